@@ -89,11 +89,18 @@ const char *pp_config_machine(const struct pp_config *config)
 
 double pp_config_price(const struct pp_config *config) { return config->price.n > 0 ? config->price.v[0] : 0; }
 
+static int expert_ranks(const struct pp_config *config)
+{
+    return config->expert_parallel > 1 ? config->expert_parallel : 1;
+}
+
 int pp_config_copies(const struct pp_config *config)
 {
-    const int n = config->expert_parallel > 1 ? config->expert_parallel : 1;
+    const int n = expert_ranks(config);
     return (config->replicas > n ? config->replicas / n : 1) * pp_config_context(config);
 }
+
+int pp_config_holders(const struct pp_config *config) { return pp_config_copies(config) * expert_ranks(config); }
 
 int pp_config_shard_group(const struct pp_config *config, int degree)
 {
@@ -105,12 +112,18 @@ int pp_config_shard_group(const struct pp_config *config, int degree)
 
 bool pp_config_sums_parts(const struct pp_config *config)
 {
-    return config->overlap_grad_reduce && pp_config_copies(config) > 1 && !config->times;
+    return config->overlap_grad_reduce && pp_config_holders(config) > 1 && !config->times;
 }
 
 bool pp_config_sums_bf16(const struct pp_config *config)
 {
-    return config->grad_reduce_in_bf16 && pp_config_copies(config) > 1 && !config->times;
+    return config->grad_reduce_in_bf16 && pp_config_holders(config) > 1 && !config->times;
+}
+
+void pp_config_share(const struct pp_config *config, int zero, int degree, struct pp_shape *shape)
+{
+    const int group = pp_config_shard_group(config, degree) * expert_ranks(config);
+    pp_shape_share(shape, zero, pp_config_holders(config), group);
 }
 
 int pp_config_max_positions(const struct pp_config *config)
@@ -160,8 +173,7 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
         .tied = config->tie_embeddings,
         .bf16_sums = pp_config_sums_bf16(config),
     };
-    pp_shape_share(out, config->zero.v[0], pp_config_copies(config),
-                   pp_config_shard_group(config, config->shard_degree.v[0]));
+    pp_config_share(config, config->zero.v[0], config->shard_degree.v[0], out);
 }
 
 int pp_config_recv_buffers(const struct pp_config *config, int microbatches, int standard)

@@ -127,8 +127,12 @@ double pp_config_price(const struct pp_config *config);
 pp_status pp_config_check_replicas(const struct pp_config *config, int replicas) PP_MUST_CHECK;
 /* Copies of the pipeline that have all experts: replicas, or groups of so many as share theirs; C times as many. */
 int pp_config_copies(const struct pp_config *config);
-/* Of these so many share, where each `degree` replicas do (0: all). */
+/* That have all parameters but other ranks' experts: all replicas, C times as many. */
+int pp_config_holders(const struct pp_config *config);
+/* Of the copies so many share, where each `degree` replicas do (0: all). */
 int pp_config_shard_group(const struct pp_config *config, int degree);
+/* Sets how they do, by a stage of ZeRO. */
+void pp_config_share(const struct pp_config *config, int zero, int degree, struct pp_shape *shape);
 /* PP_USAGE where replicas are no whole groups of so many, or those that share experts not in one. */
 pp_status pp_config_check_shard_degree(const struct pp_config *config, int degree) PP_MUST_CHECK;
 /* Are gradients summed in parts, beside the backward that makes them? Times that are given are of whole tasks. */

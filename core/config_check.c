@@ -300,7 +300,7 @@ static void remark_on_sharers(const struct pp_config *config)
 static void remark_on_groups(const struct pp_config *config)
 {
     const int zero = has(&config->zero, 3) ? 3 : has(&config->zero, 1);
-    bool alone = config->workers.n == 0 && pp_config_copies(config) > 1;
+    bool alone = config->workers.n == 0 && pp_config_copies(config) > 1 && config->expert_parallel <= 1;
     if (!zero && !has(&config->shard_degree, 0)) pp_warn("--shard-degree changes nothing without --zero 1 or 3");
     for (int i = 0; i < config->shard_degree.n; i++)
         alone = alone && pp_config_shard_group(config, config->shard_degree.v[i]) == 1;
@@ -315,8 +315,8 @@ void pp_config_remarks(const struct pp_config *config)
         pp_warn("--gpus %d changes nothing with --device %s", config->gpus, config->device);
     remark_on_sharers(config);
     remark_on_groups(config);
-    if (pp_config_copies(config) > 1 || most_of(&config->context_parallel) > 1 || config->workers.n > 0) return;
-    const char *without = config->replicas > 1 ? "more --replicas than --expert-parallel" : "--replicas 2 or more";
+    if (pp_config_holders(config) > 1 || most_of(&config->context_parallel) > 1 || config->workers.n > 0) return;
+    const char *without = "--replicas 2 or more";
     const char *other = pp_config_gives_times(config) ? "" : ", or --context-parallel 2 or more";
     if (config->overlap_grad_reduce) pp_warn("--overlap-grad-reduce changes nothing without %s%s", without, other);
     if (config->grad_reduce_in_bf16) pp_warn("--grad-reduce-in-bf16 changes nothing without %s%s", without, other);

@@ -95,7 +95,7 @@ static void add_experts(struct text *t, const struct pp_config *config)
 /* What replicas share, and what runs beside their computations: with --zero 3 it always does. */
 static void add_replicas(struct text *t, const struct pp_config *config, const struct pp_shape *shape)
 {
-    const int zero = shape ? pp_shape_zero(shape) : pp_config_copies(config) > 1 ? config->zero.v[0] : 0;
+    const int zero = shape ? pp_shape_zero(shape) : pp_config_holders(config) > 1 ? config->zero.v[0] : 0;
     if (zero) add(t, "zero %d", zero);
     if (zero && shape && pp_shape_shard_groups(shape) > 1) add(t, "/%d", shape->replicas);
     if (zero) add(t, " ");

@@ -18,14 +18,17 @@ struct pp_group pp_join_members(const struct pp_plan *plan, int worker, enum pp_
     return (struct pp_group){worker - worker / stride % n * stride, stride, n};
 }
 
-struct pp_group pp_replica_group(const struct pp_plan *plan, int worker)
+struct pp_group pp_replica_group(const struct pp_plan *plan, int worker, enum pp_param_set set)
 {
-    const int first = pp_worker_replica(plan, worker) - pp_worker_share(plan, worker);
-    return (struct pp_group){.first = pp_worker_at(plan, first, pp_worker_rank(plan, worker), worker % plan->members),
-                             .stride = plan->members,
-                             .n = plan->shard_group,
-                             .run = plan->context,
-                             .jump = pp_worker_at(plan, plan->context, 0, 0)};
+    const int tensor = pp_plan_tensor(plan), replica = pp_worker_replica(plan, worker);
+    const int member = set == PP_EXPERTS ? pp_worker_member(plan, worker) : pp_worker_tensor_rank(plan, worker);
+    const int stride = set == PP_EXPERTS ? plan->members : tensor;
+    return (struct pp_group){
+        .first = pp_worker_at(plan, replica - replica % plan->shard_group, pp_worker_rank(plan, worker), member),
+        .stride = stride,
+        .n = pp_plan_sharers(plan, set),
+        .run = pp_plan_neighbours(plan) / stride,
+        .jump = pp_worker_at(plan, plan->context, 0, 0)};
 }
 
 struct pp_group pp_share_group(const struct pp_plan *plan, int worker)

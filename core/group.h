@@ -32,8 +32,9 @@ struct pp_group pp_join_members(const struct pp_plan *plan, int worker, enum pp_
 /* How many: of any worker's. */
 int pp_join_size(const struct pp_plan *plan, enum pp_join_group group);
 
-/* Gradients: a worker's replicas, in their order, or those of its group that shares. */
-struct pp_group pp_replica_group(const struct pp_plan *plan, int worker);
+/* Gradients of a set: a worker's replicas, in their order, or those of its group that shares; of what is no expert's
+ * the expert ranks of each, too. */
+struct pp_group pp_replica_group(const struct pp_plan *plan, int worker, enum pp_param_set set);
 /* Shares of them: of each group the worker that has the same share. */
 struct pp_group pp_share_group(const struct pp_plan *plan, int worker);
 /* The norm: a worker's replica (rank by rank), or the group that shares. */

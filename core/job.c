@@ -52,8 +52,8 @@ static int parts_of(const struct pp_config *config, const struct pp_model *model
     if (model->shape.shards) return s->layers;
     if (!pp_config_sums_parts(config)) return 1;
     const struct pp_tensor *first = &model->tensors[s->first_tensor + s->embed_tensors];
-    const bool alone = s->embed_tensors + s->layer_tensors == s->tensors;
-    const int64_t bytes = (alone ? s->param_bytes : first[s->layer_tensors].offset) - first->offset;
+    int64_t bytes = 0; /* of a layer */
+    for (int i = 0; i < s->layer_tensors; i++) bytes += first[i].bytes;
     const int64_t layers = (config->bucket_size - 1) / bytes + 1; /* of a part */
     return layers < s->layers ? (int)(s->layers / layers) : 1;
 }
@@ -304,7 +304,7 @@ pp_status pp_job_create(const struct pp_config *config, const struct pp_point *p
     pp_config_shape(config, &shape);
     shape.tensor = pp_point_tensor(point);
     shape.sum_pieces = point->sum_pieces;
-    pp_shape_share(&shape, point->zero, pp_config_copies(config), pp_config_shard_group(config, point->shard_degree));
+    pp_config_share(config, point->zero, point->shard_degree, &shape);
     PP_TRY_DONE(
         ops->create(&shape, point->stages * point->virtual_stages, config->split, config->layer_ns, &job->model));
     PP_TRY_DONE(build_plans(job, schedules, evaluate));

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "core/workers.h"
+
 enum { ALIGN = 256 };
 static const int64_t most_bytes = INT64_C(1) << 60; /* of all workers: any sum of a few such is below 2^63 */
 
@@ -156,9 +158,8 @@ static bool trains(const struct build *b)
 static int64_t state_bytes(const struct pp_model *model, int stage)
 {
     const struct pp_stage *s = &model->stages[stage];
-    const int64_t kept = pp_optimizers[model->shape.optimizer].states * s->param_bytes;
-    const int64_t weights = pp_shape_splits_weights(&model->shape) ? s->param_bytes - s->value_bytes : 0;
-    return (kept + weights) / (model->shape.zero ? pp_shape_parts(&model->shape) : 1);
+    const int64_t kept = pp_optimizers[model->shape.optimizer].states * s->share_bytes;
+    return kept + (pp_shape_splits_weights(&model->shape) ? s->share_bytes - s->share_value_bytes : 0);
 }
 
 /* The most that a sum of this kind on the rank sends of gradients, rounded. */
@@ -170,8 +171,10 @@ static int64_t most_sent(const struct build *b, int kind, int rank)
         for (int c = 0; c < plan->nclasses; c++) {
             const struct pp_class *cls = &plan->classes[c];
             if (cls->kind != kind || plan->stage_rank[cls->stage] != rank) continue;
-            const int64_t bytes = pp_sent_bytes(b->model, cls);
-            if (bytes > most) most = bytes;
+            for (int set = 0; set < PP_PARAM_SETS; set++) {
+                const int64_t bytes = pp_combines_set(plan, kind, set) ? pp_sent_bytes(b->model, cls, set) : 0;
+                if (bytes > most) most = bytes;
+            }
         }
     }
     return most;
@@ -190,17 +193,19 @@ static void place_sent(struct build *b)
 static void place_parameters(struct build *b)
 {
     const int *stage_rank = b->phases[0].plan->stage_rank;
-    const int shares = b->model->shape.shards ? pp_shape_parts(&b->model->shape) : 1;
+    const bool shards = b->model->shape.shards;
+    const struct pp_stage *stages = b->model->stages;
     struct pp_layout *layout = b->layout;
     for (int s = 0; s < layout->nstages; s++)
         layout->param_offset[s] =
-            reserve(b, stage_rank[s], PP_BYTES_PARAM, 1, b->model->stages[s].value_bytes / shares);
+            reserve(b, stage_rank[s], PP_BYTES_PARAM, 1, shards ? stages[s].share_value_bytes : stages[s].value_bytes);
     for (int s = 0; s < layout->nstages; s++) {
-        const int64_t bytes = b->model->stages[s].param16_bytes / shares;
+        const int64_t bytes = shards ? stages[s].share_param16_bytes : stages[s].param16_bytes;
         layout->param16_offset[s] = bytes > 0 ? reserve(b, stage_rank[s], PP_BYTES_PARAM, 1, bytes) : -1;
     }
     for (int s = 0; s < layout->nstages && trains(b); s++)
-        layout->grad_offset[s] = reserve(b, stage_rank[s], PP_BYTES_GRAD, 1, b->model->stages[s].param_bytes / shares);
+        layout->grad_offset[s] =
+            reserve(b, stage_rank[s], PP_BYTES_GRAD, 1, shards ? stages[s].share_bytes : stages[s].param_bytes);
     place_sent(b);
     for (int s = 0; s < layout->nstages; s++) {
         const int64_t bytes = trains(b) ? state_bytes(b->model, s) : 0;

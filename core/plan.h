@@ -193,7 +193,7 @@ struct pp_stage_costs {
 struct pp_plan_spec {
     const char *schedule;                    /* a registered name (schedules/schedule.h) */
     int ranks, virtual_stages, microbatches; /* P, V, M */
-    int replicas;                            /* > 1 adds REDUCE_GRAD; with C a multiple of it */
+    int replicas;                            /* times N > 1 adds REDUCE_GRAD; with C a multiple of it */
     int tensor, expert_parallel, context;    /* T, N and C, see struct pp_plan; 0: 1 */
     bool zero;                               /* see struct pp_plan; adds GATHER_PARAM */
     bool shards;                             /* see struct pp_plan; with zero. Adds PUT_PARAM and ADD_GRAD, too */
@@ -226,7 +226,9 @@ struct pp_plan {
      * parallelism (Shoeybi et al. 2019, Megatron-LM): T tensor ranks have a part of the stage's tensors each
      * (pp_shape.tensor), and sum what they made of it inside a task. Expert parallelism: N of such groups have rows of
      * their own, as replicas have, and share the experts of the stage's layers (pp_shape.expert_parallel); D / N
-     * replicas have N parts of the batch each then. Member = expert rank * T + tensor rank. */
+     * replicas have N parts of the batch each then. Member = expert rank * T + tensor rank. Whatever replicas do with
+     * gradients and parameters, expert ranks do, too, but for those of experts: a REDUCE_GRAD or GATHER_PARAM has two
+     * collectives then, one after the other (enum pp_param_set). */
     int members;         /* T N */
     int expert_parallel; /* N */
     /* Context parallelism: each C successive replicas have the same rows, and of these a part of the tokens each
@@ -318,6 +320,12 @@ static inline bool pp_goes_back(int kind)
 
 /* Does it move a rank's own shares? It may stand between parts of a computation, whose scratch it leaves alone. */
 static inline bool pp_keeps_shards(int kind) { return kind == PP_PUT_PARAM || kind == PP_ADD_GRAD; }
+
+/* Does anybody have the same parameters as another worker? */
+static inline bool pp_plan_holds_again(const struct pp_plan *plan)
+{
+    return plan->replicas * plan->expert_parallel > 1;
+}
 
 /* Groups of replicas that share; what they have is alike. */
 static inline int pp_plan_shard_groups(const struct pp_plan *plan) { return plan->replicas / plan->shard_group; }

@@ -333,7 +333,7 @@ static pp_status run_checks(struct check *c)
     PP_TRY(check_complete(c));
     PP_TRY(check_wraps(c));
     if (plan->shards) PP_TRY(pp_shards_check(plan));
-    if (plan->replicas > 1 && !plan->shards) PP_TRY(pp_sums_check(plan));
+    if (pp_plan_holds_again(plan) && !plan->shards) PP_TRY(pp_sums_check(plan));
     if (plan->tied) PP_TRY(pp_tied_check(plan));
     return pp_issue_check_end(&c->issue);
 }

@@ -39,10 +39,11 @@ enum { MOST_SHARINGS = PP_LIST_MAX * PP_LIST_MAX };
 /* A group of one shares nothing, and one of all is so however it was asked for. What is impossible stays as it is. */
 static struct sharing sharing_of(const struct pp_config *config, int zero, int degree)
 {
-    const int group = pp_config_shard_group(config, degree);
+    const int copies = pp_config_copies(config), group = pp_config_shard_group(config, degree);
+    const int sharers = pp_config_holders(config) / copies * group;
     if (zero > 0 && pp_config_check_shard_degree(config, degree) != PP_OK) return (struct sharing){zero, degree};
-    if (zero == 0 || group == 1) return (struct sharing){0, 0};
-    return (struct sharing){zero, group < pp_config_copies(config) ? degree : 0};
+    if (zero == 0 || sharers == 1) return (struct sharing){0, 0};
+    return (struct sharing){zero, group < copies ? degree : 0};
 }
 
 /* Those that are worth a point each; how many. out: NULL to count them. */

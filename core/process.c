@@ -23,19 +23,28 @@ int64_t pp_reduce_staging_bytes(int members, int64_t most_bytes)
     return PP_REDUCE_WINDOW * (members - 1) * pp_reduce_piece_bytes(members, most_bytes);
 }
 
-int64_t pp_most_gradient_bytes(const struct pp_job *job, int rank)
+/* A class of this kind of all of the stage. */
+static struct pp_class whole_of(int kind, int stage) { return (struct pp_class){.kind = kind, .stage = stage}; }
+
+static int64_t most_summed(const struct pp_job *job, int kind, int rank, enum pp_param_set set)
 {
     int64_t most = 0;
     for (int s = 0; s < job->train->stages; s++) {
-        const int64_t bytes = job->model->stages[s].param_bytes;
-        if (job->train->stage_rank[s] == rank && bytes > most) most = bytes;
+        const struct pp_class all = whole_of(kind, s);
+        const int64_t bytes = job->train->stage_rank[s] == rank ? pp_summed_bytes(job->model, &all, set) : 0;
+        if (bytes > most) most = bytes;
     }
     return most;
 }
 
+int64_t pp_most_gradient_bytes(const struct pp_job *job, int rank, enum pp_param_set set)
+{
+    return most_summed(job, PP_REDUCE_GRAD, rank, set);
+}
+
 int64_t pp_most_share_bytes(const struct pp_job *job, int rank)
 {
-    return pp_most_gradient_bytes(job, rank) / job->train->shard_group;
+    return most_summed(job, PP_REDUCE_SHARE, rank, PP_DENSE);
 }
 
 /* The most that the programs of a job ask of the joins of a group. */
@@ -105,20 +114,25 @@ static int64_t best_bytes(const struct pp_job *job, int worker)
     int64_t elements = 0;
     if (!job->eval || !pp_worker_evaluates(job->train, worker)) return 0;
     const int rank = pp_worker_rank(job->train, worker);
-    for (int i = 0; i < job->model->ntensors; i++)
-        if (job->train->stage_rank[job->model->tensors[i].stage] == rank)
-            elements += job->model->tensors[i].local_elements;
-    return elements * (int64_t)sizeof(float) / (job->model->shape.shards ? job->train->shard_group : 1);
+    for (int i = 0; i < job->model->ntensors; i++) {
+        const struct pp_tensor *t = &job->model->tensors[i];
+        const int shares = job->model->shape.shards ? pp_plan_sharers(job->train, t->set) : 1;
+        if (job->train->stage_rank[t->stage] == rank) elements += t->local_elements / shares;
+    }
+    return elements * (int64_t)sizeof(float);
 }
 
 int64_t pp_process_worker_bytes(const struct pp_job *job, int worker)
 {
     const int rank = pp_worker_rank(job->train, worker);
-    const int replicas = job->train->shard_group, groups = pp_plan_shard_groups(job->train);
+    const int groups = pp_plan_shard_groups(job->train);
     int64_t bytes = joined_bytes(job) + pp_arena_whole_bytes(job->layout->arena_bytes[rank]);
     const int part = job->model->shape.bf16_sums ? 2 : 1; /* of what there is in float32 */
-    if (replicas > 1)
-        bytes += pp_arena_whole_bytes(pp_reduce_staging_bytes(replicas, pp_most_gradient_bytes(job, rank) / part));
+    for (int set = 0; set < PP_PARAM_SETS; set++) {
+        const int sharers = pp_plan_sharers(job->train, set);
+        const int64_t most = pp_most_gradient_bytes(job, rank, set);
+        if (sharers > 1 && most > 0) bytes += pp_arena_whole_bytes(pp_reduce_staging_bytes(sharers, most / part));
+    }
     if (groups > 1)
         bytes += pp_arena_whole_bytes(pp_reduce_staging_bytes(groups, pp_most_share_bytes(job, rank) / part));
     if (pp_ties_ranks(job->train, rank))

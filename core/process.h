@@ -18,9 +18,8 @@ int64_t pp_arena_whole_bytes(int64_t bytes);
 enum { PP_REDUCE_PIECE_BYTES = 1 << 20, PP_REDUCE_WINDOW = 2, PP_REDUCE_LINE = 64 };
 int64_t pp_reduce_piece_bytes(int members, int64_t most_bytes);
 int64_t pp_reduce_staging_bytes(int members, int64_t most_bytes);
-/* Gradients of the largest stage of a rank. */
-int64_t pp_most_gradient_bytes(const struct pp_job *job, int rank);
-/* Of these a share. */
+/* Gradients of the largest stage of a rank, of a set; a share of all sets. */
+int64_t pp_most_gradient_bytes(const struct pp_job *job, int rank, enum pp_param_set set);
 int64_t pp_most_share_bytes(const struct pp_job *job, int rank);
 
 /* The largest sum over the workers of a group that a task has: they have room for its pieces. */

@@ -38,20 +38,21 @@ enum pp_region {
     PP_MEM_TOKENS,  /* int32 [rows, pp_own_tokens()] input tokens of the microbatch */
     PP_MEM_TARGETS, /* int32, the same */
     PP_MEM_PARAM16, /* bf16: copies of the weights that products read (pp_tensor.offset16); else no memory */
-    /* What the optimizer keeps, same offsets as the gradients: all first tensors, then all second ones from
-     * param_bytes on. Of a share (pp_shape.zero) as many times less: one part of each tensor; behind that, where the
-     * bfloat16 copies are all that is whole (pp_shape_splits_weights), the parts of weights, in the order of copies */
+    /* What the optimizer keeps, of a share (pp_shape.zero) or of all: all first tensors, then all second ones from
+     * share_bytes on; behind that, where the bfloat16 copies are all that is whole (pp_shape_splits_weights), the
+     * shares of weights, in the order of copies */
     PP_MEM_STATE,
     PP_MEM_REGIONS
 };
 
 /* What pp_ref_address() says. row_bytes is 0 but for activation slots (a slot may hold several microbatches, one behind
- * the other in each of its buffers) and for tensors of which a share is meant: there it is a part, and act_row the
- * share's number. part_bytes is 0 but where the tensor rank's own part of what all of them have is meant. */
+ * the other in each of its buffers) and for tensors of which a share is meant: there it is from share to share, and
+ * act_row the number of the replica; expert_bytes, of what is no expert's, from one expert rank's share to the next.
+ * part_bytes is 0 but where the tensor rank's own part of what all of them have is meant. */
 struct pp_ref {
     int32_t region; /* enum pp_region */
     int64_t offset; /* bytes */
-    int64_t row_bytes, part_bytes;
+    int64_t row_bytes, part_bytes, expert_bytes;
 };
 
 enum { PP_CALL_DIMS = 7, PP_CALL_REFS = 8, PP_CALL_NAME = 64, PP_SIGNATURE_BYTES = 256 };
@@ -96,7 +97,8 @@ struct pp_call_times {
 /* What changes from task to task while the program stays. */
 struct pp_frame {
     void *base[PP_MEM_REGIONS];
-    /* Rows of the activation slot before the (first) microbatch of the task; NORM, STEP: the worker's share */
+    /* Rows of the activation slot before the (first) microbatch of the task; NORM, STEP, PUT_PARAM, ADD_GRAD: the
+     * worker's replica, of those that share */
     int64_t act_row;
     uint64_t seed;
     uint32_t step;     /* training step, counted over the whole run: part of the dropout key */
@@ -110,9 +112,9 @@ struct pp_frame {
     const float *clip; /* the factor in the device's memory, instead of clip_factor; NULL: clip_factor counts */
     /* Both in memory of the device. */
     double *loss; /* decode+loss: *loss = sum over the microbatch's tokens of -log p */
-    /* NORM: sums[i * sharers * parts + k] = sum of squares of part k of the stage's i-th gradient tensor
-     * (pp_shape_sharers, pp_shape_parts). Of a share, or of one of several sharers, whose number is then in the
-     * address: of its part alone */
+    /* NORM: sums[i * pp_shape_sums + k] = sum of squares of part k of the stage's i-th gradient tensor
+     * (pp_shape_parts); of expert ranks' experts those of all, part after part. Of a share, or of one of several tensor
+     * ranks, whose number is then in the address: of its part alone. What a worker has no part of is 0 */
     double *sums;
     struct pp_wait wait;
     /* So many workers share the stage's tensors, and which of them this is; 0 and 1: it has them whole. Part of the
@@ -134,7 +136,9 @@ static inline int pp_frame_context(const struct pp_frame *frame) { return frame-
 static inline void *pp_ref_address(const struct pp_ref *ref, const struct pp_frame *frame)
 {
     char *base = (char *)frame->base[ref->region];
-    return base ? base + ref->offset + frame->act_row * ref->row_bytes + frame->tensor_rank * ref->part_bytes : NULL;
+    if (!base) return NULL;
+    return base + ref->offset + frame->act_row * ref->row_bytes + frame->tensor_rank * ref->part_bytes +
+           frame->expert_rank * ref->expert_bytes;
 }
 
 /* How a tensor is initialised. bound: uniform +-bound, or the standard deviation. */
@@ -154,10 +158,14 @@ struct pp_tensor {
     int split;                       /* enum pp_split */
     int64_t blocks[PP_SPLIT_BLOCKS]; /* rows: queries, keys, values; gates and what they open; 0: no more */
     int64_t local[2], local_elements;
-    int64_t offset; /* bytes, within its stage's gradient region */
-    /* Of its values, within the stage's parameter region: `offset`, or less where weights are split; -1: they are */
-    int64_t value_offset;
-    int64_t offset16;      /* of its bfloat16 copy, within its stage's PP_MEM_PARAM16; -1: it has none */
+    int set;        /* enum pp_param_set */
+    int64_t offset; /* bytes, within its stage's gradient region; where nothing is shared, experts are the last there */
+    int64_t bytes;  /* of its gradient, with what fills it up */
+    int64_t value_offset; /* of its values, within the stage's parameter region; -1: weights are split */
+    int64_t offset16;     /* of its bfloat16 copy, within its stage's PP_MEM_PARAM16; -1: it has none */
+    /* The same places in memory for nothing but a worker's share of each tensor, or, where nothing is shared, all of
+     * it: in their order */
+    int64_t share_offset, share_value_offset, share_offset16;
     int64_t part_elements; /* of each of pp_shape_parts(): all, and zeros that fill the last ones up; 0: there is one */
     int stage;
     int init; /* enum pp_init */
@@ -175,7 +183,8 @@ struct pp_stage {
     int64_t param_bytes;       /* of the gradients, and of the values if all are whole */
     int64_t value_bytes;       /* of the values that are whole */
     int64_t param16_bytes;     /* of the bfloat16 copies; 0 unless bf16 */
-    int group;                 /* stages with equal activation sizes have equal numbers */
+    int64_t share_bytes, share_value_bytes, share_param16_bytes; /* of a worker's share of the three; or of all */
+    int group; /* stages with equal activation sizes have equal numbers */
 };
 
 /* Of a microbatch where the inputs of layers are kept: of each, or of the decoder alone. */
@@ -221,27 +230,22 @@ struct pp_model {
     int64_t parameters;        /* elements, whole model */
 };
 
-/* Where their gradients lie in the stage's region. */
 struct pp_extent {
     int64_t offset, bytes;
 };
-static inline struct pp_extent pp_part_gradients(const struct pp_model *model, const struct pp_class *cls)
-{
-    const struct pp_stage *stage = &model->stages[cls->stage];
-    const struct pp_tensor_range t = pp_part_tensors(stage, cls);
-    const struct pp_tensor *first = &model->tensors[stage->first_tensor + t.first];
-    const int64_t end = t.first + t.n < stage->tensors ? first[t.n].offset : stage->param_bytes;
-    return (struct pp_extent){first->offset, end - first->offset};
-}
+/* Where their gradients lie in the stage's region: those of a set, where nothing is shared; with shards, those of all,
+ * and what a worker keeps of them. */
+struct pp_extent pp_part_sum(const struct pp_model *model, const struct pp_class *cls, enum pp_param_set set);
+struct pp_extent pp_part_gradients(const struct pp_model *model, const struct pp_class *cls);
+struct pp_extent pp_part_share(const struct pp_model *model, const struct pp_class *cls);
+
+/* Bytes of their gradients of a set, which replicas sum; 0: there are none, or (shares of them, over groups) they are
+ * summed with those of the first set. Of shares: of all sets. */
+int64_t pp_summed_bytes(const struct pp_model *model, const struct pp_class *cls, enum pp_param_set set);
 
 /* Of a class that sums over replicas, where gradients are rounded to sum them: bytes of these numbers, which have a
  * place of their own (struct pp_layout.sent_offset); else 0. */
-static inline int64_t pp_sent_bytes(const struct pp_model *model, const struct pp_class *cls)
-{
-    if (!model->shape.bf16_sums || (cls->kind != PP_REDUCE_GRAD && cls->kind != PP_REDUCE_SHARE)) return 0;
-    const int64_t bytes = pp_part_gradients(model, cls).bytes / 2;
-    return cls->kind == PP_REDUCE_SHARE ? bytes / pp_shape_parts(&model->shape) : bytes;
-}
+int64_t pp_sent_bytes(const struct pp_model *model, const struct pp_class *cls, enum pp_param_set set);
 
 /* A slot of parameters of a part (PP_POOL_PARAM): its values, then its bfloat16 copies. Where these begin in the
  * stage's regions, and how much they are; where copies begin in the slot; bytes of that. */
@@ -256,15 +260,15 @@ struct pp_part_memory pp_part_memory_of(const struct pp_model *model, const stru
 void pp_frame_set_part(struct pp_frame *frame, const struct pp_model *model, const struct pp_class *cls, void *param,
                        void *grad);
 
-/* Of the embedding, or of its copy: the gradient that the two stages sum, in the stage's region; of shares a replica's
- * own. Copies are shared out as what they are copies of. */
-static inline struct pp_extent pp_tied_gradient(const struct pp_model *model, int tensor, int replica)
+/* Of the embedding, or of its copy: the gradient that the two stages sum, in the stage's region; of shares the one with
+ * this number. Copies are shared out as what they are copies of. */
+static inline struct pp_extent pp_tied_gradient(const struct pp_model *model, int tensor, int share)
 {
     const struct pp_tensor *t = &model->tensors[tensor];
     const bool shared = model->shape.zero && t->part_elements > 0;
     const int64_t bytes = (shared ? t->part_elements : t->local_elements) * (int64_t)sizeof(float);
-    if (model->shape.shards) return (struct pp_extent){t->offset / pp_shape_parts(&model->shape), bytes};
-    return (struct pp_extent){t->offset + (shared ? replica * bytes : 0), bytes};
+    if (model->shape.shards) return (struct pp_extent){t->share_offset, bytes};
+    return (struct pp_extent){t->offset + (shared ? share * bytes : 0), bytes};
 }
 
 /* The embedding's copy; only where pp_shape.tied. */
@@ -279,8 +283,8 @@ static inline int pp_tied_copy(const struct pp_model *model)
 static inline int64_t pp_split_weight_offset(const struct pp_model *model, const struct pp_tensor *t)
 {
     const int states = pp_optimizers[model->shape.optimizer].states;
-    const int64_t before = states * model->stages[t->stage].param_bytes;
-    return (before + t->offset16 / pp_element_bytes(PP_BF16) * (int64_t)sizeof(float)) / pp_shape_parts(&model->shape);
+    const int64_t elements = t->share_offset16 / pp_element_bytes(PP_BF16);
+    return states * model->stages[t->stage].share_bytes + elements * (int64_t)sizeof(float);
 }
 
 /* What a program is written for. */

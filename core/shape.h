@@ -57,7 +57,7 @@ struct pp_shape {
     int normalization;    /* enum pp_normalization: of all norms but those of queries and keys */
     double norm_epsilon;  /* of all norms; 0: PP_NORM_EPSILON */
     int bias;             /* enum pp_bias; norms keep theirs */
-    int replicas;         /* that train the model together, or share; 0 and 1: one */
+    int replicas;         /* that train the model together, or share, those with other experts too; 0 and 1: one */
     int shard_groups;     /* that share (struct pp_plan), which sum shares in equal pieces; 0 and 1: one */
     bool zero;            /* of several replicas each keeps and steps a share (struct pp_plan) */
     bool shards;          /* zero, and of parameters and gradients it keeps nothing else (struct pp_plan) */
@@ -130,13 +130,29 @@ static inline int pp_linear1_width(const struct pp_shape *shape)
     return shape->activation == PP_SWIGLU ? 2 * shape->d_ff : shape->d_ff;
 }
 
+/* Parameters, by which replicas have the same ones: where workers share experts (expert_parallel), only some have the
+ * same experts, and all have the same of everything else. Without that, all are of the first set. */
+enum pp_param_set { PP_DENSE, PP_EXPERTS, PP_PARAM_SETS };
+
+/* Workers that share the experts of a stage. */
+static inline int pp_shape_expert_parallel(const struct pp_shape *shape)
+{
+    return shape->expert_parallel > 1 ? shape->expert_parallel : 1;
+}
+
+/* Replicas that have the same of a set: who share it, or sum its gradients. */
+static inline int pp_shape_replicas(const struct pp_shape *shape, enum pp_param_set set)
+{
+    const int all = shape->replicas > 1 ? shape->replicas : 1, experts = pp_shape_expert_parallel(shape);
+    return set == PP_EXPERTS && all > experts ? all / experts : set == PP_EXPERTS ? 1 : all;
+}
+
 /* Equal parts in which each tensor lies in memory: the shares of the replicas. A norm is made of the sums of parts,
  * also where there are no shares, so that both ways have the same bits; not of so many that these sums would matter. */
 enum { PP_NORM_PARTS = 16, PP_PART_LINE = 32 /* elements, of which a part has a multiple */ };
-static inline int pp_shape_parts(const struct pp_shape *shape)
+static inline int pp_shape_parts(const struct pp_shape *shape, enum pp_param_set set)
 {
-    const bool parts = shape->replicas > 1 && (shape->zero || shape->replicas <= PP_NORM_PARTS);
-    return parts ? shape->replicas : 1;
+    return shape->zero || shape->replicas <= PP_NORM_PARTS ? pp_shape_replicas(shape, set) : 1;
 }
 
 /* Sets how replicas share, each `group` of them: by a stage of ZeRO, 0: not at all. */
@@ -156,12 +172,6 @@ static inline int pp_shape_shard_groups(const struct pp_shape *shape)
 
 /* Workers that share the tensors of a stage. */
 static inline int pp_shape_tensor(const struct pp_shape *shape) { return shape->tensor > 1 ? shape->tensor : 1; }
-
-/* Workers that share the experts of a stage. */
-static inline int pp_shape_expert_parallel(const struct pp_shape *shape)
-{
-    return shape->expert_parallel > 1 ? shape->expert_parallel : 1;
-}
 
 /* Workers that have parts of the same rows. */
 static inline int pp_shape_context(const struct pp_shape *shape) { return shape->context > 1 ? shape->context : 1; }
@@ -220,10 +230,15 @@ static inline int pp_sum_pieces(const struct pp_shape *shape, int64_t tokens)
     return pieces;
 }
 
-/* Sums of squares that make a tensor's norm: for each worker of a rank, of each of its parts. */
+/* Sums of squares that make a tensor's norm: for each tensor rank, of each part of all that the others have of it. */
+static inline int pp_shape_rank_sums(const struct pp_shape *shape)
+{
+    const int parts = pp_shape_parts(shape, PP_DENSE), experts = pp_shape_expert_parallel(shape);
+    return parts > experts ? parts : experts;
+}
 static inline int pp_shape_sums(const struct pp_shape *shape)
 {
-    return pp_shape_sharers(shape) * pp_shape_parts(shape);
+    return pp_shape_tensor(shape) * pp_shape_rank_sums(shape);
 }
 
 /* The stage of ZeRO; 0: replicas share nothing. */

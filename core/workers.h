@@ -6,6 +6,7 @@
 #define PP_CORE_WORKERS_H
 
 #include "core/plan.h"
+#include "core/shape.h"
 
 /* Workers are numbered ((replica / C * ranks + rank) * C + context rank) * members + member: those that meet inside a
  * task are next to each other. */
@@ -75,10 +76,30 @@ static inline int pp_token_part_worker(const struct pp_plan *plan, int part, int
     return pp_worker_at(plan, part / plan->expert_parallel, rank, expert_rank * pp_plan_tensor(plan));
 }
 
-/* Which share a worker has, where there are any. */
-static inline int pp_worker_share(const struct pp_plan *plan, int worker)
+/* So many have the same parameters of a set, and share them, or sum their gradients; which of these a worker is, in
+ * 0 .. n-1: its share's number, where there are any. Of what is no expert's, expert ranks are as replicas. */
+static inline int pp_plan_sharers(const struct pp_plan *plan, enum pp_param_set set)
 {
-    return pp_worker_replica(plan, worker) % plan->shard_group;
+    return set == PP_EXPERTS ? plan->shard_group : plan->shard_group * plan->expert_parallel;
+}
+static inline int pp_worker_share(const struct pp_plan *plan, int worker, enum pp_param_set set)
+{
+    const int replica = pp_worker_replica(plan, worker) % plan->shard_group;
+    return set == PP_EXPERTS ? replica : replica * plan->expert_parallel + pp_worker_expert_rank(plan, worker);
+}
+/* Of the first group, the worker of a rank that has this share, and the same part of the rank's tensors as `member`. */
+static inline int pp_share_worker(const struct pp_plan *plan, int share, enum pp_param_set set, int rank, int member)
+{
+    const int tensor = pp_plan_tensor(plan), n = plan->expert_parallel;
+    if (set == PP_EXPERTS) return pp_worker_at(plan, share, rank, member);
+    return pp_worker_at(plan, share / n, rank, share % n * tensor + member % tensor);
+}
+
+/* Has a task of this kind, which combines, a collective for a set, where there is something of it? */
+static inline bool pp_combines_set(const struct pp_plan *plan, int kind, enum pp_param_set set)
+{
+    const bool of_replicas = kind == PP_REDUCE_GRAD || kind == PP_GATHER_PARAM;
+    return set == PP_DENSE || (of_replicas && plan->expert_parallel > 1 && pp_plan_sharers(plan, set) > 1);
 }
 
 /* Do replicas meet in this task? And the first of those that a replica meets; where it meets none, itself. */

@@ -160,29 +160,27 @@ struct piece {
     const float *copy; /* NULL, or where the owner has it */
 };
 
-/* The longest piece from `first` on, but not to `end`, that one worker has: its replica may have a share of the
- * tensor. */
+/* The longest piece from `first` on, but not to `end`, that one worker has: it may have a share of the tensor. */
 static struct piece next_piece(const struct pp_worker *w, int tensor, int part, int member, int64_t first, int64_t end)
 {
     const struct pp_model *model = w->job->model;
     const struct pp_plan *plan = w->job->train;
     const struct pp_tensor *t = &model->tensors[tensor];
     const bool shared = pp_worker_shares(w, tensor, part);
-    const int replica = shared ? (int)(first / t->part_elements) : 0;
-    const int64_t share_end = (replica + 1) * t->part_elements;
+    const int share = shared ? (int)(first / t->part_elements) : 0;
+    const int64_t share_end = (share + 1) * t->part_elements;
     const int64_t left = (shared && share_end < end ? share_end : end) - first;
     return (struct piece){.tensor = tensor,
                           .part = part,
                           .member = member,
-                          .owner = pp_worker_at(plan, replica, plan->stage_rank[t->stage], member),
+                          .owner = pp_share_worker(plan, share, t->set, plan->stage_rank[t->stage], member),
                           .first = first,
                           .n = left < PIECE ? left : PIECE};
 }
 
-/* A piece of a weight that is split, to a replica that evaluates with all of it. */
-static pp_status restore_piece(struct pp_worker *w, const struct piece *p, int replica, float *buffer)
+/* A piece of a weight that is split, to a worker that evaluates with all of it. */
+static pp_status restore_piece(struct pp_worker *w, const struct piece *p, int to, float *buffer)
 {
-    const int to = pp_worker_at(w->job->train, replica, w->rank, w->member);
     const int64_t bytes = p->n * (int64_t)sizeof *buffer;
     if (p->owner == to) return PP_OK;
     if (w->me == p->owner) {
@@ -192,6 +190,16 @@ static pp_status restore_piece(struct pp_worker *w, const struct piece *p, int r
     if (w->me != to) return PP_OK;
     PP_TRY(pp_recv_now(w->world, p->owner, to, PP_MESSAGE_CONTROL, buffer, bytes));
     return pp_worker_set(w, p->tensor, 0, p->first, p->n, buffer);
+}
+
+/* To all who evaluate and have the same of the tensor. */
+static pp_status restore_for_all(struct pp_worker *w, const struct piece *p, float *buffer)
+{
+    const struct pp_plan *plan = w->job->train;
+    const int set = w->job->model->tensors[p->tensor].set;
+    for (int i = 0; i < plan->context * (set == PP_DENSE ? plan->expert_parallel : 1); i++)
+        PP_TRY(restore_piece(w, p, pp_share_worker(plan, i, set, w->rank, w->member), buffer));
+    return PP_OK;
 }
 
 pp_status pp_parameters_restore(struct pp_worker *w, const float *from)
@@ -207,8 +215,7 @@ pp_status pp_parameters_restore(struct pp_worker *w, const float *from)
         for (int64_t first = 0; whole && first < tensor->local_elements;) {
             struct piece piece = next_piece(w, i, 0, w->member, first, tensor->local_elements);
             if (piece.owner == w->me) piece.copy = from + (first - kept.first);
-            for (int replica = 0; replica < w->job->train->context; replica++)
-                PP_TRY(restore_piece(w, &piece, replica, buffer));
+            PP_TRY(restore_for_all(w, &piece, buffer));
             first += piece.n;
         }
         from += kept.n;
@@ -264,6 +271,12 @@ static pp_status collect_piece(struct pp_worker *w, const struct piece *p, const
     return PP_OK;
 }
 
+/* Which of the parts of a tensor this worker has; beyond the last one: what another has, too. */
+static int sharer_of(const struct pp_worker *w, const struct pp_tensor *t)
+{
+    return t->of_experts ? w->member : pp_worker_tensor_rank(w->job->train, w->me);
+}
+
 /* from: NULL, or a copy of what this worker keeps of the tensor. reached: [members] how many of their elements
  * earlier windows had. */
 static pp_status collect(struct pp_worker *w, int tensor, int part, const float *from, int64_t *reached,
@@ -273,7 +286,7 @@ static pp_status collect(struct pp_worker *w, int tensor, int part, const float 
     const int sharers = pp_tensor_sharers(&model->tensors[tensor], &model->shape);
     const struct kept kept = kept_of(w, tensor);
     for (int k = 0; k < sharers; k++) {
-        if (w->me != 0 && w->member != k) continue;
+        if (w->me != 0 && sharer_of(w, &model->tensors[tensor]) != k) continue;
         const int64_t end = local_end(w, tensor, k, reached[k], window->end);
         while (reached[k] < end) {
             struct piece piece = next_piece(w, tensor, part, k, reached[k], end);

@@ -154,9 +154,11 @@ static void warn_of_queues(const struct pp_port *port, const struct pp_job *job)
 {
     enum { QUEUES = 32, OF_A_LINE = 3 /* ours, and two of NCCL's */, OWN = 3 /* compute, host, launches' order */ };
     const struct pp_world *world = port->world;
-    const int gradients = (job->train->shard_group > 1) + (pp_plan_shard_groups(job->train) > 1);
+    const bool of_replicas = pp_plan_sharers(job->train, PP_DENSE) > 1, shares = pp_plan_shard_groups(job->train) > 1;
+    const int rounding = of_replicas + shares;
+    const int gradients = rounding + pp_combines_set(job->train, PP_REDUCE_GRAD, PP_EXPERTS);
     const int sums = gradients + (job->train->clip && pp_norm_workers(job->train) > 1);
-    const int own = OWN + (job->model->shape.bf16_sums ? gradients : 0); /* with a queue to round */
+    const int own = OWN + (job->model->shape.bf16_sums ? rounding : 0); /* with a queue to round */
     int most = 0, worker = 0;
     if (port->me != 0 || !world->carrier || !world->carrier->posts_in_order) return;
     for (int i = 0; i < world->workers; i++) {
@@ -172,14 +174,25 @@ static void warn_of_queues(const struct pp_port *port, const struct pp_job *job)
                 worker, OF_A_LINE * most + own, world->carrier->name, QUEUES);
 }
 
+static struct pp_group dense_group(const struct pp_plan *plan, int worker)
+{
+    return pp_replica_group(plan, worker, PP_DENSE);
+}
+
+static struct pp_group expert_group(const struct pp_plan *plan, int worker)
+{
+    return pp_replica_group(plan, worker, PP_EXPERTS);
+}
+
+typedef struct pp_group group_fn(const struct pp_plan *plan, int worker);
+
 /* Of gradients, or of shares of them: by the group's first worker. */
-static pp_status open_sums_of(const struct pp_port *port, const struct pp_plan *plan,
-                              struct pp_group (*group_of)(const struct pp_plan *plan, int worker),
+static pp_status open_sums_of(const struct pp_port *port, const struct pp_plan *plan, group_fn *group_of,
                               const struct pp_sum_spec *spec, struct pp_sum_route *out)
 {
     for (int worker = 0; worker < pp_plan_workers(plan) && spec->group.n > 1; worker++) {
         if (group_of(plan, worker).first != worker) continue;
-        if (spec->group.first == worker) PP_TRY(open_sum(spec, out));
+        if (spec->group.first == worker && spec->most_elements > 0) PP_TRY(open_sum(spec, out));
         PP_TRY(meet(port));
     }
     return PP_OK;
@@ -190,19 +203,23 @@ static pp_status open_gradient_sums(const struct pp_port *port, const struct pp_
     const struct pp_plan *plan = job->train;
     const int rank = pp_worker_rank(plan, port->me);
     const int type = job->model->shape.bf16_sums ? PP_SUM_BF16 : PP_SUM_FLOAT;
-    const struct pp_sum_spec all = {.port = *port,
-                                    .group = pp_replica_group(plan, port->me),
-                                    .most_elements = pp_most_gradient_bytes(job, rank) / (int64_t)sizeof(float),
-                                    .type = type,
-                                    .sums = !plan->zero,
-                                    .shares = plan->zero};
+    group_fn *const groups[PP_PARAM_SETS] = {dense_group, expert_group};
     const struct pp_sum_spec share = {.port = *port,
                                       .group = pp_share_group(plan, port->me),
                                       .most_elements = pp_most_share_bytes(job, rank) / (int64_t)sizeof(float),
                                       .type = type,
                                       .sums = true,
                                       .shares = !plan->shards};
-    PP_TRY(open_sums_of(port, plan, pp_replica_group, &all, &out->gradient));
+    for (int set = 0; set < PP_PARAM_SETS && pp_combines_set(plan, PP_REDUCE_GRAD, set); set++) {
+        const struct pp_sum_spec all = {.port = *port,
+                                        .group = groups[set](plan, port->me),
+                                        .most_elements =
+                                            pp_most_gradient_bytes(job, rank, set) / (int64_t)sizeof(float),
+                                        .type = type,
+                                        .sums = !plan->zero,
+                                        .shares = plan->zero};
+        PP_TRY(open_sums_of(port, plan, groups[set], &all, &out->gradient[set]));
+    }
     return open_sums_of(port, plan, pp_share_group, &share, &out->share);
 }
 
@@ -301,7 +318,7 @@ void pp_routes_close(struct pp_routes *routes)
 {
     for (int i = 0; i < routes->n; i++)
         if (routes->routes[i].carrier) routes->routes[i].carrier->close(routes->routes[i].channel);
-    close_sum(&routes->gradient);
+    for (int set = 0; set < PP_PARAM_SETS; set++) close_sum(&routes->gradient[set]);
     close_sum(&routes->share);
     close_sum(&routes->tied);
     close_sum(&routes->norm);
@@ -322,7 +339,7 @@ pp_status pp_routes_check(const struct pp_routes *routes)
         if (route->carrier->check) PP_TRY(route->carrier->check(route->channel));
     }
     for (int i = 0; i < ALL_JOINED; i++) PP_TRY(check_sum(JOINED(routes, i)));
-    PP_TRY(check_sum(&routes->gradient));
+    for (int set = 0; set < PP_PARAM_SETS; set++) PP_TRY(check_sum(&routes->gradient[set]));
     PP_TRY(check_sum(&routes->share));
     PP_TRY(check_sum(&routes->tied));
     return check_sum(&routes->norm);
@@ -339,7 +356,7 @@ void pp_routes_abort(const struct pp_routes *routes)
         const struct pp_route *route = &routes->routes[i];
         if (route->channel && route->carrier->abort) route->carrier->abort(route->channel);
     }
-    abort_sum(&routes->gradient);
+    for (int set = 0; set < PP_PARAM_SETS; set++) abort_sum(&routes->gradient[set]);
     abort_sum(&routes->share);
     abort_sum(&routes->tied);
     abort_sum(&routes->norm);

@@ -24,7 +24,7 @@ struct pp_sum_route {
 struct pp_routes {
     int n;
     struct pp_route *routes; /* [n] */
-    struct pp_sum_route gradient, norm;
+    struct pp_sum_route gradient[PP_PARAM_SETS], norm;
     struct pp_sum_route share; /* with the groups that share, of a share */
     struct pp_sum_route tied;  /* with the rank that has the other copy of the embedding */
     /* Inside tasks, among the workers of the rank; those types that its programs join. */
@@ -32,8 +32,8 @@ struct pp_routes {
 };
 
 /* Collective over all workers: all open what they take part in, in one order: channels in the order of replicas and of
- * lanes, training before evaluation; then gradient sums, those of shares, of copies, norms, the sums of ranks; where
- * that may keep GPUs busy, one after the other. Closed by the caller even after a failure. */
+ * lanes, training before evaluation; then sums of gradients, set by set, of shares, of copies, norms, sums of ranks;
+ * where that may keep GPUs busy, one after the other. Closed by the caller even after a failure. */
 pp_status pp_routes_open(const struct pp_port *port, const struct pp_job *job, struct pp_routes *out) PP_MUST_CHECK;
 void pp_routes_close(struct pp_routes *routes);
 /* Failures that no call reported. */

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "core/workers.h"
+
 static void add(struct pp_shares *shares, int64_t offset, int64_t part_bytes)
 {
     shares->tensors[shares->n++] = (struct pp_share_tensor){offset, part_bytes, shares->bytes};
@@ -31,7 +33,8 @@ static int use_of(int kind)
     return kind == PP_GATHER_PARAM ? PP_SHARES_GATHER : PP_SHARES_SCATTER;
 }
 
-pp_status pp_shares_create(const struct pp_job *job, const struct pp_class *cls, int own, struct pp_shares **out)
+pp_status pp_shares_create(const struct pp_job *job, const struct pp_class *cls, enum pp_param_set set, int worker,
+                           struct pp_shares **out)
 {
     const int use = use_of(cls->kind), groups = pp_plan_shard_groups(job->train);
     const struct pp_stage *s = &job->model->stages[cls->stage];
@@ -43,6 +46,8 @@ pp_status pp_shares_create(const struct pp_job *job, const struct pp_class *cls,
     for (int i = made.first; i < made.first + made.n; i++) {
         const struct pp_tensor *t = &job->model->tensors[s->first_tensor + i];
         const int64_t bytes = t->part_elements * (int64_t)sizeof(float);
+        const int own = pp_worker_share(job->train, worker, t->set);
+        if (use != PP_SHARES_SUM && t->set != (int)set) continue;
         if (use == PP_SHARES_SCATTER) add(shares, at.gradients + t->offset, bytes);
         if (use == PP_SHARES_SUM) add(shares, at.gradients + t->offset + own * bytes, bytes / groups);
         if (use != PP_SHARES_GATHER) continue;

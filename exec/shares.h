@@ -36,11 +36,11 @@ struct pp_share_run {
     int64_t bytes;
 };
 
-/* Of a class of a job with shares, for a worker that has share number `own`. REDUCE_GRAD scatters gradients,
- * GATHER_PARAM gathers what others read of a stage's parameters, float32 or bfloat16; the base is the arena, or of a
- * plan with shards the slot. REDUCE_SHARE, without shards, sums this share of gradients, in equal parts, one of each
- * group. free() it. */
-pp_status pp_shares_create(const struct pp_job *job, const struct pp_class *cls, int own,
+/* Of a class of a job with shares. REDUCE_GRAD scatters gradients of a set, GATHER_PARAM gathers what others read of a
+ * stage's parameters of it, float32 or bfloat16; the base is the arena, or of a plan with shards the slot.
+ * REDUCE_SHARE, without shards, sums this worker's share of all gradients, in equal parts, one of each group. free()
+ * it. */
+pp_status pp_shares_create(const struct pp_job *job, const struct pp_class *cls, enum pp_param_set set, int worker,
                            struct pp_shares **out) PP_MUST_CHECK;
 
 /* The same lists of half as large numbers, tensor behind tensor, for so many members. free() it. */

@@ -67,7 +67,7 @@ static pp_status open_reductions(struct pp_worker *w)
         for (int i = 0; i < track->walk->nstops; i++)
             n += pp_combines(track->walk->plan->tasks[track->walk->stops[i].task].kind);
         if (n > w->most_reductions) w->most_reductions = n;
-        PP_TRY(pp_worker_open_shares(w, track));
+        PP_TRY(pp_worker_open_combined(w, track));
     }
     return PP_NEW(&w->reductions, w->most_reductions);
 }
@@ -110,10 +110,7 @@ pp_status pp_worker_open(struct pp_world *world, const struct pp_job *job, const
 static void close_track(struct pp_track *track)
 {
     if (!track->walk) return;
-    for (int i = 0; track->shares && i < track->walk->plan->nclasses; i++) free(track->shares[i]);
-    for (int i = 0; track->sent_shares && i < track->walk->plan->nclasses; i++) free(track->sent_shares[i]);
-    free(track->shares);
-    free(track->sent_shares);
+    pp_worker_close_combined(track);
     for (int i = 0; track->recv && i < track->walk->nrecv; i++) free(track->recv[i].transfers);
     for (int i = 0; track->send && i < track->walk->nsend; i++) free(track->send[i].transfers);
     free(track->recv);
@@ -183,10 +180,10 @@ static void set_share(const struct pp_worker *w, int stage, struct pp_frame *fra
 {
     const struct pp_model *model = w->job->model;
     frame->sums = w->sums + (int64_t)model->stages[stage].first_tensor * pp_shape_sums(&model->shape) +
-                  (int64_t)w->member * pp_shape_parts(&model->shape);
+                  (int64_t)pp_worker_tensor_rank(w->job->train, w->me) * pp_shape_rank_sums(&model->shape);
     if (!model->shape.zero) return;
-    frame->act_row = pp_worker_share(w->job->train, w->me);
-    frame->sums += frame->act_row;
+    frame->act_row = pp_worker_share(w->job->train, w->me, PP_EXPERTS);
+    frame->sums += pp_worker_share(w->job->train, w->me, PP_DENSE);
 }
 
 static void set_frame(struct pp_worker *w, const struct pp_task *task, struct pp_frame *frame)

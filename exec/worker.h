@@ -57,15 +57,25 @@ struct pp_stop_marks {
     struct pp_mark *passed, *timed_begin, *timed_end;
 };
 
+/* What a collective of a set works on: nothing, where it has none; gradients or shares; those that are rounded. */
+struct pp_combined {
+    struct {
+        bool there;
+        struct pp_extent gradients; /* of a stage's region, without shares */
+        struct pp_shares *shares;   /* NULL: all is summed */
+        struct pp_shares *sent;     /* the same of rounded numbers; NULL: likewise, or nothing is rounded */
+        bool rounds;
+    } of[PP_PARAM_SETS];
+};
+
 /* A plan, ready to be walked by this worker. */
 struct pp_track {
     struct pp_walk *walk;
     struct pp_flow *recv, *send; /* parallel to walk->recv, walk->send */
     const int64_t *slot_offset;
-    struct pp_stop_marks *marks;    /* queue devices: [nstops] */
-    int64_t *waits_ns;              /* devices that wait: [walk->plan->nclasses], without jitter; 0: of other workers */
-    struct pp_shares **shares;      /* [walk->plan->nclasses] of this rank's collectives; NULL where it has none */
-    struct pp_shares **sent_shares; /* likewise of those that are rounded to be summed */
+    struct pp_stop_marks *marks;  /* queue devices: [nstops] */
+    int64_t *waits_ns;            /* devices that wait: [walk->plan->nclasses], without jitter; 0: of other workers */
+    struct pp_combined *combined; /* [walk->plan->nclasses] of this rank's collectives */
 };
 
 enum pp_track_id { PP_TRACK_TRAIN, PP_TRACK_EVAL, PP_TRACKS };
@@ -103,11 +113,11 @@ struct pp_worker {
     /* [model tensors][pp_shape_sums] sums of squares, this worker's (of its share) filled in by NORM; of the device */
     double *sums;
     int nsums;
-    int position;             /* stops passed in this step */
-    struct pp_reduce *reduce; /* NULL with one replica */
-    struct pp_reduce *share;  /* over the groups that share; NULL with one */
-    struct pp_reduce *tied;   /* with the rank that has the other copy of the embedding; NULL where none is there */
-    struct pp_reduce *busy;   /* which of these is under way; NULL: what needs no others */
+    int position;                            /* stops passed in this step */
+    struct pp_reduce *reduce[PP_PARAM_SETS]; /* gradients; NULL where nobody has the same */
+    struct pp_reduce *share;                 /* over the groups that share; NULL with one */
+    struct pp_reduce *tied; /* with the rank that has the other copy of the embedding; NULL where none is there */
+    struct pp_reduce *busy; /* which of these is under way; NULL: what needs no others */
     struct pp_reduce *joined[PP_JOIN_GROUPS];     /* inside tasks; NULL with one, and on devices with queues */
     struct pp_exchange *exchange[PP_JOIN_GROUPS]; /* all to all, likewise; NULL where the group has none */
     struct pp_join join;                          /* of the rank's workers; no run() with one */
@@ -118,6 +128,7 @@ struct pp_worker {
     int64_t *reduction_posted_ns;
     int64_t reduction_start_ns;
     int reductions_asked, reductions_begun, reductions_done;
+    enum pp_param_set reduction_set; /* of the one that was begun last: which of its collectives is under way */
     struct pp_gather norm;
     int32_t norm_task;
     int64_t norm_posted_ns;

@@ -2,38 +2,58 @@
  *
  * What collectives of gradients and parameters work on, and the rounding of gradients around their sums.
  */
+#include <stdlib.h>
+
 #include "exec/worker_inside.h"
 
-static struct pp_group members_of(const struct pp_worker *w, bool share)
+static struct pp_group members_of(const struct pp_worker *w, bool share, enum pp_param_set set)
 {
-    return share ? pp_share_group(w->job->train, w->me) : pp_replica_group(w->job->train, w->me);
+    return share ? pp_share_group(w->job->train, w->me) : pp_replica_group(w->job->train, w->me, set);
 }
 
-static pp_status open_class(const struct pp_worker *w, struct pp_track *track, int c)
+/* Of a set. What is not shared is summed as a whole, and so is all that a worker keeps with shards. */
+static pp_status open_set(const struct pp_worker *w, const struct pp_plan *plan, const struct pp_class *cls,
+                          enum pp_param_set set, struct pp_combined *out)
 {
-    const struct pp_plan *plan = track->walk->plan;
-    const struct pp_class *cls = &plan->classes[c];
-    const bool whole = cls->kind == PP_REDUCE_TIED || (plan->shards && cls->kind == PP_REDUCE_SHARE);
-    if (!pp_combines_on(plan, cls, w->rank) || whole) return PP_OK;
-    PP_TRY(pp_shares_create(w->job, cls, pp_worker_share(w->job->train, w->me), &track->shares[c]));
-    if (!pp_sent_bytes(w->job->model, cls)) return PP_OK;
-    return pp_shares_create_sent(track->shares[c], members_of(w, cls->kind == PP_REDUCE_SHARE).n,
-                                 &track->sent_shares[c]);
+    const struct pp_model *model = w->job->model;
+    const bool tied = cls->kind == PP_REDUCE_TIED, share = cls->kind == PP_REDUCE_SHARE;
+    const bool whole = tied || !(plan->zero || plan->shards) || (plan->shards && share);
+    const bool there = tied || pp_summed_bytes(model, cls, set) > 0;
+    if (!there || !pp_combines_set(plan, cls->kind, set)) return PP_OK;
+    out->of[set].there = true;
+    out->of[set].rounds = !tied && pp_sent_bytes(model, cls, set) > 0;
+    if (whole && !tied) out->of[set].gradients = share ? pp_part_share(model, cls) : pp_part_sum(model, cls, set);
+    if (whole) return PP_OK;
+    PP_TRY(pp_shares_create(w->job, cls, set, w->me, &out->of[set].shares));
+    if (!out->of[set].rounds) return PP_OK;
+    return pp_shares_create_sent(out->of[set].shares, members_of(w, share, set).n, &out->of[set].sent);
 }
 
-pp_status pp_worker_open_shares(const struct pp_worker *w, struct pp_track *track)
+pp_status pp_worker_open_combined(const struct pp_worker *w, struct pp_track *track)
 {
     const struct pp_plan *plan = track->walk->plan;
-    PP_TRY(PP_NEW(&track->shares, plan->nclasses));
-    PP_TRY(PP_NEW(&track->sent_shares, plan->nclasses));
-    for (int c = 0; c < plan->nclasses && (plan->zero || plan->shards); c++) PP_TRY(open_class(w, track, c));
+    PP_TRY(PP_NEW(&track->combined, plan->nclasses));
+    for (int c = 0; c < plan->nclasses; c++)
+        for (int set = 0; set < PP_PARAM_SETS && pp_combines_on(plan, &plan->classes[c], w->rank); set++)
+            PP_TRY(open_set(w, plan, &plan->classes[c], set, &track->combined[c]));
     return PP_OK;
+}
+
+void pp_worker_close_combined(struct pp_track *track)
+{
+    for (int c = 0; track->combined && c < track->walk->plan->nclasses; c++)
+        for (int set = 0; set < PP_PARAM_SETS; set++) {
+            free(track->combined[c].of[set].shares);
+            free(track->combined[c].of[set].sent);
+        }
+    free(track->combined);
 }
 
 /* Of a tensor: what this worker sums with the rank that has a copy. */
 static char *tied_gradient(const struct pp_worker *w, int tensor, int64_t *bytes)
 {
-    const struct pp_extent extent = pp_tied_gradient(w->job->model, tensor, pp_worker_share(w->job->train, w->me));
+    const struct pp_extent extent =
+        pp_tied_gradient(w->job->model, tensor, pp_worker_share(w->job->train, w->me, PP_DENSE));
     *bytes = extent.bytes;
     return w->arena + w->job->layout->grad_offset[w->job->model->tensors[tensor].stage] + extent.offset;
 }
@@ -49,45 +69,41 @@ static struct pp_combining combine_tied(const struct pp_worker *w)
     return c;
 }
 
-/* A share of gradients: with shards it is all that the worker has of the part. */
-static struct pp_combining combine_share(const struct pp_worker *w, const struct pp_class *cls,
-                                         const struct pp_shares *shares)
+static const struct pp_task *task_of(const struct pp_worker *w, int i)
 {
-    if (shares) return (struct pp_combining){.share = true, .memory = w->arena, .shares = shares};
-    const struct pp_extent extent = pp_part_gradients(w->job->model, cls);
-    const int parts = pp_shape_parts(&w->job->model->shape);
-    return (struct pp_combining){.share = true,
-                                 .memory = w->arena + w->job->layout->grad_offset[cls->stage] + extent.offset / parts,
-                                 .bytes = extent.bytes / parts};
+    return &w->step.phase->plan->tasks[w->reductions[i]];
 }
 
-static struct pp_combining combine(const struct pp_worker *w, const struct pp_task *task)
+static struct pp_combining combine(const struct pp_worker *w, const struct pp_task *task, enum pp_param_set set)
 {
-    const struct pp_plan *plan = w->step.phase->plan;
-    const struct pp_class *cls = &plan->classes[task->cls];
-    const struct pp_shares *shares = w->track->shares[task->cls];
+    const struct pp_combined *combined = &w->track->combined[task->cls];
+    struct pp_combining c = {
+        .set = set, .share = task->kind == PP_REDUCE_SHARE, .shares = combined->of[set].shares, .memory = w->arena};
     if (task->kind == PP_REDUCE_TIED) return combine_tied(w);
-    if (task->kind == PP_REDUCE_SHARE) return combine_share(w, cls, shares);
-    if (plan->shards)
-        return (struct pp_combining){.memory = pp_worker_slot(w, task->in >= 0 ? task->in : task->out),
-                                     .shares = shares};
-    if (shares) return (struct pp_combining){.memory = w->arena, .shares = shares};
-    const struct pp_extent extent = pp_part_gradients(w->job->model, cls);
-    char *gradients = w->arena + w->job->layout->grad_offset[cls->stage];
-    return (struct pp_combining){.memory = gradients + extent.offset, .bytes = extent.bytes};
+    if (c.shares) {
+        if (w->step.phase->plan->shards) c.memory = pp_worker_slot(w, task->in >= 0 ? task->in : task->out);
+        return c;
+    }
+    c.memory += w->job->layout->grad_offset[task->stage] + combined->of[set].gradients.offset;
+    c.bytes = combined->of[set].gradients.bytes;
+    return c;
 }
 
-struct pp_combining pp_worker_combining(const struct pp_worker *w, int i)
+bool pp_worker_combines(const struct pp_worker *w, int i, enum pp_param_set set)
+{
+    return w->track->combined[task_of(w, i)->cls].of[set].there;
+}
+
+struct pp_combining pp_worker_combining(const struct pp_worker *w, int i, enum pp_param_set set)
 {
     const struct pp_layout *layout = w->job->layout;
-    const struct pp_plan *plan = w->step.phase->plan;
-    const struct pp_task *task = &plan->tasks[w->reductions[i]];
-    struct pp_combining c = combine(w, task);
-    if (!pp_sent_bytes(w->job->model, &plan->classes[task->cls])) return c;
+    const struct pp_task *task = task_of(w, i);
+    struct pp_combining c = combine(w, task, set);
+    if (!w->track->combined[task->cls].of[set].rounds) return c;
     c.floats = c.memory;
     c.float_shares = c.shares;
     c.memory = w->arena + (c.share ? layout->sent_share_offset : layout->sent_offset)[w->rank];
-    c.shares = w->track->sent_shares[task->cls];
+    c.shares = w->track->combined[task->cls].of[set].sent;
     c.bytes /= 2;
     return c;
 }
@@ -101,7 +117,7 @@ static uint16_t *sent_at(const struct pp_combining *c, int64_t offset)
 
 pp_status pp_worker_narrow(struct pp_worker *w, const struct pp_combining *c)
 {
-    const int members = members_of(w, c->share).n;
+    const int members = members_of(w, c->share, c->set).n;
     if (!c->shares) return w->ops->narrow(w, c->share, sent_at(c, 0), float_at(c, 0), c->bytes / 2);
     for (int t = 0; t < c->shares->n; t++) {
         const struct pp_share_tensor *to = &c->shares->tensors[t];
@@ -113,7 +129,7 @@ pp_status pp_worker_narrow(struct pp_worker *w, const struct pp_combining *c)
 
 pp_status pp_worker_widen(struct pp_worker *w, const struct pp_combining *c)
 {
-    const struct pp_group group = members_of(w, c->share);
+    const struct pp_group group = members_of(w, c->share, c->set);
     if (!c->shares) return w->ops->widen(w, c->share, float_at(c, 0), sent_at(c, 0), c->bytes / 2);
     const bool own = c->shares->use == PP_SHARES_SCATTER;
     const int first = own ? pp_group_member(&group, w->me) : 0, n = own ? 1 : group.n;

@@ -12,10 +12,10 @@
 
 /* --- opening and closing --- */
 
-/* Sums of squares that a worker has made: of parts of tensors. */
+/* Sums of squares that a worker tells of a tensor: of its share, or of all parts, of which some may be another's. */
 static int sums_of_tensor(const struct pp_job *job)
 {
-    return job->train->zero ? 1 : pp_shape_parts(&job->model->shape);
+    return job->train->zero ? 1 : pp_shape_rank_sums(&job->model->shape);
 }
 
 static int most_tensors(const struct pp_job *job)
@@ -105,7 +105,11 @@ static pp_status open_reduce(struct pp_worker *w, struct pp_group group, int64_t
 static pp_status open_reduces(struct pp_worker *w)
 {
     const struct pp_plan *plan = w->job->train;
-    PP_TRY(open_reduce(w, pp_replica_group(plan, w->me), pp_most_gradient_bytes(w->job, w->rank), &w->reduce));
+    for (int set = 0; set < PP_PARAM_SETS; set++) {
+        const int64_t most_bytes = pp_most_gradient_bytes(w->job, w->rank, set);
+        if (most_bytes == 0) continue;
+        PP_TRY(open_reduce(w, pp_replica_group(plan, w->me, set), most_bytes, &w->reduce[set]));
+    }
     return open_reduce(w, pp_share_group(plan, w->me), pp_most_share_bytes(w->job, w->rank), &w->share);
 }
 
@@ -131,7 +135,7 @@ static pp_status open_direct(struct pp_worker *w, int microbatches, bool traces)
 
 static void close_direct(struct pp_worker *w)
 {
-    pp_reduce_free(w->reduce);
+    for (int set = 0; set < PP_PARAM_SETS; set++) pp_reduce_free(w->reduce[set]);
     pp_reduce_free(w->share);
     for (int group = 0; group < PP_JOIN_GROUPS; group++) {
         pp_reduce_free(w->joined[group]);
@@ -150,6 +154,7 @@ static void close_direct(struct pp_worker *w)
 static pp_status begin(struct pp_worker *w)
 {
     memset(w->losses, 0, (size_t)w->step.phase->plan->microbatches * sizeof *w->losses);
+    memset(w->sums, 0, (size_t)w->nsums * sizeof *w->sums); /* others' are added to them */
     return PP_OK;
 }
 
@@ -253,13 +258,14 @@ static pp_status ask_reduction(struct pp_worker *w)
     return PP_OK;
 }
 
-static pp_status start_reduction(struct pp_worker *w)
+/* The collective of a set. */
+static pp_status start_set(struct pp_worker *w, enum pp_param_set set)
 {
-    const struct pp_combining c = pp_worker_combining(w, w->reductions_begun++);
+    const struct pp_combining c = pp_worker_combining(w, w->reductions_done, set);
     const int64_t elements = c.bytes / pp_sum_bytes(c.floats ? PP_SUM_BF16 : PP_SUM_FLOAT);
-    w->reduction_start_ns = pp_now_ns();
+    w->reduction_set = set;
     if (c.floats) PP_TRY(pp_worker_narrow(w, &c));
-    w->busy = c.tied ? w->tied : c.share ? w->share : w->reduce;
+    w->busy = c.tied ? w->tied : c.share ? w->share : w->reduce[set];
     if (c.shares) return pp_reduce_start_shares(w->world, w->busy, c.memory, c.shares);
     if (w->busy) return pp_reduce_start(w->world, w->busy, c.memory, elements);
     w->backend->add(w->device, (float *)(void *)c.memory, (float *)(void *)c.memory, (float *)(void *)c.copy, elements);
@@ -267,10 +273,20 @@ static pp_status start_reduction(struct pp_worker *w)
     return PP_OK;
 }
 
-static pp_status end_reduction(struct pp_worker *w)
+static pp_status start_reduction(struct pp_worker *w)
 {
-    const struct pp_combining c = pp_worker_combining(w, w->reductions_done);
-    return c.floats ? pp_worker_widen(w, &c) : PP_OK;
+    w->reductions_begun++;
+    w->reduction_start_ns = pp_now_ns();
+    return start_set(w, PP_DENSE);
+}
+
+/* Of the collective that is under way; starts the one of the next set, where there is one. */
+static pp_status end_reduction(struct pp_worker *w, bool *ended)
+{
+    const struct pp_combining c = pp_worker_combining(w, w->reductions_done, w->reduction_set);
+    if (c.floats) PP_TRY(pp_worker_widen(w, &c));
+    *ended = c.set == PP_EXPERTS || !pp_worker_combines(w, w->reductions_done, PP_EXPERTS);
+    return *ended ? PP_OK : start_set(w, PP_EXPERTS);
 }
 
 /* One at a time, in the order of the plan. */
@@ -278,10 +294,12 @@ static pp_status advance_reductions(struct pp_worker *w)
 {
     while (w->reductions_done < w->reductions_asked) {
         int32_t task = w->reductions[w->reductions_done];
+        bool ended;
         if (w->reductions_begun == w->reductions_done) PP_TRY(start_reduction(w));
         if (w->busy) PP_TRY(pp_reduce_poll(w->world, w->busy));
         if (w->busy && !w->busy->done) break;
-        PP_TRY(end_reduction(w));
+        PP_TRY(end_reduction(w, &ended));
+        if (!ended) continue;
         PP_TRY(record_collective(w, task, w->reduction_posted_ns[w->reductions_done], w->reduction_start_ns));
         w->reductions_done++;
     }
@@ -289,19 +307,25 @@ static pp_status advance_reductions(struct pp_worker *w)
 }
 
 /* A worker's block of the all-gather: the sums of its stages' tensors, stage after stage, of all their parts or of its
- * share. Copies between it and sums[]. */
-static void copy_sums(struct pp_worker *w, int worker, double *block, bool into_block)
+ * share. Copies them there, or adds what is there to sums[]. */
+static void move_sums(struct pp_worker *w, int worker, double *block, bool into_block)
 {
     const struct pp_plan *plan = w->job->train;
-    const int sums_each = pp_shape_sums(&w->job->model->shape), each = sums_of_tensor(w->job);
-    const int share = pp_worker_member(plan, worker) * pp_shape_parts(&w->job->model->shape) +
-                      (plan->zero ? pp_worker_share(plan, worker) : 0);
+    const struct pp_shape *shape = &w->job->model->shape;
+    const int each = sums_of_tensor(w->job);
+    const int64_t own = (int64_t)pp_worker_tensor_rank(plan, worker) * pp_shape_rank_sums(shape) +
+                        (plan->zero ? pp_worker_share(plan, worker, PP_DENSE) : 0);
     for (int s = 0; s < plan->stages; s++) {
         const struct pp_stage *stage = &w->job->model->stages[s];
         if (plan->stage_rank[s] != pp_worker_rank(plan, worker)) continue;
         for (int i = 0; i < stage->tensors; i++, block += each) {
-            double *sums = w->sums + (int64_t)(stage->first_tensor + i) * sums_each + share;
-            memcpy(into_block ? block : sums, into_block ? sums : block, (size_t)each * sizeof *sums);
+            double *sums = w->sums + (int64_t)(stage->first_tensor + i) * pp_shape_sums(shape) + own;
+            for (int k = 0; k < each; k++) {
+                if (into_block)
+                    block[k] = sums[k];
+                else
+                    sums[k] += block[k];
+            }
         }
     }
 }
@@ -310,7 +334,7 @@ static pp_status ask_norm(struct pp_worker *w, int32_t task)
 {
     w->norm_task = task;
     w->norm_posted_ns = pp_now_ns();
-    copy_sums(w, w->me, (double *)(void *)w->norm.blocks, true);
+    move_sums(w, w->me, (double *)(void *)w->norm.blocks, true);
     PP_TRY(pp_gather_start(w->world, &w->norm));
     return pp_worker_advance(w);
 }
@@ -321,7 +345,7 @@ static void set_clip_factor(struct pp_worker *w)
     double sum = 0;
     for (int i = 0; i < w->norm.group.n; i++) {
         const int worker = pp_group_worker(&w->norm.group, i);
-        if (worker != w->me) copy_sums(w, worker, pp_gather_block(&w->norm, i), false);
+        if (worker != w->me) move_sums(w, worker, pp_gather_block(&w->norm, i), false);
     }
     for (int i = 0; i < w->nsums; i++) sum += w->sums[i];
     double factor = w->job->config->clip / (sqrt(sum) + 1e-6);

@@ -47,10 +47,12 @@ extern const struct pp_worker_ops pp_worker_direct, pp_worker_queued;
 /* --- worker_combining.c --- */
 
 /* Of this rank's stages. */
-pp_status pp_worker_open_shares(const struct pp_worker *worker, struct pp_track *track) PP_MUST_CHECK;
+pp_status pp_worker_open_combined(const struct pp_worker *worker, struct pp_track *track) PP_MUST_CHECK;
+void pp_worker_close_combined(struct pp_track *track);
 
-/* What the collective that was entered as number i of the step works on: gradients, or shares. */
+/* What the collective of a set that was entered as number i of the step works on: gradients, or shares. */
 struct pp_combining {
+    enum pp_param_set set;
     char *memory;
     int64_t bytes;                  /* without shares */
     const struct pp_shares *shares; /* NULL: all is summed */
@@ -61,7 +63,9 @@ struct pp_combining {
     char *floats;
     const struct pp_shares *float_shares;
 };
-struct pp_combining pp_worker_combining(const struct pp_worker *worker, int i);
+struct pp_combining pp_worker_combining(const struct pp_worker *worker, int i, enum pp_param_set set);
+/* Is there one? */
+bool pp_worker_combines(const struct pp_worker *worker, int i, enum pp_param_set set);
 /* Of one that rounds: before its sum begins, and when it is done. */
 pp_status pp_worker_narrow(struct pp_worker *worker, const struct pp_combining *combining) PP_MUST_CHECK;
 pp_status pp_worker_widen(struct pp_worker *worker, const struct pp_combining *combining) PP_MUST_CHECK;

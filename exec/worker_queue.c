@@ -11,30 +11,6 @@ static pp_status load(struct pp_worker *w, void *to, const void *from, int64_t b
     return PP_OPS(w, copy, w->queue->compute, to, from, bytes);
 }
 
-static pp_status record(struct pp_worker *w, struct pp_mark *mark)
-{
-    return PP_OPS(w, record, w->queue->compute, mark);
-}
-
-static pp_status hold_for(struct pp_worker *w, struct pp_mark *mark)
-{
-    return PP_OPS(w, wait, w->queue->compute, mark);
-}
-
-static struct pp_parcel parcel_of(const struct pp_worker *w, const struct pp_parcel_marks *marks, void *memory,
-                                  int64_t bytes)
-{
-    return (struct pp_parcel){.memory = memory,
-                              .bytes = bytes,
-                              .begun = w->step.traced ? marks->timed_begun : NULL,
-                              .done = w->step.traced ? marks->timed_done : marks->done};
-}
-
-static pp_status start_sum(const struct pp_sum_route *route, struct pp_summing *summing, struct pp_mark *after)
-{
-    return route->carrier->sum_start(route->sum, &summing->parcel, after);
-}
-
 /* --- tasks --- */
 
 /* Holds the compute queue back until the output slot has been read: by the send number `after`, if it is not known to
@@ -44,14 +20,14 @@ static pp_status hold_for_slot(struct pp_worker *w, int lane)
     const struct pp_flow *flow = &w->track->send[lane];
     const struct pp_channel_end *end = &w->track->walk->send[lane];
     int64_t earlier = flow->base + end->after[flow->posted - flow->base];
-    return earlier < flow->retired ? PP_OK : hold_for(w, flow->transfers[earlier % end->n].parcel.done);
+    return earlier < flow->retired ? PP_OK : pp_queued_hold_for(w, flow->transfers[earlier % end->n].parcel.done);
 }
 
 static pp_status hold_for_inputs(struct pp_worker *w, const struct pp_stop *stop)
 {
     if (stop->recv_lane >= 0)
-        PP_TRY(hold_for(w, w->track->recv[stop->recv_lane].transfers[stop->recv_index].parcel.done));
-    if (stop->reductions > 0) PP_TRY(hold_for(w, w->queue->gradients[stop->reductions - 1].parcel.done));
+        PP_TRY(pp_queued_hold_for(w, w->track->recv[stop->recv_lane].transfers[stop->recv_index].parcel.done));
+    PP_TRY(pp_worker_queue_hold_for_reductions(w, stop->reductions));
     return stop->send_lane >= 0 ? hold_for_slot(w, stop->send_lane) : PP_OK;
 }
 
@@ -60,10 +36,10 @@ static pp_status issue(struct pp_worker *w, const struct pp_stop *stop, const st
     const struct pp_phase *phase = w->step.phase;
     const struct pp_stop_marks *marks = &w->track->marks[w->position];
     PP_TRY(hold_for_inputs(w, stop));
-    if (w->step.traced) PP_TRY(record(w, marks->timed_begin));
+    if (w->step.traced) PP_TRY(pp_queued_record(w, marks->timed_begin));
     PP_TRY(PP_OPS(w, run, &phase->programs[phase->plan->tasks[stop->task].cls], frame));
-    if (w->step.traced) PP_TRY(record(w, marks->timed_end));
-    return marks->passed ? record(w, marks->passed) : PP_OK;
+    if (w->step.traced) PP_TRY(pp_queued_record(w, marks->timed_end));
+    return marks->passed ? pp_queued_record(w, marks->passed) : PP_OK;
 }
 
 /* Has the device come to the mark? One whose peer has died may never do. */
@@ -80,7 +56,7 @@ static pp_status bound_lead(struct pp_worker *w)
     struct pp_worker_queue *q = w->queue;
     if (q->launches < PP_LEAD_LAUNCHES) return PP_OK;
     PP_TRY(pp_worker_wait(w, has_reached, &q->lead[q->leads % PP_LEADS]));
-    PP_TRY(record(w, q->lead[q->leads++ % PP_LEADS]));
+    PP_TRY(pp_queued_record(w, q->lead[q->leads++ % PP_LEADS]));
     q->launches = 0;
     return PP_OK;
 }
@@ -117,16 +93,17 @@ static pp_status join(struct pp_worker *w, const struct pp_join_call *call)
                                          .pieces = exchanges ? &summing->pieces : NULL,
                                          .bytes = call->elements * pp_sum_bytes(call->type),
                                          .done = mark_of(w, call)};
-    PP_TRY(record(w, summing->after));
-    PP_TRY(start_sum(route, summing, summing->after));
+    PP_TRY(pp_queued_record(w, summing->after));
+    PP_TRY(pp_queued_start_sum(route, summing, summing->after));
     if (!summing->parcel.issued) PP_TRY(pp_worker_wait(w, is_joined, call));
-    return call->beside ? PP_OK : hold_for(w, summing->parcel.done);
+    return call->beside ? PP_OK : pp_queued_hold_for(w, summing->parcel.done);
 }
 
 void pp_worker_queue_join(void *worker, const struct pp_join_call *call)
 {
     struct pp_worker *w = worker;
-    if (w->status == PP_OK) w->status = call->op == PP_JOIN_AWAIT ? hold_for(w, mark_of(w, call)) : join(w, call);
+    if (w->status == PP_OK)
+        w->status = call->op == PP_JOIN_AWAIT ? pp_queued_hold_for(w, mark_of(w, call)) : join(w, call);
     w->join.failed = w->status != PP_OK;
 }
 
@@ -147,7 +124,7 @@ static pp_status run(struct pp_worker *w, const struct pp_stop *stop, struct pp_
 static pp_status send(struct pp_worker *w, int lane, struct pp_transfer *transfer, void *memory, int64_t bytes)
 {
     const struct pp_route *route = w->track->send[lane].route;
-    transfer->parcel = parcel_of(w, &transfer->marks, memory, bytes);
+    transfer->parcel = pp_queued_parcel(w, &transfer->marks, memory, bytes);
     transfer->parcel.begun = NULL; /* this end is ready when the data is written */
     transfer->ready = w->track->marks[w->position].timed_end;
     transfer->turn = w->queue->turn;
@@ -158,7 +135,7 @@ static pp_status recv(struct pp_worker *w, int lane, struct pp_transfer *transfe
 {
     const struct pp_flow *flow = &w->track->recv[lane];
     const int32_t after = flow->after[transfer - flow->transfers];
-    transfer->parcel = parcel_of(w, &transfer->marks, memory, bytes);
+    transfer->parcel = pp_queued_parcel(w, &transfer->marks, memory, bytes);
     transfer->ready = transfer->marks.timed_begun;
     transfer->turn = w->queue->turn;
     return flow->route->carrier->recv(flow->route->channel, &transfer->parcel,
@@ -195,125 +172,6 @@ static pp_status poll(struct pp_worker *w, struct pp_flow *flow, const struct pp
     return side == PP_SIDE_SEND && must_retire(w, flow, end) ? retire(w, flow, end, side) : PP_OK;
 }
 
-/* --- sums --- */
-
-static pp_status prepare_sum(struct pp_worker *w, struct pp_summing *summing, void *memory, int64_t bytes)
-{
-    summing->parcel = parcel_of(w, &summing->marks, memory, bytes);
-    return record(w, summing->after);
-}
-
-/* The mark is recorded where the reduction stands in the list; the sum may have to wait for the one before it. */
-static pp_status ask_reduction(struct pp_worker *w)
-{
-    const int number = w->reductions_asked - 1;
-    const struct pp_combining c = pp_worker_combining(w, number);
-    struct pp_summing *summing = &w->queue->gradients[number];
-    PP_TRY(prepare_sum(w, summing, c.memory, c.bytes));
-    summing->parcel.shares = c.shares;
-    return PP_OK;
-}
-
-/* In the compute queue: this rank has both copies. */
-static pp_status sum_here(struct pp_worker *w, const struct pp_combining *c, struct pp_parcel *parcel)
-{
-    const void *const both[] = {c->memory, c->copy};
-    if (parcel->begun) PP_TRY(record(w, parcel->begun));
-    PP_TRY(PP_OPS(w, sum, w->queue->compute, c->memory, both, 2, c->bytes / (int64_t)sizeof(float), PP_SUM_FLOAT));
-    PP_TRY(PP_OPS(w, copy, w->queue->compute, c->copy, c->memory, c->bytes));
-    parcel->issued = true;
-    return record(w, parcel->done);
-}
-
-/* The gradients have been summed over the replicas in a queue of their own: what comes now waits for that. */
-static pp_status start_tied(struct pp_worker *w, const struct pp_combining *c, struct pp_summing *summing)
-{
-    if (w->reductions_done > 0) PP_TRY(hold_for(w, w->queue->gradients[w->reductions_done - 1].parcel.done));
-    if (c->copy) return sum_here(w, c, &summing->parcel);
-    PP_TRY(record(w, summing->after));
-    return start_sum(&w->queue->routes.tied, summing, summing->after);
-}
-
-static const struct pp_sum_route *route_of(const struct pp_routes *routes, const struct pp_combining *c)
-{
-    if (c->tied) return &routes->tied;
-    return c->share ? &routes->share : &routes->gradient;
-}
-
-/* A share is summed over groups behind the sum that has made it, in another queue; with shards behind ADD_GRAD. */
-static struct pp_mark *after_of(const struct pp_worker *w, const struct pp_combining *c,
-                                const struct pp_summing *summing)
-{
-    const bool behind = c->share && c->shares;
-    return behind ? w->queue->gradients[w->reductions_done - 1].parcel.done : summing->after;
-}
-
-static pp_status start_reduction(struct pp_worker *w, const struct pp_combining *c, struct pp_summing *summing)
-{
-    if (c->tied) return start_tied(w, c, summing);
-    const struct pp_sum_route *route = route_of(&w->queue->routes, c);
-    struct pp_mark *after = after_of(w, c, summing);
-    return c->floats ? pp_worker_queue_start_rounded(w, c, route, summing, after) : start_sum(route, summing, after);
-}
-
-/* One at a time, in the order of the plan. */
-static pp_status advance_reductions(struct pp_worker *w)
-{
-    while (w->reductions_done < w->reductions_asked) {
-        struct pp_summing *summing = &w->queue->gradients[w->reductions_done];
-        const struct pp_combining c = pp_worker_combining(w, w->reductions_done);
-        const struct pp_sum_route *route = route_of(&w->queue->routes, &c);
-        if (w->reductions_begun == w->reductions_done) {
-            w->reductions_begun++;
-            PP_TRY(start_reduction(w, &c, summing));
-        }
-        if (!summing->parcel.issued) PP_TRY(route->carrier->sum_poll(route->sum, &summing->parcel));
-        if (!summing->parcel.issued) break;
-        if (c.floats) PP_TRY(pp_worker_queue_end_rounded(w, &c, summing));
-        w->reductions_done++;
-    }
-    return PP_OK;
-}
-
-static pp_status end_norm(struct pp_worker *w)
-{
-    struct pp_worker_queue *q = w->queue;
-    PP_TRY(PP_OPS(w, clip_factor, q->compute, w->sums, w->nsums, w->job->config->clip, q->clip_factor));
-    if (w->step.traced) PP_TRY(record(w, w->track->marks[q->norm_stop].timed_end));
-    w->norm.open = false;
-    w->norm_ready = true;
-    w->frame.clip = q->clip_factor;
-    return PP_OK;
-}
-
-static pp_status ask_norm(struct pp_worker *w, int32_t task)
-{
-    struct pp_worker_queue *q = w->queue;
-    (void)task;
-    q->norm_stop = w->position;
-    if (w->step.traced) PP_TRY(record(w, w->track->marks[q->norm_stop].timed_begin));
-    if (!q->routes.norm.sum) return end_norm(w);
-    w->norm.open = true;
-    PP_TRY(prepare_sum(w, &q->norm, w->sums, w->nsums * (int64_t)sizeof *w->sums));
-    return start_sum(&q->routes.norm, &q->norm, q->norm.after);
-}
-
-static pp_status advance_norm(struct pp_worker *w)
-{
-    struct pp_worker_queue *q = w->queue;
-    if (!w->norm.open) return PP_OK;
-    PP_TRY(q->routes.norm.carrier->sum_poll(q->routes.norm.sum, &q->norm.parcel));
-    if (!q->norm.parcel.issued) return PP_OK;
-    PP_TRY(hold_for(w, q->norm.parcel.done));
-    return end_norm(w);
-}
-
-static pp_status advance_sums(struct pp_worker *w)
-{
-    PP_TRY(advance_reductions(w));
-    return advance_norm(w);
-}
-
 /* --- the ends of a step --- */
 
 /* Nothing is under way in the compute queue. Sums of what is not this worker's count as zero until the sum over the
@@ -341,11 +199,11 @@ static pp_status retire_receives(struct pp_worker *w)
 static pp_status end(struct pp_worker *w, const double **losses)
 {
     const struct pp_plan *plan = w->step.phase->plan;
-    if (w->reductions_done > 0) PP_TRY(hold_for(w, w->queue->gradients[w->reductions_done - 1].parcel.done));
+    PP_TRY(pp_worker_queue_hold_for_reductions(w, w->reductions_done));
     if (pp_worker_has(w, plan->stages - 1))
         PP_TRY(PP_OPS(w, copy, w->queue->compute, w->queue->host_losses, w->losses,
                       plan->microbatches * (int64_t)sizeof *w->losses));
-    PP_TRY(record(w, w->queue->ended));
+    PP_TRY(pp_queued_record(w, w->queue->ended));
     PP_TRY(pp_worker_wait(w, has_reached, &w->queue->ended));
     PP_TRY(retire_receives(w));
     *losses = w->queue->host_losses;
@@ -373,9 +231,9 @@ const struct pp_worker_ops pp_worker_queued = {
     .send = send,
     .recv = recv,
     .poll = poll,
-    .ask_reduction = ask_reduction,
+    .ask_reduction = pp_worker_queue_ask_reduction,
     .narrow = pp_worker_queue_narrow,
     .widen = pp_worker_queue_widen,
-    .ask_norm = ask_norm,
-    .advance_sums = advance_sums,
+    .ask_norm = pp_worker_queue_ask_norm,
+    .advance_sums = pp_worker_queue_advance_sums,
 };

@@ -49,7 +49,8 @@ struct pp_worker_queue {
     float *clip_factor;  /* in the block */
     double *host_losses; /* [microbatches] memory for copies */
     struct pp_mark *ended;
-    struct pp_summing *gradients; /* [most_reductions] in the order of this step's reductions */
+    struct pp_summing *gradients;   /* [most_reductions][sets] in the order of this step's reductions */
+    int sets;                       /* that have collectives of their own (enum pp_param_set) */
     struct pp_rounding rounding[2]; /* of gradients, and of shares of them; where they are rounded */
     struct pp_summing norm;
     int norm_stop;
@@ -67,13 +68,55 @@ struct pp_worker_queue {
     bool traces;                    /* there are timed marks */
 };
 
+static inline struct pp_summing *pp_worker_summing(const struct pp_worker *w, int reduction, enum pp_param_set set)
+{
+    return &w->queue->gradients[reduction * w->queue->sets + (int)set];
+}
+/* Of a reduction, the collective that ends it: those of several sets run one after another. */
+static inline struct pp_summing *pp_worker_last_summing(const struct pp_worker *w, int reduction)
+{
+    return pp_worker_summing(w, reduction, pp_worker_combines(w, reduction, PP_EXPERTS) ? PP_EXPERTS : PP_DENSE);
+}
+
 /* Calls an operation of the worker's device. */
 #define PP_OPS(w, op, ...) ((w)->queue->ops->op((w)->device, __VA_ARGS__))
+
+static inline pp_status pp_queued_record(struct pp_worker *w, struct pp_mark *mark)
+{
+    return PP_OPS(w, record, w->queue->compute, mark);
+}
+static inline pp_status pp_queued_hold_for(struct pp_worker *w, struct pp_mark *mark)
+{
+    return PP_OPS(w, wait, w->queue->compute, mark);
+}
+
+static inline struct pp_parcel pp_queued_parcel(const struct pp_worker *w, const struct pp_parcel_marks *marks,
+                                                void *memory, int64_t bytes)
+{
+    return (struct pp_parcel){.memory = memory,
+                              .bytes = bytes,
+                              .begun = w->step.traced ? marks->timed_begun : NULL,
+                              .done = w->step.traced ? marks->timed_done : marks->done};
+}
+static inline pp_status pp_queued_start_sum(const struct pp_sum_route *route, struct pp_summing *summing,
+                                            struct pp_mark *after)
+{
+    return route->carrier->sum_start(route->sum, &summing->parcel, after);
+}
 
 /* --- worker_queue.c --- */
 
 /* pp_join.run, of the worker. */
 void pp_worker_queue_join(void *worker, const struct pp_join_call *call);
+
+/* --- worker_queue_sums.c --- */
+
+/* As in struct pp_worker_ops. */
+pp_status pp_worker_queue_ask_reduction(struct pp_worker *worker) PP_MUST_CHECK;
+pp_status pp_worker_queue_ask_norm(struct pp_worker *worker, int32_t task) PP_MUST_CHECK;
+pp_status pp_worker_queue_advance_sums(struct pp_worker *worker) PP_MUST_CHECK;
+/* Holds the compute queue back until the first n reductions of the step are done. */
+pp_status pp_worker_queue_hold_for_reductions(struct pp_worker *worker, int n) PP_MUST_CHECK;
 
 /* --- worker_queue_rounding.c --- */
 

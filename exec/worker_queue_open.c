@@ -114,8 +114,9 @@ static pp_status make_sums(struct pp_worker *w)
 {
     struct pp_worker_queue *q = w->queue;
     PP_TRY(make_rounding(w));
-    PP_TRY(PP_NEW(&q->gradients, w->most_reductions));
-    for (int i = 0; i < w->most_reductions; i++) PP_TRY(make_summing(w, &q->gradients[i]));
+    q->sets = w->job->train->expert_parallel > 1 ? PP_PARAM_SETS : 1;
+    PP_TRY(PP_NEW(&q->gradients, w->most_reductions * q->sets));
+    for (int i = 0; i < w->most_reductions * q->sets; i++) PP_TRY(make_summing(w, &q->gradients[i]));
     return q->routes.norm.sum ? make_summing(w, &q->norm) : PP_OK;
 }
 
@@ -213,7 +214,7 @@ void pp_worker_queue_close(struct pp_worker *w)
     pp_worker_queue_disconnect(w);
     if (!q) return;
     for (int i = 0; i < PP_TRACKS; i++) destroy_track(w, &w->tracks[i]);
-    for (int i = 0; q->gradients && i < w->most_reductions; i++) destroy_summing(w, &q->gradients[i]);
+    for (int i = 0; q->gradients && i < w->most_reductions * q->sets; i++) destroy_summing(w, &q->gradients[i]);
     free(q->gradients);
     for (int i = 0; i < 2; i++) destroy_rounding(w, &q->rounding[i]);
     destroy_summing(w, &q->norm);

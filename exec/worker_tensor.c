@@ -18,7 +18,7 @@ bool pp_worker_shares(const struct pp_worker *w, int tensor, int part)
 /* Where the worker's share of a tensor begins. */
 static int64_t share_start(const struct pp_worker *w, const struct pp_tensor *t)
 {
-    return pp_worker_share(w->job->train, w->me) * t->part_elements;
+    return pp_worker_share(w->job->train, w->me, t->set) * t->part_elements;
 }
 
 void pp_worker_keeps(const struct pp_worker *w, int tensor, int part, int64_t *first, int64_t *n)
@@ -36,12 +36,11 @@ static char *tensor_at(const struct pp_worker *w, int tensor, int part, int64_t 
     const struct pp_model *model = w->job->model;
     const struct pp_tensor *t = &model->tensors[tensor];
     const struct pp_layout *layout = w->job->layout;
-    const int shares = pp_worker_shares(w, tensor, part) ? pp_shape_parts(&model->shape) : 1;
-    const int64_t kept = ((part - 1) * model->stages[t->stage].param_bytes + t->offset) / shares;
-    const int64_t value = t->value_offset / shares;
+    const int64_t kept = (part - 1) * model->stages[t->stage].share_bytes + t->share_offset;
+    const int64_t value = model->shape.shards ? t->share_value_offset : t->value_offset;
     int64_t at = part ? layout->state_offset[t->stage] + kept : layout->param_offset[t->stage] + value;
     if (!part && t->value_offset < 0) at = layout->state_offset[t->stage] + pp_split_weight_offset(model, t);
-    if (shares > 1) first -= share_start(w, t);
+    if (pp_worker_shares(w, tensor, part)) first -= share_start(w, t);
     return w->arena + at + first * (int64_t)sizeof(float);
 }
 
@@ -58,7 +57,7 @@ static pp_status set_copy(struct pp_worker *w, int tensor, int64_t first, int64_
     if (t->offset16 < 0) return PP_OK;
     int64_t at = t->offset16;
     if (w->job->model->shape.shards) {
-        at /= pp_shape_parts(&w->job->model->shape);
+        at = t->share_offset16;
         first -= share_start(w, t);
     }
     char *to = w->arena + w->job->layout->param16_offset[t->stage] + at + first * (int64_t)sizeof *rounded;

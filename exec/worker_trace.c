@@ -98,8 +98,9 @@ pp_status pp_worker_trace_stops(struct pp_worker *w)
         const struct pp_stop_marks *marks = &w->track->marks[i];
         struct pp_event event = {.step = w->step.number, .task = walk->stops[i].task, .side = PP_SIDE_RUN};
         if (pp_combines(walk->plan->tasks[event.task].kind)) {
-            const struct pp_parcel_marks *sum = &q->gradients[reductions++].marks;
-            PP_TRY(times_of(w, q->turn, sum->timed_begun, sum->timed_done, &event));
+            const struct pp_summing *first = pp_worker_summing(w, reductions, PP_DENSE);
+            const struct pp_summing *last = pp_worker_last_summing(w, reductions++);
+            PP_TRY(times_of(w, q->turn, first->marks.timed_begun, last->marks.timed_done, &event));
         } else {
             PP_TRY(times_of(w, q->turn, marks->timed_begin, marks->timed_end, &event));
             if (pp_kinds[walk->plan->tasks[event.task].kind].computes && free_ns < event.start_ns)

@@ -155,8 +155,9 @@
  * colsum          rows, width                            grad [width], in [rows,width]
  * take            rows, width                            grad [rows,width], in [rows,width], float32: grad = in; zeros
  *                 where that has no memory
- * sumsq           rows, width, index, once               gradient; frame.sums[index] = sum of squares, in double; once:
- *                 enum pp_once, of a tensor that all tensor ranks have, or all expert ranks: 0 in others than the first
+ * sumsq           rows, width, index, once, apart        gradient; frame.sums[index], or, apart, as many behind it as
+ *                 the number of the expert rank, = sum of squares, in double; once: enum pp_once, of a tensor that all
+ *                 tensor ranks have, or all expert ranks: 0 in others than the first
  * sgd             rows, width, sparse                    w, g, copy: w -= frame.learning_rate * factor * g, with the
  *                 frame's *clip or clip_factor; copy = w rounded to bfloat16, unless it has no memory. sparse: most of
  *                 g is zero, so it pays to leave those weights alone; the same result
@@ -281,6 +282,12 @@ enum pp_once { PP_ONCE_TENSOR = 1, PP_ONCE_EXPERT = 2 };
 static inline bool pp_counts_elsewhere(int once, const struct pp_frame *frame)
 {
     return (once & PP_ONCE_TENSOR && frame->tensor_rank > 0) || (once & PP_ONCE_EXPERT && frame->expert_rank > 0);
+}
+
+/* Which of the frame's sums a sumsq makes. */
+static inline int pp_sum_index(const struct pp_call *call, const struct pp_frame *frame)
+{
+    return call->n[2] + (call->n[4] ? frame->expert_rank : 0);
 }
 
 /* Numbers that a worker tells of a row of logits: greatest, sum of exp(logit - greatest), the target's or 0. */

@@ -85,31 +85,47 @@ static bool is_copy(const struct pp_shape *shape, const struct pp_tensor_row *ro
     return shape->tied && row->dim[0] == DIM_VOCAB && row->dim[1] == DIM_D && !is_embedding(row);
 }
 
-/* Takes memory for the tensor: the decoder's has room for the padded vocabulary, and so has what it is a copy of; what
- * products read has a bfloat16 copy. */
+static void take(int64_t *end, int64_t bytes, int64_t *offset)
+{
+    *offset = *end;
+    *end += bytes;
+}
+
+/* Takes memory for the tensor, behind what the stage has: the decoder's has room for the padded vocabulary, and so has
+ * what it is a copy of; what products read has a bfloat16 copy. */
 static void place_tensor(const struct pp_shape *local, struct pp_stage *s, const struct pp_tensor_row *row,
                          struct pp_tensor *t)
 {
     const bool embedding = is_embedding(row);
     const bool pads = row->dim[0] == DIM_VOCAB && (!embedding || local->tied);
-    const int parts = pp_shape_parts(local);
+    const int parts = pp_shape_parts(local, t->set), shares = local->zero ? parts : 1;
     int64_t elements = (pads ? pp_padded_vocab(local) : t->local[0]) * t->local[1];
-    if (parts > 1) {
+    if (parts > 1 || local->zero) {
         t->part_elements = whole_lines(local, (elements + parts - 1) / parts);
         elements = parts * t->part_elements;
     }
     const bool copied = local->precision == PP_BF16 && !embedding && t->ndim == 2;
-    const int64_t bytes = aligned(elements * (int64_t)sizeof(float));
-    t->offset = s->param_bytes;
-    s->param_bytes += bytes;
-    t->value_offset = t->offset16 = -1;
+    t->bytes = aligned(elements * (int64_t)sizeof(float));
+    take(&s->param_bytes, t->bytes, &t->offset);
+    take(&s->share_bytes, t->bytes / shares, &t->share_offset);
+    t->value_offset = t->share_value_offset = t->offset16 = t->share_offset16 = -1;
     if (!copied || !pp_shape_splits_weights(local)) {
-        t->value_offset = s->value_bytes;
-        s->value_bytes += bytes;
+        take(&s->value_bytes, t->bytes, &t->value_offset);
+        take(&s->share_value_bytes, t->bytes / shares, &t->share_value_offset);
     }
     if (!copied) return;
-    t->offset16 = s->param16_bytes;
-    s->param16_bytes += aligned(elements * pp_element_bytes(PP_BF16));
+    const int64_t bytes = aligned(elements * pp_element_bytes(PP_BF16));
+    take(&s->param16_bytes, bytes, &t->offset16);
+    take(&s->share_param16_bytes, bytes / shares, &t->share_offset16);
+}
+
+/* Where nothing is shared, replicas sum all gradients of a set at once: those of experts lie behind the others. */
+static void put_experts_last(struct pp_model *model, const struct pp_stage *s)
+{
+    int64_t end = 0;
+    for (int set = 0; set < PP_PARAM_SETS && !model->shape.zero; set++)
+        for (int i = s->first_tensor; i < s->first_tensor + s->tensors; i++)
+            if (model->tensors[i].set == set) take(&end, model->tensors[i].bytes, &model->tensors[i].offset);
 }
 
 /* Appends the tensors of `rows` that the model has to the stage. prefix: "layers.3." or "". */
@@ -133,6 +149,7 @@ static pp_status add_tensors(struct pp_model *model, int stage, const char *pref
         t->stage = stage;
         t->copy = is_copy(shape, &rows[i]);
         t->of_experts = is_experts(shape, &rows[i]);
+        t->set = t->of_experts && pp_shape_expert_parallel(shape) > 1 ? PP_EXPERTS : PP_DENSE;
         pp_row_init(shape, &rows[i], t);
         place_tensor(&model->local, s, &rows[i], t);
         s->tensors++;
@@ -160,7 +177,9 @@ static pp_status fill_stage(struct pp_model *model, int stage)
         snprintf(prefix, sizeof prefix, "layers.%d.", s->first_layer + i);
         PP_TRY(add_tensors(model, stage, prefix, pp_layer_rows, PP_LAYER_ROWS));
     }
-    return s->decode ? add_tensors(model, stage, "", pp_last_rows, PP_LAST_ROWS) : PP_OK;
+    if (s->decode) PP_TRY(add_tensors(model, stage, "", pp_last_rows, PP_LAST_ROWS));
+    put_experts_last(model, s);
+    return PP_OK;
 }
 
 /* The first earlier stage of the same make, or the stage itself: such stages have slots of one size. */

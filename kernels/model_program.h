@@ -148,6 +148,8 @@ const struct pp_tensor *pp_writer_last_tensor(const struct pp_writer *w, enum pp
 /* Its place in the parameter or gradient region, and that of its bfloat16 copy; no memory where there is none. */
 struct pp_ref pp_ref_tensor(enum pp_region region, const struct pp_tensor *t);
 struct pp_ref pp_ref_copy(const struct pp_tensor *t);
+/* The worker's share of what lies there, with the others'. */
+struct pp_ref pp_ref_share(const struct pp_writer *w, const struct pp_tensor *t, struct pp_ref ref, int element_bytes);
 /* Tensor of layer l of the stage, in the parameter or gradient region; the embedding; learnt positions; a tensor behind
  * the layers. No memory where the model does not have it. */
 struct pp_ref pp_ref_layer(const struct pp_writer *w, enum pp_region region, int l, enum pp_layer_tensor tensor);

@@ -77,9 +77,10 @@ static pp_status fill_parameters(struct pp_profile_arena *arena)
         if (job->train->stage_rank[t->stage] != arena->rank || t->init == PP_INIT_ZERO) continue;
         float center = t->init == PP_INIT_ONE ? 1 : 0;
         double bound = t->init == PP_INIT_ONE ? 0 : t->init == PP_INIT_NORMAL ? t->bound * sqrt(3) : t->bound;
-        const int shares = job->model->shape.shards ? pp_shape_parts(&job->model->shape) : 1;
-        const int64_t whole = shares > 1 ? t->part_elements : t->local_elements;
-        int64_t at = job->layout->param_offset[t->stage] + t->value_offset / shares, elements = whole;
+        const bool shards = job->model->shape.shards;
+        const int64_t whole = shards ? t->part_elements : t->local_elements;
+        int64_t at = job->layout->param_offset[t->stage] + (shards ? t->share_value_offset : t->value_offset);
+        int64_t elements = whole;
         if (t->value_offset < 0) {
             at = job->layout->state_offset[t->stage] + pp_split_weight_offset(job->model, t);
             elements = t->part_elements;
@@ -88,7 +89,8 @@ static pp_status fill_parameters(struct pp_profile_arena *arena)
         PP_TRY(fill_reals(arena, at, elements, &numbers));
         if (t->offset16 < 0) continue;
         numbers.bf16 = true;
-        PP_TRY(fill_reals(arena, job->layout->param16_offset[t->stage] + t->offset16 / shares, whole, &numbers));
+        const int64_t copy = shards ? t->share_offset16 : t->offset16;
+        PP_TRY(fill_reals(arena, job->layout->param16_offset[t->stage] + copy, whole, &numbers));
     }
     return PP_OK;
 }

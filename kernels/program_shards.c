@@ -22,21 +22,8 @@ static struct range tensors_of(const struct pp_writer *w, const struct pp_class 
 
 static int64_t filled_up(const struct pp_writer *w, const struct pp_tensor *t)
 {
-    return w->model->local.shards ? pp_shape_parts(&w->model->local) * t->part_elements - t->local_elements : 0;
-}
-
-/* The worker's share, in a slot, of what begins at `offset` there. */
-static struct pp_ref share_in(enum pp_region region, int64_t offset, const struct pp_tensor *t, int element_bytes)
-{
-    struct pp_ref ref = pp_ref_to(region, offset);
-    ref.row_bytes = t->part_elements * element_bytes;
-    return ref;
-}
-
-/* What it keeps of what begins at `offset` of a region. */
-static struct pp_ref kept_in(const struct pp_writer *w, enum pp_region region, int64_t offset)
-{
-    return pp_ref_to(region, offset / pp_shape_parts(&w->model->local));
+    if (!w->model->local.shards) return 0;
+    return pp_shape_parts(&w->model->local, t->set) * t->part_elements - t->local_elements;
 }
 
 static struct pp_call *write_share(struct pp_writer *w, enum pp_kernel kernel, const struct pp_tensor *t, int precision)
@@ -54,14 +41,15 @@ void pp_write_put(struct pp_writer *w, const struct pp_class *cls)
     for (const struct pp_tensor *t = tensors.first; t < tensors.end; t++) {
         if (t->value_offset >= 0) {
             struct pp_call *call = write_share(w, PP_KERNEL_COPY, t, PP_FP32);
-            call->ref[0] = share_in(PP_MEM_OUT, t->value_offset - memory.values.offset, t, sizeof(float));
-            call->ref[1] = kept_in(w, PP_MEM_PARAM, t->value_offset);
+            const struct pp_ref slot = pp_ref_to(PP_MEM_OUT, t->value_offset - memory.values.offset);
+            call->ref[0] = pp_ref_share(w, t, slot, sizeof(float));
+            call->ref[1] = pp_ref_to(PP_MEM_PARAM, t->share_value_offset);
         }
         if (t->offset16 >= 0) {
-            const int64_t offset = memory.copies_at + t->offset16 - memory.copies.offset;
             struct pp_call *call = write_share(w, PP_KERNEL_COPY, t, PP_BF16);
-            call->ref[0] = share_in(PP_MEM_OUT, offset, t, pp_element_bytes(PP_BF16));
-            call->ref[1] = kept_in(w, PP_MEM_PARAM16, t->offset16);
+            const struct pp_ref slot = pp_ref_to(PP_MEM_OUT, memory.copies_at + t->offset16 - memory.copies.offset);
+            call->ref[0] = pp_ref_share(w, t, slot, pp_element_bytes(PP_BF16));
+            call->ref[1] = pp_ref_to(PP_MEM_PARAM16, t->share_offset16);
         }
     }
 }
@@ -72,8 +60,8 @@ void pp_write_take(struct pp_writer *w, const struct pp_class *cls)
     const struct range tensors = tensors_of(w, cls);
     for (const struct pp_tensor *t = tensors.first; t < tensors.end; t++) {
         struct pp_call *call = write_share(w, PP_KERNEL_TAKE, t, PP_FP32);
-        call->ref[0] = kept_in(w, PP_MEM_GRAD, t->offset);
-        call->ref[1] = share_in(PP_MEM_IN, t->offset - gradients.offset, t, sizeof(float));
+        call->ref[0] = pp_ref_to(PP_MEM_GRAD, t->share_offset);
+        call->ref[1] = pp_ref_share(w, t, pp_ref_to(PP_MEM_IN, t->offset - gradients.offset), sizeof(float));
     }
 }
 

@@ -5,10 +5,7 @@
  */
 #include "kernels/model_program.h"
 
-enum {
-    LONGEST_ROW = 4096, /* of a part */
-    TENSOR_LINE = 16    /* elements, of which the memory of tensors has a multiple */
-};
+enum { LONGEST_ROW = 4096 /* of a part */ };
 
 void pp_writer_extent(const struct pp_tensor *t, bool part, struct pp_call *call)
 {
@@ -18,26 +15,38 @@ void pp_writer_extent(const struct pp_tensor *t, bool part, struct pp_call *call
     call->n[1] = (int)(part ? width : t->local[1]);
 }
 
-/* Where the worker's share of a tensor, or all of it, lies. */
-static struct pp_ref share_of(const struct pp_writer *w, const struct pp_tensor *t, struct pp_ref ref, int bytes)
+struct pp_ref pp_ref_share(const struct pp_writer *w, const struct pp_tensor *t, struct pp_ref ref, int element_bytes)
 {
-    const struct pp_shape *shape = &w->model->local;
-    if (shape->shards)
-        ref.offset /= pp_shape_parts(shape);
-    else if (shape->zero && ref.region != PP_MEM_NONE)
-        ref.row_bytes = t->part_elements * bytes;
+    const int64_t bytes = t->part_elements * element_bytes;
+    const int n = pp_shape_expert_parallel(&w->model->local);
+    ref.row_bytes = t->set == PP_EXPERTS ? bytes : n * bytes;
+    ref.expert_bytes = t->set == PP_EXPERTS || n == 1 ? 0 : bytes;
     return ref;
 }
 
-/* Where a tensor of gradients begins, and ends, in memory. */
-static int64_t begin_of(const struct pp_writer *w, const struct pp_tensor *t)
+/* Where the worker's share of a tensor lies, or all of it: at `offset` among shares alone. */
+static struct pp_ref share_of(const struct pp_writer *w, const struct pp_tensor *t, struct pp_ref whole,
+                              int64_t share_offset, int element_bytes)
 {
-    return share_of(w, t, pp_ref_to(PP_MEM_GRAD, t->offset), sizeof(float)).offset;
+    const struct pp_shape *shape = &w->model->local;
+    if (shape->shards) whole.offset = share_offset;
+    const bool among = shape->zero && !shape->shards && whole.region != PP_MEM_NONE;
+    return among ? pp_ref_share(w, t, whole, element_bytes) : whole;
 }
+
+/* Of part k of its gradient, or of the share. */
+static struct pp_ref gradient_of(const struct pp_writer *w, const struct pp_tensor *t, int k)
+{
+    const int64_t offset = t->offset + k * t->part_elements * (int64_t)sizeof(float);
+    return share_of(w, t, pp_ref_to(PP_MEM_GRAD, offset), t->share_offset, sizeof(float));
+}
+
+/* Where a tensor of gradients begins, and ends, in memory. */
+static int64_t begin_of(const struct pp_writer *w, const struct pp_tensor *t) { return gradient_of(w, t, 0).offset; }
 static int64_t end_of(const struct pp_writer *w, const struct pp_tensor *t)
 {
     const struct pp_shape *shape = &w->model->local;
-    const int64_t parts = (shape->shards ? 1 : pp_shape_parts(shape)) * t->part_elements;
+    const int64_t parts = (shape->shards ? 1 : pp_shape_parts(shape, t->set)) * t->part_elements;
     return begin_of(w, t) + (parts ? parts : t->local_elements) * (int64_t)sizeof(float);
 }
 
@@ -63,51 +72,33 @@ static void write_norm_sums(struct pp_writer *w)
                            pp_writer_last_tensor(w, PP_LAST_NORM_BIAS));
 }
 
-/* Workers that share experts have seen tokens of their own: of all but these, gradients are summed over them,
- * neighbours in memory at once, or tensor by tensor a replica's share. */
-static void write_expert_rank_sums(struct pp_writer *w)
+int pp_norm_calls(const struct pp_shape *shape) { return shape->zero ? 1 : pp_shape_parts(shape, PP_DENSE); }
+
+/* Of the stage's i-th tensor. Of experts of expert ranks, which each has other ones, sums are those of the first part
+ * of each, then those of the second: the order of shares. */
+static void write_squares(struct pp_writer *w, int i)
 {
     const struct pp_shape *shape = &w->model->local;
-    const struct pp_tensor *t = &w->model->tensors[w->stage->first_tensor], *const end = t + w->stage->tensors;
-    for (; t < end; t++) {
-        const struct pp_tensor *first = t;
-        if (t->of_experts) continue;
-        while (!shape->zero && t + 1 < end && !t[1].of_experts) t++;
-        const int64_t n = shape->zero ? t->part_elements : (end_of(w, t) - first->offset) / (int64_t)sizeof(float);
-        struct pp_call *call =
-            pp_writer_call(w, PP_KERNEL_ALL_REDUCE, (int)((n + TENSOR_LINE - 1) / TENSOR_LINE), TENSOR_LINE, 0, 0);
-        call->n[4] = true;
-        call->n[5] = PP_JOIN_EXPERT_RANKS;
-        call->ref[0] = share_of(w, first, pp_ref_to(PP_MEM_GRAD, first->offset), sizeof(float));
+    const struct pp_tensor *t = &w->model->tensors[w->stage->first_tensor + i];
+    const bool apart = t->set == PP_EXPERTS && !shape->zero;
+    const bool alike = t->set == PP_DENSE && !shape->zero && pp_shape_expert_parallel(shape) > 1;
+    const int parts = shape->zero ? 1 : pp_shape_parts(shape, t->set);
+    const int once = (t->split == PP_SPLIT_NONE ? PP_ONCE_TENSOR : 0) | (alike ? PP_ONCE_EXPERT : 0);
+    for (int k = 0; k < parts; k++) {
+        const int at = apart ? k * pp_shape_expert_parallel(shape) : k;
+        struct pp_call *call = pp_writer_call(w, PP_KERNEL_SUMSQ, 0, 0, i * pp_shape_sums(shape) + at, once);
+        pp_writer_extent(t, t->part_elements > 0, call);
+        call->n[4] = apart;
+        call->ref[0] = gradient_of(w, t, k);
     }
 }
 
-/* Before anything else is done with the gradients: in NORM, or where nothing is clipped in STEP. */
-static void write_sums(struct pp_writer *w)
-{
-    write_norm_sums(w);
-    if (pp_shape_expert_parallel(&w->model->local) > 1) write_expert_rank_sums(w);
-}
-
-int pp_norm_calls(const struct pp_shape *shape) { return shape->zero ? 1 : pp_shape_parts(shape); }
-
+/* What is still to be summed of the gradients comes first: in NORM, or where nothing is clipped in STEP. */
 void pp_write_norm(struct pp_writer *w)
 {
-    const struct pp_shape *shape = &w->model->local;
-    const int parts = pp_shape_parts(shape), sums = pp_shape_sums(shape), calls = pp_norm_calls(shape);
-    const bool apart = pp_shape_expert_parallel(shape) > 1;
-    if (w->clip) write_sums(w);
-    for (int i = 0; i < w->stage->tensors; i++) {
-        const struct pp_tensor *t = &w->model->tensors[w->stage->first_tensor + i];
-        for (int k = 0; k < calls && !t->copy; k++) {
-            const int once =
-                (t->split == PP_SPLIT_NONE ? PP_ONCE_TENSOR : 0) | (apart && !t->of_experts ? PP_ONCE_EXPERT : 0);
-            struct pp_call *call = pp_writer_call(w, PP_KERNEL_SUMSQ, 0, 0, i * sums + k, once);
-            const int64_t offset = t->offset + k * t->part_elements * (int64_t)sizeof(float);
-            pp_writer_extent(t, parts > 1, call);
-            call->ref[0] = share_of(w, t, pp_ref_to(PP_MEM_GRAD, offset), sizeof(float));
-        }
-    }
+    if (w->clip) write_norm_sums(w);
+    for (int i = 0; i < w->stage->tensors; i++)
+        if (!w->model->tensors[w->stage->first_tensor + i].copy) write_squares(w, i);
 }
 
 static const enum pp_kernel step_kernels[PP_OPTIMIZERS] = {[PP_SGD] = PP_KERNEL_SGD, [PP_ADAMW] = PP_KERNEL_ADAMW};
@@ -118,18 +109,17 @@ void pp_write_step(struct pp_writer *w)
 {
     const struct pp_shape *shape = &w->model->local;
     const enum pp_kernel kernel = step_kernels[shape->optimizer];
-    const int shares = shape->zero ? pp_shape_parts(shape) : 1;
-    if (!w->clip) write_sums(w);
+    if (!w->clip) write_norm_sums(w);
     for (int i = 0; i < w->stage->tensors; i++) {
         const struct pp_tensor *t = &w->model->tensors[w->stage->first_tensor + i];
         struct pp_call *call = pp_writer_call(w, kernel, 0, 0, 0, 0);
         pp_writer_extent(t, shape->zero, call);
         call->n[2] = kernel == PP_KERNEL_SGD && w->stage->embed && i == 0 && !shape->tied;
-        call->ref[0] = share_of(w, t, pp_ref_tensor(PP_MEM_PARAM, t), sizeof(float));
+        call->ref[0] = share_of(w, t, pp_ref_tensor(PP_MEM_PARAM, t), t->share_value_offset, sizeof(float));
         if (t->value_offset < 0) call->ref[0] = pp_ref_to(PP_MEM_STATE, pp_split_weight_offset(w->model, t));
-        call->ref[1] = share_of(w, t, pp_ref_to(PP_MEM_GRAD, t->offset), sizeof(float));
-        call->ref[2] = share_of(w, t, pp_ref_copy(t), pp_element_bytes(PP_BF16));
+        call->ref[1] = gradient_of(w, t, 0);
+        call->ref[2] = share_of(w, t, pp_ref_copy(t), t->share_offset16, pp_element_bytes(PP_BF16));
         for (int s = 0; s < pp_optimizers[shape->optimizer].states; s++)
-            call->ref[3 + s] = pp_ref_to(PP_MEM_STATE, (s * w->stage->param_bytes + t->offset) / shares);
+            call->ref[3 + s] = pp_ref_to(PP_MEM_STATE, s * w->stage->share_bytes + t->share_offset);
     }
 }

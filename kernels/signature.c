@@ -114,7 +114,8 @@ static void write_again(const struct pp_writer *w, int kind, char *text, size_t 
     if (kind == PP_B && n > 0) snprintf(text, size, " again%d", n);
     /* of I nothing but what experts' routers need */
     if (kind != PP_F && (kind != PP_I || w->capacity) && w->slot.activation_again) snprintf(text, size, " activation");
-    if (w->clears) snprintf(text + strlen(text), size - strlen(text), " clears %d", pp_shape_parts(&w->model->shape));
+    if (w->clears)
+        snprintf(text + strlen(text), size - strlen(text), " clears %d", pp_shape_parts(&w->model->shape, PP_DENSE));
 }
 
 /* "B 2l+emb d200". part: an F or R whose input is where the part before it left it. */

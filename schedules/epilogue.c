@@ -45,7 +45,7 @@ pp_status pp_builder_reduce(struct builder *b, int stage, int part)
     if (part + 1 == b->parts[stage]) r->done_stages[r->ndone++] = stage;
     if (plan->shards) return PP_OK; /* shards.c sums those of each microbatch */
     b->final_task[stage] = r->last_compute;
-    if (plan->replicas == 1) return PP_OK;
+    if (!pp_plan_holds_again(plan)) return PP_OK;
     struct pp_task task = pp_builder_plain(PP_REDUCE_GRAD, stage, pp_builder_collective(b, rank), r->last_compute);
     PP_TRY(pp_builder_part_class(b, &task, part, &task.cls));
     PP_TRY(pp_builder_task(b, &task, &b->final_task[stage]));

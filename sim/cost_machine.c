@@ -17,33 +17,35 @@ int pp_norm_hops(const struct pp_plan *plan)
     return hops;
 }
 
-/* What replicas have of each other's parameters, all shares together. */
-static int64_t gathered_bytes(const struct pp_model *model, const struct pp_class *cls)
+/* What replicas have of each other's parameters of a set, all shares together. */
+static int64_t gathered_bytes(const struct pp_model *model, const struct pp_class *cls, enum pp_param_set set)
 {
     const struct pp_stage *stage = &model->stages[cls->stage];
     const struct pp_tensor_range range = pp_part_tensors(stage, cls);
     int64_t bytes = 0;
     for (int i = range.first; i < range.first + range.n; i++) {
         const struct pp_tensor *t = &model->tensors[stage->first_tensor + i];
-        const int64_t elements = t->part_elements * pp_shape_parts(&model->shape);
+        const int64_t elements = t->set == (int)set ? t->part_elements * pp_shape_parts(&model->shape, set) : 0;
         if (t->value_offset >= 0) bytes += elements * (int64_t)sizeof(float);
         if (t->offset16 >= 0) bytes += elements * pp_element_bytes(PP_BF16);
     }
     return bytes;
 }
 
-/* Bytes that a class moves: an activation or gradient of its rows; the gradients of a stage. 0 for computations. */
-static int64_t moved_bytes(const struct pp_job *job, const struct pp_class *cls)
+int64_t pp_cost_combined_bytes(const struct pp_job *job, const struct pp_class *cls, enum pp_param_set set)
 {
     const struct pp_model *model = job->model;
-    if (cls->kind == PP_XFER_F || cls->kind == PP_XFER_B)
-        return pp_hidden_bytes(&model->shape, cls->rows, job->config->tokens);
-    if (!pp_combines(cls->kind)) return 0;
+    if (!pp_combines(cls->kind) || !pp_combines_set(job->train, cls->kind, set)) return 0;
     if (cls->kind == PP_REDUCE_TIED) return pp_tied_gradient(model, 0, 0).bytes;
-    if (pp_sent_bytes(model, cls)) return pp_sent_bytes(model, cls);
-    if (cls->kind == PP_REDUCE_GRAD) return pp_part_gradients(model, cls).bytes;
-    if (cls->kind == PP_REDUCE_SHARE) return pp_part_gradients(model, cls).bytes / job->train->shard_group;
-    return gathered_bytes(model, cls);
+    if (pp_sent_bytes(model, cls, set)) return pp_sent_bytes(model, cls, set);
+    return cls->kind == PP_GATHER_PARAM ? gathered_bytes(model, cls, set) : pp_summed_bytes(model, cls, set);
+}
+
+/* Bytes that a class moves: an activation or gradient of its rows; what it combines. 0 for computations. */
+static int64_t moved_bytes(const struct pp_job *job, const struct pp_class *cls)
+{
+    if (pp_is_transfer(cls->kind)) return pp_hidden_bytes(&job->model->shape, cls->rows, job->config->tokens);
+    return pp_cost_combined_bytes(job, cls, PP_DENSE) + pp_cost_combined_bytes(job, cls, PP_EXPERTS);
 }
 
 int pp_cost_sharers(const struct pp_job *job) { return pp_gpu_sharers(pp_plan_workers(job->train), job->config->gpus); }
@@ -157,16 +159,31 @@ static int64_t tied_here_ns(int64_t bytes, const struct rates *rates)
     return llround(5 * (double)bytes / rates->bytes_per_ns);
 }
 
+/* Tensors of a set in a part; of shares, which are summed together, of all. */
+static int tensors_of(const struct pp_job *job, const struct pp_class *cls, enum pp_param_set set)
+{
+    const struct pp_stage *s = &job->model->stages[cls->stage];
+    const struct pp_tensor_range range = pp_part_tensors(s, cls);
+    const struct pp_tensor *first = &job->model->tensors[s->first_tensor + range.first];
+    int n = 0;
+    for (int i = 0; i < range.n; i++) n += first[i].set == (int)set || cls->kind == PP_REDUCE_SHARE;
+    return n;
+}
+
 int64_t pp_cost_rounding_ns(const struct pp_job *job, const struct pp_class *cls, const struct pp_machine *m)
 {
     enum { BYTES = 6 }; /* a float32 number read and a bfloat16 number written, or the other way round */
     const struct pp_plan *plan = job->train;
     const bool scatters = plan->zero && cls->kind == PP_REDUCE_GRAD;
     const bool tensors = scatters || (plan->zero && !plan->shards);
-    const double sent = (double)pp_sent_bytes(job->model, cls) / 2, kept = scatters ? sent / plan->shard_group : sent;
-    if (sent == 0) return 0;
-    const int passes = 2 * (tensors ? pp_part_tensors(&job->model->stages[cls->stage], cls).n : 1);
-    return llround(passes * m->call_overhead_ns + BYTES * (sent + kept) / m->bytes_per_ns);
+    double passes = 0, bytes = 0;
+    for (int set = 0; set < PP_PARAM_SETS; set++) {
+        const double sent = pp_combines_set(plan, cls->kind, set) ? (double)pp_sent_bytes(job->model, cls, set) / 2 : 0;
+        if (sent == 0) continue;
+        bytes += BYTES * (sent + (scatters ? sent / pp_plan_sharers(plan, set) : sent));
+        passes += 2 * (tensors ? tensors_of(job, cls, set) : 1);
+    }
+    return llround(passes * m->call_overhead_ns + bytes / m->bytes_per_ns);
 }
 
 static pp_status set_class(const struct pp_job *job, const struct pp_machine *m, const struct rates *rates, int cls,
@@ -184,7 +201,7 @@ static pp_status set_class(const struct pp_job *job, const struct pp_machine *m,
                                      m->cores > 0 ? NULL : &beside, out);
     }
     if (pp_combines(c->kind))
-        out->ns = pp_placement_reduce_ns(placement, c, out->bytes, m->reduce_latency_ns, 1 / m->reduce_bytes_per_ns) +
+        out->ns = pp_placement_combine_ns(placement, job, c, m->reduce_latency_ns, 1 / m->reduce_bytes_per_ns) +
                   pp_cost_rounding_ns(job, c, m);
     if (c->kind == PP_REDUCE_TIED && !pp_ties_ranks(job->train, job->train->stage_rank[0]))
         out->ns = tied_here_ns(out->bytes, rates);

@@ -126,9 +126,9 @@ static void set_collectives(const struct pp_placement *placement, const struct p
         int kind = plan->classes[c].kind;
         const bool here = kind == PP_REDUCE_TIED && !pp_ties_ranks(plan, plan->stage_rank[0]); /* by the machine */
         if (pp_combines(kind) && sums->found && !here)
-            class->ns = pp_placement_reduce_ns(placement, &plan->classes[c], class->bytes, sums->latency_ns,
-                                               sums->ns_per_byte) +
-                        pp_cost_rounding_ns(s->job, &plan->classes[c], machine);
+            class->ns =
+                pp_placement_combine_ns(placement, s->job, &plan->classes[c], sums->latency_ns, sums->ns_per_byte) +
+                pp_cost_rounding_ns(s->job, &plan->classes[c], machine);
         if (kind == PP_NORM_ALL)
             class->ns = norm_ns(placement, &cost->link, s->gpu && sums->found ? llround(sums->latency_ns) : -1);
         if (pp_combines(kind) || kind == PP_NORM_ALL) class->loaded_ns = class->ns;

@@ -74,6 +74,9 @@ extern const char *const pp_cost_source_words[PP_COST_SOURCES];
 pp_status pp_cost_from_profile(const struct pp_job *job, struct pp_db *db, const struct pp_machine *machine,
                                struct pp_cost **out, struct pp_cost_origin *origin) PP_MUST_CHECK;
 
+/* Of a class that combines: what its collective of a set is of, all shares together; 0: there is none. */
+int64_t pp_cost_combined_bytes(const struct pp_job *job, const struct pp_class *cls, enum pp_param_set set);
+
 /* Of a class that sums gradients as bfloat16 numbers: passes over memory that round them before, and read what is kept
  * of the sum behind it; else 0. */
 int64_t pp_cost_rounding_ns(const struct pp_job *job, const struct pp_class *cls, const struct pp_machine *machine);

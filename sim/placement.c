@@ -116,15 +116,15 @@ static struct pp_ring ring_of_join(const struct pp_placement *p, int rank, enum 
     return slowest;
 }
 
-/* The replicas of a worker of the rank, who sum gradients, or shares of them. */
-static struct pp_ring ring_of_replicas(const struct pp_placement *p, int rank, bool shares)
+/* The replicas of a worker of the rank, who sum gradients of a set, or shares of them. */
+static struct pp_ring ring_of_replicas(const struct pp_placement *p, int rank, bool shares, enum pp_param_set set)
 {
     const struct pp_plan *plan = p->plan;
     struct pp_ring slowest = {0};
     for (int replica = 0; replica < plan->replicas; replica++)
         for (int k = 0; k < plan->members; k++) {
             const int worker = pp_worker_at(plan, replica, rank, k);
-            const struct pp_group group = shares ? pp_share_group(plan, worker) : pp_replica_group(plan, worker);
+            const struct pp_group group = shares ? pp_share_group(plan, worker) : pp_replica_group(plan, worker, set);
             if (group.first == worker) slowest = slower_of(p, slowest, group);
         }
     return slowest;
@@ -170,12 +170,19 @@ int64_t pp_placement_join_ns(const struct pp_placement *p, const struct pp_ring 
                : pp_placement_sum_ns(p, ring, join->rounds, join->bytes, latency_ns, ns_per_byte);
 }
 
-int64_t pp_placement_reduce_ns(const struct pp_placement *p, const struct pp_class *cls, int64_t bytes,
-                               double latency_ns, double ns_per_byte)
+int64_t pp_placement_combine_ns(const struct pp_placement *p, const struct pp_job *job, const struct pp_class *cls,
+                                double latency_ns, double ns_per_byte)
 {
     const bool tied = cls->kind == PP_REDUCE_TIED, share = cls->kind == PP_REDUCE_SHARE;
-    const struct pp_ring ring = tied ? ring_of_tied(p) : ring_of_replicas(p, p->plan->stage_rank[cls->stage], share);
-    return pp_placement_sum_ns(p, &ring, p->plan->zero && !tied && !share ? 1 : 2, bytes, latency_ns, ns_per_byte);
+    const int rank = p->plan->stage_rank[cls->stage], rounds = p->plan->zero && !tied && !share ? 1 : 2;
+    int64_t ns = 0;
+    for (int set = 0; set < PP_PARAM_SETS; set++) {
+        const int64_t bytes = pp_cost_combined_bytes(job, cls, set);
+        if (set != PP_DENSE && bytes == 0) continue;
+        const struct pp_ring ring = tied ? ring_of_tied(p) : ring_of_replicas(p, rank, share, set);
+        ns += pp_placement_sum_ns(p, &ring, rounds, bytes, latency_ns, ns_per_byte);
+    }
+    return ns;
 }
 
 /* Of each group, how long the joins in a task of the rank take. */

@@ -53,9 +53,9 @@ int64_t pp_placement_join_ns(const struct pp_placement *p, const struct pp_ring 
 
 /* What combines: the sum over the replicas of the gradients of a rank's stage; where each replica has a share, one of
  * its two rounds: reduce-scatter, or all-gather of the parameters; the sum of a share over groups; that of tied
- * gradients. */
-int64_t pp_placement_reduce_ns(const struct pp_placement *p, const struct pp_class *cls, int64_t bytes,
-                               double latency_ns, double ns_per_byte);
+ * gradients. Those of several sets come one after the other. */
+int64_t pp_placement_combine_ns(const struct pp_placement *p, const struct pp_job *job, const struct pp_class *cls,
+                                double latency_ns, double ns_per_byte);
 
 /* Sets what the sums inside a task of the class take (pp_class_cost.sums_ns), and adds that to its times, in place of
  * what was there. beside: how long its kernels take, of which only the proportions count; those that may run beside

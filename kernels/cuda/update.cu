@@ -110,7 +110,7 @@ static norm_tensor norm_tensor_of(const struct pp_cuda_call *c, int first_block)
     t.piece = std::max(share, (int64_t)NORM_BLOCK_ELEMENTS);
     t.first_block = first_block;
     t.blocks = std::max((int)((t.n + t.piece - 1) / t.piece), 1);
-    t.index = c->call->n[2];
+    t.index = pp_sum_index(c->call, c->frame);
     t.aligned = t.n % PP_QUAD == 0 && pp_aligned(t.g);
     return t;
 }

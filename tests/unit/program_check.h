@@ -164,7 +164,8 @@ static inline void check_tensor(const struct check *c, const struct pp_operand *
     }
     for (int k = stage->first_tensor; k < stage->first_tensor + stage->tensors; k++) {
         const struct pp_tensor *t = &c->model->tensors[k];
-        if ((ref->region == PP_MEM_PARAM16 ? t->offset16 : t->offset) != ref->offset) continue;
+        const int64_t offset = ref->region == PP_MEM_PARAM ? t->value_offset : t->offset;
+        if ((ref->region == PP_MEM_PARAM16 ? t->offset16 : offset) != ref->offset) continue;
         const int parts = c->call->kernel == PP_KERNEL_EMBED && i == 4 ? pp_shape_context(&c->model->shape) : 1;
         require(c, o->elements * parts == t->local_elements || o->elements == t->local_elements / rows * padded, i);
         return;

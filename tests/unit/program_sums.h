@@ -11,17 +11,11 @@
 
 static inline bool is_norm(const struct pp_tensor *t) { return t->ndim == 1 && strstr(t->name, "norm"); }
 
-static inline bool is_experts(const struct pp_model *model, const struct pp_tensor *t)
-{
-    return model->shape.experts && (strstr(t->name, "linear1") || strstr(t->name, "linear2"));
-}
-
 /* Has each of the group's workers all of the tensor that the others have, and its gradient of its own tokens, or heads,
  * alone? */
 static inline bool is_partial(const struct pp_model *model, const struct pp_tensor *t, enum pp_join_group group)
 {
-    if (group == PP_JOIN_EXPERT_RANKS) return pp_shape_expert_parallel(&model->shape) > 1 && !is_experts(model, t);
-    if (group == PP_JOIN_CONTEXT_RANKS) return false; /* as replicas, by the plan */
+    if (group != PP_JOIN_TENSOR_RANKS) return false; /* as replicas, by the plan */
     if (strstr(t->name, "self_attn") && is_norm(t)) return pp_shape_tensor(&model->shape) > 1;
     return pp_shape_parts_tokens(&model->shape) && is_norm(t);
 }

@@ -68,7 +68,7 @@ static void check_lists(const struct pp_job *job, const struct pp_class *cls, in
 {
     struct pp_shares *floats, *sent;
     int64_t end = 0;
-    assert_int_equal(pp_shares_create(job, cls, 1, &floats), PP_OK);
+    assert_int_equal(pp_shares_create(job, cls, PP_DENSE, pp_worker_at(job->train, 1, 0, 0), &floats), PP_OK);
     assert_int_equal(pp_shares_create_sent(floats, members, &sent), PP_OK);
     assert_int_equal(sent->n, floats->n);
     assert_int_equal(sent->use, floats->use);
@@ -78,7 +78,7 @@ static void check_lists(const struct pp_job *job, const struct pp_class *cls, in
         assert_int_equal(2 * sent->tensors[t].part_bytes, floats->tensors[t].part_bytes);
         end += members * sent->tensors[t].part_bytes;
     }
-    assert_true(end > 0 && end <= pp_sent_bytes(job->model, cls));
+    assert_true(end > 0 && end <= pp_sent_bytes(job->model, cls, PP_DENSE));
     free(floats);
     free(sent);
 }

@@ -137,14 +137,15 @@ static void rows_and_tokens_are_dealt_out_evenly(void **state)
 
 /* ---- who meets ---- */
 
-enum kind { TENSOR, EXPERT, CONTEXT, REPLICAS, SHARES, NORM, NORM_OF_SHARES, TIED, KINDS };
+enum kind { TENSOR, EXPERT, CONTEXT, OF_DENSE, OF_EXPERTS, SHARES, NORM, NORM_OF_SHARES, TIED, KINDS };
 
 static struct pp_group group_of(const struct pp_plan *plan, enum kind kind, int w)
 {
     struct pp_plan shares = *plan;
     shares.zero = true;
     if (kind <= CONTEXT) return pp_join_members(plan, w, (enum pp_join_group)(PP_JOIN_TENSOR_RANKS + (int)kind));
-    if (kind == REPLICAS) return pp_replica_group(plan, w);
+    if (kind == OF_DENSE) return pp_replica_group(plan, w, PP_DENSE);
+    if (kind == OF_EXPERTS) return pp_replica_group(plan, w, PP_EXPERTS);
     if (kind == SHARES) return pp_share_group(plan, w);
     if (kind == TIED) return pp_tied_group(plan, pp_worker_replica(plan, w), pp_worker_member(plan, w));
     return pp_norm_group(kind == NORM ? plan : &shares, w);
@@ -158,14 +159,15 @@ static bool is_tied(const struct case_plan *c, const struct worker *w)
 /* Are both in one group? */
 static bool meet(const struct case_plan *c, enum kind kind, const struct worker *a, const struct worker *b)
 {
-    const bool replica = a->copy == b->copy && a->context == b->context, rank = a->rank == b->rank;
-    const bool expert = a->expert == b->expert, tensor = a->tensor == b->tensor;
-    const bool group = group_of_copy(c, a) == group_of_copy(c, b), member = rank && expert && tensor;
+    const bool copy = a->copy == b->copy, replica = copy & (a->context == b->context), rank = a->rank == b->rank;
+    const bool expert = a->expert == b->expert, tensor = a->tensor == b->tensor, part = rank & tensor;
+    const bool group = group_of_copy(c, a) == group_of_copy(c, b), member = part & expert;
     const bool share = a->replica % c->plan.shard_group == b->replica % c->plan.shard_group;
     const bool pairs[KINDS] = {[TENSOR] = replica && rank && expert,
                                [EXPERT] = replica && rank && tensor,
-                               [CONTEXT] = a->copy == b->copy && member,
-                               [REPLICAS] = group && member,
+                               [CONTEXT] = copy && member,
+                               [OF_DENSE] = group && part,
+                               [OF_EXPERTS] = group && member,
                                [SHARES] = share && member,
                                [NORM] = replica,
                                [NORM_OF_SHARES] = group,
@@ -181,7 +183,8 @@ static int place_of(const struct case_plan *c, enum kind kind, const struct work
     const int places[KINDS] = {[TENSOR] = w->tensor,
                                [EXPERT] = w->expert,
                                [CONTEXT] = w->context,
-                               [REPLICAS] = w->replica % c->plan.shard_group,
+                               [OF_DENSE] = w->replica % c->plan.shard_group * c->N + w->expert,
+                               [OF_EXPERTS] = w->replica % c->plan.shard_group,
                                [SHARES] = group_of_copy(c, w),
                                [NORM] = w->rank * c->T * c->N + w->member,
                                [NORM_OF_SHARES] = (int)(w - c->workers) % of_group,
@@ -205,6 +208,22 @@ static void check_group(const struct case_plan *c, enum kind kind, int w)
     assert_int_equal(pp_group_worker(&group, 0), group.first);
 }
 
+/* Its number among those who share is its place there, and belongs in the first group to the one that is alike. */
+static void check_share(const struct case_plan *c, int w)
+{
+    const struct worker *is = &c->workers[w];
+    for (int set = 0; set < PP_PARAM_SETS; set++) {
+        const struct pp_group group = pp_replica_group(&c->plan, w, set);
+        const int share = pp_worker_share(&c->plan, w, set);
+        assert_int_equal(pp_plan_sharers(&c->plan, set), group.n);
+        assert_int_equal(share, pp_group_member(&group, w));
+        const int first = pp_share_worker(&c->plan, share, set, is->rank, is->member);
+        assert_int_equal(pp_worker_share(&c->plan, first, set), share);
+        assert_int_equal(group_of_copy(c, &c->workers[first]), 0);
+        if (group_of_copy(c, is) == 0) assert_int_equal(first, w);
+    }
+}
+
 static void check_groups(const struct case_plan *c)
 {
     const int sizes[PP_JOIN_GROUPS] = {c->T, c->N, c->C};
@@ -214,6 +233,7 @@ static void check_groups(const struct case_plan *c)
         assert_int_equal(pp_join_size(&c->plan, (enum pp_join_group)kind), sizes[kind]);
     assert_int_equal(pp_norm_workers(&c->plan), c->plan.ranks * c->T * c->N);
     assert_int_equal(pp_norm_workers(&shares) * pp_plan_shard_groups(&c->plan), c->n);
+    for (int w = 0; w < c->n; w++) check_share(c, w);
     for (int kind = 0; kind < KINDS; kind++)
         for (int w = 0; w < c->n; w++)
             if (kind != TIED || is_tied(c, &c->workers[w])) check_group(c, (enum kind)kind, w);
@@ -287,8 +307,8 @@ static void numbers_by_hand(void **state)
         enum kind kind;
         int worker, n, members[8];
     } groups[] = {{TENSOR, 7, 2, {6, 7}},        {EXPERT, 7, 1, {7}},
-                  {CONTEXT, 7, 2, {5, 7}},       {REPLICAS, 7, 2, {5, 7}},
-                  {REPLICAS, 8, 2, {8, 10}},     {SHARES, 7, 2, {7, 15}},
+                  {CONTEXT, 7, 2, {5, 7}},       {OF_DENSE, 7, 2, {5, 7}},
+                  {OF_EXPERTS, 8, 2, {8, 10}},   {SHARES, 7, 2, {7, 15}},
                   {SHARES, 8, 2, {0, 8}},        {NORM, 7, 4, {2, 3, 6, 7}},
                   {NORM, 12, 4, {8, 9, 12, 13}}, {NORM_OF_SHARES, 12, 8, {8, 9, 10, 11, 12, 13, 14, 15}},
                   {TIED, 3, 2, {3, 7}},          {TIED, 14, 2, {10, 14}}};

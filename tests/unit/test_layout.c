@@ -65,6 +65,7 @@ static void open_world(struct world *w, const char *schedule, int p, int v, int 
                                          .param_bytes = 1000 * (s + 1),
                                          .value_bytes = 1000 * (s + 1),
                                          .param16_bytes = precision == PP_BF16 ? 400 * (s + 1) : 0,
+                                         .share_bytes = 1000 * (s + 1),
                                          .group = groups[s]};
     w->model =
         (struct pp_model){.nstages = stages, .stages = w->stages, .shape.d_model = D, .shape.precision = precision};

@@ -77,10 +77,11 @@ static void check_shares(const struct pp_job *job, int stage, int kind)
     struct pp_shares *whole, *part;
     int tensors = 0;
     int64_t bytes = 0;
-    assert_int_equal(pp_shares_create(job, &(struct pp_class){.kind = kind, .stage = stage}, 0, &whole), PP_OK);
+    assert_int_equal(pp_shares_create(job, &(struct pp_class){.kind = kind, .stage = stage}, PP_DENSE, 0, &whole),
+                     PP_OK);
     for (int i = 0; i < parts; i++) {
         const struct pp_class cls = {kind, stage, 0, i, parts};
-        assert_int_equal(pp_shares_create(job, &cls, 0, &part), PP_OK);
+        assert_int_equal(pp_shares_create(job, &cls, PP_DENSE, 0, &part), PP_OK);
         assert_int_equal(part->use, whole->use);
         for (int k = 0; k < part->n; k++) assert_true(has(whole, &part->tensors[k]));
         tensors += part->n;

@@ -119,9 +119,10 @@ static pp_status check_copies(const struct pp_worker *w)
         const struct pp_tensor *t = &model->tensors[i];
         if (t->offset16 < 0 || !pp_worker_has(w, t->stage)) continue;
         const bool shards = model->shape.shards;
-        const int64_t share = shards ? t->part_elements : t->local_elements, begin = shards ? w->replica * share : 0;
+        const int64_t share = shards ? t->part_elements : t->local_elements,
+                      begin = shards ? pp_worker_share(w->job->train, w->me, t->set) * share : 0;
         const char *at = w->arena + w->job->layout->param16_offset[t->stage] +
-                         t->offset16 / (shards ? pp_shape_parts(&model->shape) : 1) - begin * (int64_t)sizeof(uint16_t);
+                         (shards ? t->share_offset16 : t->offset16) - begin * (int64_t)sizeof(uint16_t);
         for (int64_t e = begin; e < begin + share && e < t->local_elements && status == PP_OK; e++) {
             const struct pp_slice slice = pp_tensor_slice(t, &model->shape, w->member, e);
             float value = 0;

@@ -182,7 +182,7 @@ static void test_rings_of_parts_of_rows(void **state)
         const struct pp_machine m = round_machine(cases[i].devices);
         const struct pp_placement p = pp_placement_of(job, &m);
         const struct pp_group groups[] = {pp_join_members(job->train, cases[i].worker, PP_JOIN_CONTEXT_RANKS),
-                                          pp_replica_group(job->train, cases[i].worker)};
+                                          pp_replica_group(job->train, cases[i].worker, PP_DENSE)};
         for (int k = 0; k < 2; k++) {
             const struct pp_ring ring = pp_placement_ring(&p, &groups[k]), *by_hand = &cases[i].context + k;
             if (ring.members != by_hand->members || ring.hosts != by_hand->hosts || ring.fewest != by_hand->fewest)

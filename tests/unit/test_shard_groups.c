@@ -142,9 +142,10 @@ static void check_pieces(const struct pp_job *job, const struct pp_class *cls, i
 {
     const struct pp_class scatter = {
         .kind = PP_REDUCE_GRAD, .stage = cls->stage, .part = cls->part, .parts = cls->parts};
+    const int worker = pp_worker_at(job->train, own, 0, 0);
     struct pp_shares *all, *share;
-    assert_int_equal(pp_shares_create(job, &scatter, own, &all), PP_OK);
-    assert_int_equal(pp_shares_create(job, cls, own, &share), PP_OK);
+    assert_int_equal(pp_shares_create(job, &scatter, PP_DENSE, worker, &all), PP_OK);
+    assert_int_equal(pp_shares_create(job, cls, PP_DENSE, worker, &share), PP_OK);
     assert_int_equal(share->use, PP_SHARES_SUM);
     assert_int_equal(share->n, all->n);
     for (int i = 0; i < share->n; i++) {
@@ -162,7 +163,7 @@ static void each_group_sums_an_equal_part_of_a_share(void **state)
     (void)state;
     struct pp_job *job = create_job(OPTIONS "--zero 1 --overlap-grad-reduce --bucket-size 1B --stages 2");
     int n = 0;
-    assert_int_equal(pp_most_share_bytes(job, 0) * 2, pp_most_gradient_bytes(job, 0));
+    assert_int_equal(pp_most_share_bytes(job, 0) * 2, pp_most_gradient_bytes(job, 0, PP_DENSE));
     for (int c = 0; c < job->train->nclasses; c++) {
         if (job->train->classes[c].kind != PP_REDUCE_SHARE) continue;
         n++;

@@ -60,9 +60,10 @@ void PP_SIMD(pp_cpu_sumsq)(const struct pp_cpu_call *c)
 {
     const int64_t n = (int64_t)c->call->n[0] * c->call->n[1], part = n / STREAMS / VL * VL;
     const float *g = c->p[0];
+    double *const out = &c->frame->sums[pp_sum_index(c->call, c->frame)];
     vd sum[STREAMS] = {{0}};
     if (pp_counts_elsewhere(c->call->n[3], c->frame)) {
-        c->frame->sums[c->call->n[2]] = 0;
+        *out = 0;
         return;
     }
     for (int64_t i = 0; i < part; i += VL)
@@ -71,7 +72,7 @@ void PP_SIMD(pp_cpu_sumsq)(const struct pp_cpu_call *c)
     double total = 0;
     for (int s = 1; s < STREAMS; s++) sum[0] += sum[s];
     for (int i = 0; i < VL / 2; i++) total += sum[0][i];
-    c->frame->sums[c->call->n[2]] = total;
+    *out = total;
 }
 
 void PP_SIMD(pp_cpu_sgd)(const struct pp_cpu_call *c)
