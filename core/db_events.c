@@ -21,13 +21,13 @@ struct summary {
     int64_t *posted_ns; /* [steps][replicas][members][ntasks] the last post of a transfer or collective */
 };
 
-/* Who shares it: the workers that meet in a task; those with other parts of the tensors only in the norm. */
+/* Who shares it: the workers that meet in a task. */
 static int64_t *posted_of(const struct summary *s, const struct pp_event *e)
 {
     const struct pp_plan *plan = s->plan;
     const int kind = plan->tasks[e->task].kind;
     const int64_t replica = pp_first_met(plan, kind, pp_worker_replica(plan, e->worker));
-    const int64_t member = kind == PP_NORM_ALL ? 0 : pp_worker_member(plan, e->worker);
+    const int64_t member = pp_first_member_met(plan, kind, e->worker);
     const int64_t place = ((e->step - s->first_step) * (int64_t)plan->replicas + replica) * plan->members + member;
     return &s->posted_ns[place * plan->ntasks + e->task];
 }

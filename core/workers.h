@@ -114,6 +114,14 @@ static inline int pp_first_met(const struct pp_plan *plan, int kind, int replica
     return kind == PP_REDUCE_SHARE ? replica % plan->shard_group : replica - replica % plan->shard_group;
 }
 
+/* Of the members of a rank that a worker meets in this task, the first; where it meets none, itself. */
+static inline int pp_first_member_met(const struct pp_plan *plan, int kind, int worker)
+{
+    if (kind == PP_NORM_ALL) return 0;
+    const bool expert_ranks = kind == PP_REDUCE_GRAD || kind == PP_GATHER_PARAM;
+    return expert_ranks ? pp_worker_tensor_rank(plan, worker) : pp_worker_member(plan, worker);
+}
+
 /* Those of the first rows evaluate: the first replica, and others that have parts of its tokens; with shards all of its
  * group, who have parts of its parameters. */
 static inline bool pp_worker_evaluates(const struct pp_plan *plan, int worker)
