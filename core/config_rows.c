@@ -200,11 +200,11 @@ const struct pp_opt pp_config_rows[] = {
      "(all_gather, as Llama 3: with --attention flash, and 2 C divides --tokens)",
      TIMED},
     {"zero", PP_OPT_INTS, AT(zero), PP_RUNS, PIPELINE, NULL, "0", 0, 3, NULL,
-     "1: of several replicas (D C with --context-parallel C) each keeps and steps an equal share of what the optimizer "
-     "keeps, sums only the gradients of that, and gets the others' new parameters (ZeRO stage 1); the same bits with "
-     "up to 16 replicas. 3: each also keeps only its share of parameters and gradients; before each layer works, its "
-     "parameters are gathered, and behind its backward its gradients are summed, of each microbatch (ZeRO stage 3, "
-     "PyTorch's FSDP)",
+     "1: of several replicas (D C with --context-parallel C; of experts those that have the same) each keeps and steps "
+     "an equal share of what the optimizer keeps, sums only the gradients of that, and gets the others' new parameters "
+     "(ZeRO stage 1); the same bits with up to 16 replicas. 3: each also keeps only its share of parameters and "
+     "gradients; before each layer works, its parameters are gathered, and behind its backward its gradients are "
+     "summed, of each microbatch (ZeRO stage 3, PyTorch's FSDP)",
      TIMED},
     {"shard-degree", PP_OPT_INTS, AT(shard_degree), PP_RUNS, PIPELINE, NULL, "0", 0, 65536, NULL,
      "with --zero: each so many replicas, a divisor of --replicas, share, not all (0, and any number from --replicas "

@@ -74,7 +74,7 @@ static void print_sums(const json_t *row, FILE *out)
     static const struct {
         const char *degree, *what;
     } rows[] = {{"tensor", "sums over tensor ranks"},
-                {"expert_parallel", "exchanges and sums of workers that share experts"},
+                {"expert_parallel", "exchanges of workers that share experts"},
                 {"context_parallel", "exchanges of workers that share tokens"}};
     const char *separator = "\n";
     for (size_t i = 0; i < sizeof rows / sizeof *rows && sums > 0; i++) {
