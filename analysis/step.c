@@ -323,7 +323,7 @@ static unsigned makers_for(const struct pp_step *s, int kind)
     case PP_ADD_GRAD:
         return 1u << PP_REDUCE_GRAD;
     case PP_REDUCE_SHARE:
-        return 1u << (has_shards(s) ? PP_ADD_GRAD : PP_REDUCE_GRAD);
+        return 1u << PP_ADD_GRAD | 1u << PP_REDUCE_GRAD; /* with shards the former stands before it */
     default:
         return 0;
     }

@@ -212,14 +212,12 @@ static pp_status check_checkpoints(const struct pp_config *config)
 static pp_status check_zero(const struct pp_config *config)
 {
     for (int i = 0; i < config->zero.n; i++) {
-        if (config->zero.v[i] == 2)
-            return pp_fail(PP_USAGE,
-                           "--zero 2: stages are 1 and 3; with --zero 1 gradients are whole, as a pipeline needs them "
-                           "that adds up those of its microbatches before they are summed");
-        if (config->zero.v[i] == 3 && config->times)
-            return pp_fail(PP_USAGE,
-                           "--zero 3: --times says how long a rank's tasks take as a whole, and knows nothing of its "
-                           "layers, whose parameters are gathered one by one; use --zero 1, or a model");
+        const int zero = config->zero.v[i];
+        if (zero < 2 || !config->times) continue;
+        return pp_fail(PP_USAGE,
+                       "--zero %d: --times says how long a rank's tasks take as a whole, and knows nothing of its "
+                       "layers, whose %s one by one; use --zero 1, or a model",
+                       zero, zero == 3 ? "parameters are gathered" : "gradients are summed");
     }
     return PP_OK;
 }
@@ -229,6 +227,13 @@ static bool has(const struct pp_ints *list, int value)
     for (int i = 0; i < list->n; i++)
         if (list->v[i] == value) return true;
     return false;
+}
+
+static int highest_zero(const struct pp_config *config)
+{
+    int zero = 3;
+    while (zero > 0 && !has(&config->zero, zero)) zero--;
+    return zero;
 }
 
 static pp_status check_overlap(const struct pp_config *config)
@@ -299,9 +304,9 @@ static void remark_on_sharers(const struct pp_config *config)
 /* Of groups of replicas that share. */
 static void remark_on_groups(const struct pp_config *config)
 {
-    const int zero = has(&config->zero, 3) ? 3 : has(&config->zero, 1);
+    const int zero = highest_zero(config);
     bool alone = config->workers.n == 0 && pp_config_copies(config) > 1 && config->expert_parallel <= 1;
-    if (!zero && !has(&config->shard_degree, 0)) pp_warn("--shard-degree changes nothing without --zero 1 or 3");
+    if (!zero && !has(&config->shard_degree, 0)) pp_warn("--shard-degree changes nothing without --zero");
     for (int i = 0; i < config->shard_degree.n; i++)
         alone = alone && pp_config_shard_group(config, config->shard_degree.v[i]) == 1;
     if (zero && alone)
@@ -320,6 +325,6 @@ void pp_config_remarks(const struct pp_config *config)
     const char *other = pp_config_gives_times(config) ? "" : ", or --context-parallel 2 or more";
     if (config->overlap_grad_reduce) pp_warn("--overlap-grad-reduce changes nothing without %s%s", without, other);
     if (config->grad_reduce_in_bf16) pp_warn("--grad-reduce-in-bf16 changes nothing without %s%s", without, other);
-    const int zero = has(&config->zero, 3) ? 3 : has(&config->zero, 1);
+    const int zero = highest_zero(config);
     if (zero) pp_warn("--zero %d changes nothing without %s%s", zero, without, other);
 }

@@ -202,9 +202,9 @@ const struct pp_opt pp_config_rows[] = {
     {"zero", PP_OPT_INTS, AT(zero), PP_RUNS, PIPELINE, NULL, "0", 0, 3, NULL,
      "1: of several replicas (D C with --context-parallel C; of experts those that have the same) each keeps and steps "
      "an equal share of what the optimizer keeps, sums only the gradients of that, and gets the others' new parameters "
-     "(ZeRO stage 1); the same bits with up to 16 replicas. 3: each also keeps only its share of parameters and "
-     "gradients; before each layer works, its parameters are gathered, and behind its backward its gradients are "
-     "summed, of each microbatch (ZeRO stage 3, PyTorch's FSDP)",
+     "(ZeRO stage 1); the same bits with up to 16 replicas. 2: each also keeps only its share of gradients, which are "
+     "summed behind the backward of each layer, of each microbatch (ZeRO stage 2). 3: and of parameters, which are "
+     "gathered before each layer works (ZeRO stage 3, PyTorch's FSDP)",
      TIMED},
     {"shard-degree", PP_OPT_INTS, AT(shard_degree), PP_RUNS, PIPELINE, NULL, "0", 0, 65536, NULL,
      "with --zero: each so many replicas, a divisor of --replicas, share, not all (0, and any number from --replicas "
@@ -217,7 +217,7 @@ const struct pp_opt pp_config_rows[] = {
      "as it is made, as PyTorch's DDP and Megatron-LM do, not all behind it; the same bits",
      TIMED},
     {"overlap-param-gather", PP_OPT_FLAG, AT(overlap_param_gather), PP_RUNS, PIPELINE, NULL, NULL, 0, 0, NULL,
-     "with --zero 1 and --overlap-grad-reduce: gather new parameters in these parts, too, beside the first forward of "
+     "with --zero 2, or 1 and --overlap-grad-reduce: gather new parameters in parts, too, beside the first forward of "
      "the next step, as Megatron-LM does, not all at the end of a step; the same bits",
      TIMED},
     {"grad-reduce-in-bf16", PP_OPT_FLAG, AT(grad_reduce_in_bf16), PP_RUNS, PIPELINE, NULL, NULL, 0, 0, NULL,

@@ -92,7 +92,7 @@ static void add_experts(struct text *t, const struct pp_config *config)
     if (config->expert_parallel > 1) add(t, "/%d", config->expert_parallel);
 }
 
-/* What replicas share, and what runs beside their computations: with --zero 3 it always does. */
+/* What replicas share, and what runs beside their computations: with --zero 2 sums always do, and with 3 all. */
 static void add_replicas(struct text *t, const struct pp_config *config, const struct pp_shape *shape)
 {
     const int zero = shape ? pp_shape_zero(shape) : pp_config_holders(config) > 1 ? config->zero.v[0] : 0;
@@ -100,8 +100,9 @@ static void add_replicas(struct text *t, const struct pp_config *config, const s
     if (zero && shape && pp_shape_shard_groups(shape) > 1) add(t, "/%d", shape->replicas);
     if (zero) add(t, " ");
     if (pp_config_sums_bf16(config)) add(t, "bf16 sums ");
-    if (!pp_config_sums_parts(config) || zero == 3) return;
-    add(t, "overlap%s ", config->overlap_param_gather ? " gather" : "");
+    const bool gathers = config->overlap_param_gather;
+    if (zero == 3 || (zero == 2 ? !gathers : !pp_config_sums_parts(config))) return;
+    add(t, "overlap%s ", gathers ? " gather" : "");
     if (config->bucket_size != PP_BUCKET_BYTES) add(t, "%" PRId64 " B ", config->bucket_size);
 }
 

@@ -83,7 +83,8 @@ static struct pp_plan_spec spec_of(const struct pp_job *job, const int *rows, in
                                  .expert_parallel = config->expert_parallel,
                                  .context = pp_config_context(config),
                                  .zero = job->point.zero,
-                                 .shards = job->point.zero == 3,
+                                 .shards = job->point.zero >= 2,
+                                 .shard_params = job->point.zero == 3,
                                  .shard_group = pp_config_shard_group(config, job->point.shard_degree),
                                  .rows = rows,
                                  .checkpoint = job->point.checkpoint,
@@ -120,8 +121,8 @@ done:
     return status;
 }
 
-/* Evaluation: forward only, one replica; with shards a group that shares, on the same rows. Whatever the schedule,
- * batches are cut in the same way, so that losses have the same bits. */
+/* Evaluation: forward only, one replica; with shards of parameters a group that shares, on the same rows. Whatever the
+ * schedule, batches are cut in the same way, so that losses have the same bits. */
 static pp_status build_eval(struct pp_job *job, const struct pp_schedules *schedules, int *rows,
                             const struct stages *stages)
 {
@@ -129,7 +130,7 @@ static pp_status build_eval(struct pp_job *job, const struct pp_schedules *sched
     const int m = pp_chunk_rows(eval_rows, chunks < eval_rows ? chunks : eval_rows, rows);
     struct pp_plan_spec spec = spec_of(job, rows, m, stages);
     spec.training = false;
-    spec.replicas = job->train->shards ? job->train->shard_group : job->train->context;
+    spec.replicas = job->train->shard_params ? job->train->shard_group : job->train->context;
     PP_TRY(schedules->build(&spec, &job->eval));
     return pp_plan_check(job->eval);
 }

@@ -28,7 +28,7 @@ json_t *pp_job_row(json_t *row, const struct pp_job *job)
     set(&row, "shard_degree", json_integer(job->point.shard_degree));
     set(&row, "overlap_grad_reduce", json_boolean(pp_config_sums_parts(job->config) || plan->shards));
     set(&row, "grad_reduce_in_bf16", json_boolean(pp_config_sums_bf16(job->config)));
-    set(&row, "overlap_param_gather", json_boolean(plan->gathers_first || plan->shards));
+    set(&row, "overlap_param_gather", json_boolean(plan->gathers_first || plan->shard_params));
     set(&row, "sequence_parallel", json_boolean(job->model && pp_shape_parts_tokens(&job->model->shape)));
     set(&row, "overlap_tensor_sums", json_integer(job->model ? pp_shape_sum_pieces(&job->model->shape) : 1));
     set(&row, "tensor_sum_pieces", json_integer(job->model ? pp_job_sum_pieces(job) : 1));

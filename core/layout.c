@@ -109,12 +109,12 @@ static void merge_plan(struct build *b, const struct pp_phase *phase)
 /* Slots for parameters and gradients of a part: as large as the largest. */
 static void merge_parts(struct build *b, const struct pp_plan *plan)
 {
-    for (int c = 0; c < plan->nclasses && plan->shards; c++) {
+    for (int c = 0; c < plan->nclasses; c++) {
         const struct pp_class *cls = &plan->classes[c];
-        if (cls->kind == PP_GATHER_PARAM)
+        if (cls->kind == PP_GATHER_PARAM && plan->shard_params)
             widen(find_pool(b, PP_POOL_PARAM, plan->stage_rank[cls->stage], 0),
                   align(pp_part_memory_of(b->model, cls).bytes));
-        if (cls->kind == PP_REDUCE_GRAD)
+        if (cls->kind == PP_REDUCE_GRAD && plan->shards)
             widen(find_pool(b, PP_POOL_GRAD, plan->stage_rank[cls->stage], 0),
                   align(pp_part_gradients(b->model, cls).bytes));
     }
@@ -193,14 +193,14 @@ static void place_sent(struct build *b)
 static void place_parameters(struct build *b)
 {
     const int *stage_rank = b->phases[0].plan->stage_rank;
-    const bool shards = b->model->shape.shards;
+    const bool shards = b->model->shape.shards, params = b->model->shape.shard_params;
     const struct pp_stage *stages = b->model->stages;
     struct pp_layout *layout = b->layout;
     for (int s = 0; s < layout->nstages; s++)
         layout->param_offset[s] =
-            reserve(b, stage_rank[s], PP_BYTES_PARAM, 1, shards ? stages[s].share_value_bytes : stages[s].value_bytes);
+            reserve(b, stage_rank[s], PP_BYTES_PARAM, 1, params ? stages[s].share_value_bytes : stages[s].value_bytes);
     for (int s = 0; s < layout->nstages; s++) {
-        const int64_t bytes = shards ? stages[s].share_param16_bytes : stages[s].param16_bytes;
+        const int64_t bytes = params ? stages[s].share_param16_bytes : stages[s].param16_bytes;
         layout->param16_offset[s] = bytes > 0 ? reserve(b, stage_rank[s], PP_BYTES_PARAM, 1, bytes) : -1;
     }
     for (int s = 0; s < layout->nstages && trains(b); s++)

@@ -37,6 +37,13 @@ const char *pp_task_text(const struct pp_task *task, char *buf, size_t size)
     return buf;
 }
 
+int32_t pp_task_param(const struct pp_plan *plan, const struct pp_task *t)
+{
+    const bool computes = t->kind == PP_F || t->kind == PP_R || t->kind == PP_B;
+    if (computes) return plan->shard_params && t->dep[2] >= 0 ? plan->tasks[t->dep[2]].out : -1;
+    return t->kind == PP_PUT_PARAM || t->kind == PP_GATHER_PARAM ? t->out : -1;
+}
+
 int32_t pp_task_grad(const struct pp_plan *plan, const struct pp_task *t)
 {
     if (t->kind == PP_REDUCE_GRAD || t->kind == PP_ADD_GRAD) return t->in;

@@ -18,8 +18,8 @@
  * Waiting. A task may start when its lane is free and all of dep[] are done:
  *   - compute: dep[0] = the task that delivers its input (a transfer, or a task of the neighbour stage on the same
  *     rank), dep[1] = the transfer that must have emptied the send slot it writes, dep[2] = of the first F of a stage,
- *     or of a part of it, the GATHER_PARAM that brings its parameters, where that begins the step; with shards of every
- *     F, R and B;
+ *     or of a part of it, the GATHER_PARAM that brings its parameters, where that begins the step; with shards of
+ *     parameters of every F, R and B;
  *   - transfer: dep[0] = the task that produces the data, dep[1] = the reader that must have emptied the receive slot,
  *     dep[2] = the compute task that precedes its RECV end in the receiver's issue list. dep[2] holds for transports
  *     that post a receive at its place in the list (NCCL); those that post as soon as the slot is free (host memory)
@@ -27,8 +27,8 @@
  *   - REDUCE_TIED: dep[0], dep[1] = what made, or summed over replicas, the last gradients of the first and of the last
  *     stage; their NORM (where nothing is clipped, their STEP) waits for it;
  *   - a part of a task that is not the first has no input but what the one before left; the last one writes the output;
- *   - with shards: GATHER_PARAM waits for the PUT_PARAM before it, REDUCE_GRAD for the B that made its gradients,
- *     ADD_GRAD for its REDUCE_GRAD;
+ *   - with shards: GATHER_PARAM waits for the PUT_PARAM before it, if any, REDUCE_GRAD for the B that made its
+ *     gradients, ADD_GRAD for its REDUCE_GRAD;
  *   - REDUCE_SHARE waits for its REDUCE_GRAD, which stands directly before it, with shards for the last ADD_GRAD of its
  *     part;
  *   - a task with PP_TASK_DEP_RANGE waits for all tasks with ids dep[0] .. dep[1].
@@ -196,7 +196,8 @@ struct pp_plan_spec {
     int replicas;                            /* times N > 1 adds REDUCE_GRAD; with C a multiple of it */
     int tensor, expert_parallel, context;    /* T, N and C, see struct pp_plan; 0: 1 */
     bool zero;                               /* see struct pp_plan; adds GATHER_PARAM */
-    bool shards;                             /* see struct pp_plan; with zero. Adds PUT_PARAM and ADD_GRAD, too */
+    bool shards;                             /* see struct pp_plan; with zero. Adds ADD_GRAD */
+    bool shard_params;                       /* see struct pp_plan; with shards. Adds PUT_PARAM */
     int shard_group;                         /* see struct pp_plan; 0: all replicas. Fewer add REDUCE_SHARE */
     const int *rows;                         /* [microbatches] rows of each; NULL = 1 each */
     int checkpoint;                          /* enum pp_checkpoint */
@@ -246,14 +247,16 @@ struct pp_plan {
      * among all workers of all replicas, and GATHER_PARAM is an all-gather, for which the rank's next step waits. */
     bool zero;
     bool gathers_first; /* ... of what the step before has stepped: behind the last one, parameters are not whole */
-    /* ZeRO stage 3 (Rajbhandari et al. 2020; PyTorch's FSDP with reshard_after_forward): it keeps nothing but its share
-     * of parameters and gradients, too. A rank has two slots for parameters and two for gradients, each of a part of a
-     * stage (pp_class.part). Into the one that is not being read it gathers those of the part that comes next, unless
-     * they are there: PUT_PARAM puts the own share in its place, and GATHER_PARAM brings the others'. Each B has its
-     * gradients summed by REDUCE_GRAD beside the next computation; behind that, ADD_GRAD writes the own share to what
-     * it keeps, or adds it, in the order of the microbatches. Plans that do not train gather, too. Not with split
-     * backwards. */
+    /* ZeRO stage 2, of plans that train: it keeps nothing but its share of gradients, too. A rank has two slots for
+     * them, each of a part of a stage (pp_class.part). Each B has its gradients summed by REDUCE_GRAD beside the next
+     * computation; behind that, ADD_GRAD writes the own share to what it keeps, or adds it, in the order of the
+     * microbatches. Not with split backwards. */
     bool shards;
+    /* ZeRO stage 3 (Rajbhandari et al. 2020; PyTorch's FSDP with reshard_after_forward): nor of parameters, for which a
+     * rank has two slots, too. Into the one that is not being read it gathers those of the part that comes next, unless
+     * they are there: PUT_PARAM puts the own share in its place, and GATHER_PARAM brings the others'. Plans that do not
+     * train gather, too. */
+    bool shard_params;
     /* Each so many successive replicas share, a divisor of all of them and a multiple of `context`. What a group has
      * summed is summed over the groups, share by share: REDUCE_SHARE, behind REDUCE_GRAD, with shards behind the last
      * ADD_GRAD of a part (PyTorch's HYBRID_SHARD; MiCS, Zhang et al. 2022). NORM_ALL is among the workers of a group.
@@ -297,12 +300,7 @@ static inline int32_t pp_issue_task(int32_t entry) { return entry >> 1; }
 static inline bool pp_issue_is_recv(int32_t entry) { return entry & 1; }
 
 /* With shards: the slots of parameters and of gradients that a task works in; -1: in none. */
-static inline int32_t pp_task_param(const struct pp_plan *plan, const struct pp_task *t)
-{
-    const bool computes = t->kind == PP_F || t->kind == PP_R || t->kind == PP_B;
-    if (computes) return plan->shards && t->dep[2] >= 0 ? plan->tasks[t->dep[2]].out : -1;
-    return t->kind == PP_PUT_PARAM || t->kind == PP_GATHER_PARAM ? t->out : -1;
-}
+int32_t pp_task_param(const struct pp_plan *plan, const struct pp_task *t);
 int32_t pp_task_grad(const struct pp_plan *plan, const struct pp_task *t);
 
 /* The rank whose arena a compute task uses (its lane). */
@@ -331,7 +329,10 @@ static inline bool pp_plan_holds_again(const struct pp_plan *plan)
 static inline int pp_plan_shard_groups(const struct pp_plan *plan) { return plan->replicas / plan->shard_group; }
 
 /* The stage of ZeRO; 0: replicas share nothing. */
-static inline int pp_plan_zero(const struct pp_plan *plan) { return plan->shards ? 3 : plan->zero; }
+static inline int pp_plan_zero(const struct pp_plan *plan)
+{
+    return plan->shard_params ? 3 : plan->shards ? 2 : plan->zero;
+}
 
 /* Is it a collective on gradients or parameters? A rank does them one after the other, beside its computations. */
 static inline bool pp_combines(int kind)

@@ -250,7 +250,7 @@ static pp_status check_slots(struct check *c, int32_t id)
     PP_TRY(check_slot(c, id, t->act, -1));
     PP_TRY(check_slot(c, id, t->ckpt, -1));
     if (t->in >= 0) c->slots[t->in].user = id, c->slots[t->in].user_lane = t->lane;
-    if (!c->plan->shards || !computes(t) || pp_keeps_shards(t->kind)) return PP_OK;
+    if (!computes(t) || pp_keeps_shards(t->kind)) return PP_OK;
     PP_TRY(check_slot(c, id, pp_task_param(c->plan, t), t->dep[2]));
     return check_slot(c, id, pp_task_grad(c->plan, t), -1);
 }
@@ -276,7 +276,7 @@ static pp_status check_gather_wraps(const struct check *c)
     const struct pp_plan *plan = c->plan;
     for (int s = 0; s < plan->stages && plan->gathers_first; s++)
         PP_TRY(check_wrap(c, c->passed[s].step, c->passed[s].gather));
-    for (int r = 0; r < plan->ranks && plan->zero && !plan->gathers_first && !plan->shards; r++) {
+    for (int r = 0; r < plan->ranks && plan->zero && !plan->gathers_first && !plan->shard_params; r++) {
         int32_t first = INT32_MAX, last = -1;
         for (int s = 0; s < plan->stages; s++) {
             if (plan->stage_rank[s] != r) continue;
@@ -332,7 +332,7 @@ static pp_status run_checks(struct check *c)
     }
     PP_TRY(check_complete(c));
     PP_TRY(check_wraps(c));
-    if (plan->shards) PP_TRY(pp_shards_check(plan));
+    if (plan->shards || plan->shard_params) PP_TRY(pp_shards_check(plan));
     if (pp_plan_holds_again(plan) && !plan->shards) PP_TRY(pp_sums_check(plan));
     if (plan->tied) PP_TRY(pp_tied_check(plan));
     return pp_issue_check_end(&c->issue);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Of a plan with shards: computations read parameters that were gathered for them, and what each of their parts makes
- * is summed and taken, once for each microbatch, before a norm or a step.
+ * Of a plan with shards: what each part of a backward makes is summed and taken, once for each microbatch, before a
+ * norm or a step; and with those of parameters computations read what was gathered for them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -33,10 +33,11 @@ static int32_t part_of(const struct shards *c, const struct pp_task *t)
 /* Stages have as many parts in all the tasks that have any, and each class is one of them. */
 static pp_status count_parts(struct shards *c)
 {
-    static const bool is_cut[PP_KINDS] = {[PP_F] = true,           [PP_R] = true,           [PP_B] = true,
-                                          [PP_REDUCE_GRAD] = true, [PP_ADD_GRAD] = true,    [PP_GATHER_PARAM] = true,
-                                          [PP_PUT_PARAM] = true,   [PP_REDUCE_SHARE] = true};
     const struct pp_plan *plan = c->plan;
+    const bool params = plan->shard_params;
+    const bool is_cut[PP_KINDS] = {[PP_F] = params,         [PP_R] = params,         [PP_B] = true,
+                                   [PP_REDUCE_GRAD] = true, [PP_ADD_GRAD] = true,    [PP_GATHER_PARAM] = params,
+                                   [PP_PUT_PARAM] = params, [PP_REDUCE_SHARE] = true};
     for (int i = 0; i < plan->nclasses; i++) {
         const struct pp_class *cls = &plan->classes[i];
         const int32_t parts = cls->parts > 1 ? cls->parts : 1;
@@ -153,15 +154,15 @@ static pp_status check_task(struct shards *c, int32_t id)
     switch (c->plan->tasks[id].kind) {
     case PP_I:
     case PP_W:
-        return pp_plan_bad(c->plan, id, "it cuts a backward, of which the parameters are gathered once");
+        return pp_plan_bad(c->plan, id, "it cuts a backward, which has its parameters and gradients once");
     case PP_B:
         PP_TRY(check_gradients(c, id));
-        return check_parameters(c, id);
+        return c->plan->shard_params ? check_parameters(c, id) : PP_OK;
     case PP_F:
     case PP_R:
     case PP_PUT_PARAM:
     case PP_GATHER_PARAM:
-        return check_parameters(c, id);
+        return c->plan->shard_params ? check_parameters(c, id) : PP_OK;
     case PP_REDUCE_GRAD:
     case PP_ADD_GRAD:
         return check_gradients(c, id);

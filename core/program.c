@@ -102,10 +102,13 @@ void pp_frame_set_part(struct pp_frame *frame, const struct pp_model *model, con
                        void *grad)
 {
     if (cls->kind != PP_F && cls->kind != PP_R && cls->kind != PP_B) return;
-    const struct pp_part_memory memory = pp_part_memory_of(model, cls);
-    frame->base[PP_MEM_PARAM] = (char *)param - memory.values.offset;
-    frame->base[PP_MEM_PARAM16] = memory.copies.bytes ? (char *)param + memory.copies_at - memory.copies.offset : NULL;
-    if (cls->kind != PP_B) return;
+    if (param) {
+        const struct pp_part_memory memory = pp_part_memory_of(model, cls);
+        char *const copies = (char *)param + memory.copies_at - memory.copies.offset;
+        frame->base[PP_MEM_PARAM] = (char *)param - memory.values.offset;
+        frame->base[PP_MEM_PARAM16] = memory.copies.bytes ? copies : NULL;
+    }
+    if (cls->kind != PP_B || !grad) return;
     frame->base[PP_MEM_GRAD] = (char *)grad - pp_part_gradients(model, cls).offset;
     frame->accumulate = false;
 }

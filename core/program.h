@@ -255,8 +255,8 @@ struct pp_part_memory {
 };
 struct pp_part_memory pp_part_memory_of(const struct pp_model *model, const struct pp_class *cls);
 
-/* Sets the regions of an F, R or B of a plan with shards, whose parameters and gradients are in these slots; other
- * tasks have theirs elsewhere. */
+/* Sets the regions of an F, R or B of a plan with shards, whose parameters and gradients are in these slots; where they
+ * are NULL, and of other tasks, they are elsewhere. */
 void pp_frame_set_part(struct pp_frame *frame, const struct pp_model *model, const struct pp_class *cls, void *param,
                        void *grad);
 

@@ -60,7 +60,8 @@ struct pp_shape {
     int replicas;         /* that train the model together, or share, those with other experts too; 0 and 1: one */
     int shard_groups;     /* that share (struct pp_plan), which sum shares in equal pieces; 0 and 1: one */
     bool zero;            /* of several replicas each keeps and steps a share (struct pp_plan) */
-    bool shards;          /* zero, and of parameters and gradients it keeps nothing else (struct pp_plan) */
+    bool shards;          /* zero, and of gradients it keeps nothing else (struct pp_plan) */
+    bool shard_params;    /* shards, and of parameters nor */
     bool bf16_sums;       /* what replicas sum of gradients is rounded to bfloat16 (pp_sent_bytes) */
     /* Heads of keys and values, a divisor of heads: each serves the queries of heads / kv_heads (Ainslie et al. 2023).
      * 0: as many as heads. */
@@ -159,7 +160,8 @@ static inline int pp_shape_parts(const struct pp_shape *shape, enum pp_param_set
 static inline void pp_shape_share(struct pp_shape *shape, int zero, int replicas, int group)
 {
     shape->zero = zero > 0 && group > 1;
-    shape->shards = zero == 3 && group > 1;
+    shape->shards = zero >= 2 && group > 1;
+    shape->shard_params = zero == 3 && group > 1;
     shape->replicas = shape->zero ? group : replicas;
     shape->shard_groups = shape->zero ? replicas / group : 1;
 }
@@ -242,7 +244,10 @@ static inline int pp_shape_sums(const struct pp_shape *shape)
 }
 
 /* The stage of ZeRO; 0: replicas share nothing. */
-static inline int pp_shape_zero(const struct pp_shape *shape) { return shape->shards ? 3 : shape->zero; }
+static inline int pp_shape_zero(const struct pp_shape *shape)
+{
+    return shape->shard_params ? 3 : shape->shards ? 2 : shape->zero;
+}
 
 /* Weights that have a bfloat16 copy are there in float32 for the share alone: only the step reads them so. */
 static inline bool pp_shape_splits_weights(const struct pp_shape *shape)

@@ -122,11 +122,11 @@ static inline int pp_first_member_met(const struct pp_plan *plan, int kind, int 
     return expert_ranks ? pp_worker_tensor_rank(plan, worker) : pp_worker_member(plan, worker);
 }
 
-/* Those of the first rows evaluate: the first replica, and others that have parts of its tokens; with shards all of its
- * group, who have parts of its parameters. */
+/* Those of the first rows evaluate: the first replica, and others that have parts of its tokens; with shards of
+ * parameters all of its group, who have them. */
 static inline bool pp_worker_evaluates(const struct pp_plan *plan, int worker)
 {
-    return pp_worker_replica(plan, worker) < (plan->shards ? plan->shard_group : plan->context);
+    return pp_worker_replica(plan, worker) < (plan->shard_params ? plan->shard_group : plan->context);
 }
 
 /* Workers between which the norm is made: those of a replica, or of a group that shares. */

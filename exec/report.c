@@ -92,10 +92,12 @@ static void key_line(const struct pp_exec *exec, const struct pp_job *job)
 }
 
 /* What replicas do beside computations. */
-static const char *overlap_words(const struct pp_config *config)
+/* With shards the rest goes without saying. */
+static const char *overlap_words(const struct pp_job *job)
 {
-    if (!pp_config_sums_parts(config)) return "";
-    return config->overlap_param_gather ? ", overlap grad reduce and param gather" : ", overlap grad reduce";
+    if (job->train->shards) return job->train->gathers_first ? ", overlap param gather" : "";
+    if (!pp_config_sums_parts(job->config)) return "";
+    return job->config->overlap_param_gather ? ", overlap grad reduce and param gather" : ", overlap grad reduce";
 }
 
 static void pipeline_line(const struct pp_job *job)
@@ -116,8 +118,7 @@ static void pipeline_line(const struct pp_job *job)
     pp_info("pipeline    %s, %d rank%s x %d stage%s%s%s%s%s, %d replica%s%s%s%s%s%s, plan %016llx", plan->schedule,
             plan->ranks, pp_plural(plan->ranks), plan->virtual_stages, pp_plural(plan->virtual_stages), tensor, sums,
             experts, context, pp_plan_data_parallel(plan), pp_plural(pp_plan_data_parallel(plan)), zero, rounded,
-            plan->shards ? "" : overlap_words(job->config), mode ? ", checkpoint " : "", mode ? mode : "",
-            (unsigned long long)plan->hash);
+            overlap_words(job), mode ? ", checkpoint " : "", mode ? mode : "", (unsigned long long)plan->hash);
 }
 
 static void header(const struct pp_exec *exec, const struct pp_session *s)

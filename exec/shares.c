@@ -11,7 +11,7 @@ static void add(struct pp_shares *shares, int64_t offset, int64_t part_bytes)
     shares->bytes += part_bytes;
 }
 
-/* Where the stage's regions begin, from the base. */
+/* Where the stage's regions begin, from the base: the arena, or the slot of a part. */
 struct places {
     int64_t values, copies, gradients;
 };
@@ -19,12 +19,14 @@ struct places {
 static struct places places_of(const struct pp_job *job, const struct pp_class *cls)
 {
     const struct pp_layout *layout = job->layout;
-    if (!job->train->shards)
-        return (struct places){layout->param_offset[cls->stage], layout->param16_offset[cls->stage],
-                               layout->grad_offset[cls->stage]};
+    struct places at = {layout->param_offset[cls->stage], layout->param16_offset[cls->stage],
+                        layout->grad_offset[cls->stage]};
+    if (job->train->shards) at.gradients = -pp_part_gradients(job->model, cls).offset;
+    if (!job->train->shard_params) return at;
     const struct pp_part_memory memory = pp_part_memory_of(job->model, cls);
-    return (struct places){-memory.values.offset, memory.copies_at - memory.copies.offset,
-                           -pp_part_gradients(job->model, cls).offset};
+    at.values = -memory.values.offset;
+    at.copies = memory.copies_at - memory.copies.offset;
+    return at;
 }
 
 static int use_of(int kind)

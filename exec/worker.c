@@ -201,7 +201,7 @@ static void set_frame(struct pp_worker *w, const struct pp_task *task, struct pp
     frame->base[PP_MEM_OUT] = pp_worker_slot(w, task->out);
     frame->base[PP_MEM_WORK] = w->arena + layout->work_offset[w->rank];
     frame->accumulate = !(task->flags & PP_TASK_FIRST);
-    if (phase->plan->shards)
+    if (phase->plan->shards || phase->plan->shard_params)
         pp_frame_set_part(frame, w->job->model, &phase->plan->classes[task->cls],
                           pp_worker_slot(w, pp_task_param(phase->plan, task)),
                           pp_worker_slot(w, pp_task_grad(phase->plan, task)));

@@ -17,7 +17,7 @@ static pp_status open_set(const struct pp_worker *w, const struct pp_plan *plan,
 {
     const struct pp_model *model = w->job->model;
     const bool tied = cls->kind == PP_REDUCE_TIED, share = cls->kind == PP_REDUCE_SHARE;
-    const bool whole = tied || !(plan->zero || plan->shards) || (plan->shards && share);
+    const bool whole = tied || !(plan->zero || plan->shard_params) || (plan->shards && share);
     const bool there = tied || pp_summed_bytes(model, cls, set) > 0;
     if (!there || !pp_combines_set(plan, cls->kind, set)) return PP_OK;
     out->of[set].there = true;
@@ -81,7 +81,8 @@ static struct pp_combining combine(const struct pp_worker *w, const struct pp_ta
         .set = set, .share = task->kind == PP_REDUCE_SHARE, .shares = combined->of[set].shares, .memory = w->arena};
     if (task->kind == PP_REDUCE_TIED) return combine_tied(w);
     if (c.shares) {
-        if (w->step.phase->plan->shards) c.memory = pp_worker_slot(w, task->in >= 0 ? task->in : task->out);
+        const int32_t slot = task->in >= 0 ? task->in : task->out;
+        if (slot >= 0) c.memory = pp_worker_slot(w, slot);
         return c;
     }
     c.memory += w->job->layout->grad_offset[task->stage] + combined->of[set].gradients.offset;

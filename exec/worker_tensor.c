@@ -12,7 +12,7 @@ enum { PIECE = 1 << 20 /* elements rounded at a time: each upload waits for a GP
 bool pp_worker_shares(const struct pp_worker *w, int tensor, int part)
 {
     const struct pp_shape *shape = &w->job->model->shape;
-    return shape->shards || (part ? shape->zero : w->job->model->tensors[tensor].value_offset < 0);
+    return shape->shard_params || (part ? shape->zero : w->job->model->tensors[tensor].value_offset < 0);
 }
 
 /* Where the worker's share of a tensor begins. */
@@ -37,7 +37,7 @@ static char *tensor_at(const struct pp_worker *w, int tensor, int part, int64_t 
     const struct pp_tensor *t = &model->tensors[tensor];
     const struct pp_layout *layout = w->job->layout;
     const int64_t kept = (part - 1) * model->stages[t->stage].share_bytes + t->share_offset;
-    const int64_t value = model->shape.shards ? t->share_value_offset : t->value_offset;
+    const int64_t value = model->shape.shard_params ? t->share_value_offset : t->value_offset;
     int64_t at = part ? layout->state_offset[t->stage] + kept : layout->param_offset[t->stage] + value;
     if (!part && t->value_offset < 0) at = layout->state_offset[t->stage] + pp_split_weight_offset(model, t);
     if (pp_worker_shares(w, tensor, part)) first -= share_start(w, t);
@@ -56,7 +56,7 @@ static pp_status set_copy(struct pp_worker *w, int tensor, int64_t first, int64_
     uint16_t *rounded;
     if (t->offset16 < 0) return PP_OK;
     int64_t at = t->offset16;
-    if (w->job->model->shape.shards) {
+    if (w->job->model->shape.shard_params) {
         at = t->share_offset16;
         first -= share_start(w, t);
     }
@@ -80,6 +80,6 @@ pp_status pp_worker_set(struct pp_worker *w, int tensor, int part, int64_t first
         PP_TRY(w->backend->upload(w->device, tensor_at(w, tensor, part, kept), values + (kept - first),
                                   count * (int64_t)sizeof *values));
     if (part) return PP_OK;
-    if (!w->job->model->shape.shards) return set_copy(w, tensor, first, n, values);
+    if (!w->job->model->shape.shard_params) return set_copy(w, tensor, first, n, values);
     return count > 0 ? set_copy(w, tensor, kept, count, values + (kept - first)) : PP_OK;
 }

@@ -77,7 +77,7 @@ static pp_status fill_parameters(struct pp_profile_arena *arena)
         if (job->train->stage_rank[t->stage] != arena->rank || t->init == PP_INIT_ZERO) continue;
         float center = t->init == PP_INIT_ONE ? 1 : 0;
         double bound = t->init == PP_INIT_ONE ? 0 : t->init == PP_INIT_NORMAL ? t->bound * sqrt(3) : t->bound;
-        const bool shards = job->model->shape.shards;
+        const bool shards = job->model->shape.shard_params;
         const int64_t whole = shards ? t->part_elements : t->local_elements;
         int64_t at = job->layout->param_offset[t->stage] + (shards ? t->share_value_offset : t->value_offset);
         int64_t elements = whole;
@@ -111,7 +111,7 @@ static pp_status fill_gathered(struct pp_profile_arena *arena)
     const struct pp_plan *plan = job->train;
     const struct numbers numbers = {.seed = 1, .bound = gathered_scale, .bf16 = true};
     int64_t bytes = 0;
-    for (int c = 0; c < plan->nclasses && plan->shards; c++) {
+    for (int c = 0; c < plan->nclasses && plan->shard_params; c++) {
         const struct pp_class *cls = &plan->classes[c];
         if (cls->kind != PP_GATHER_PARAM || plan->stage_rank[cls->stage] != arena->rank) continue;
         const struct pp_part_memory memory = pp_part_memory_of(job->model, cls);
@@ -229,7 +229,7 @@ void pp_profile_arena_frame(struct pp_profile_arena *arena, const struct pp_task
         .context = plan->context,
         .halves = pp_shape_gathers_keys(&job->model->shape),
     };
-    if (plan->shards)
+    if (plan->shards || plan->shard_params)
         pp_frame_set_part(out, job->model, &plan->classes[task->cls], slot_memory(arena, pp_task_param(plan, task)),
                           slot_memory(arena, pp_task_grad(plan, task)));
 }

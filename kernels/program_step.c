@@ -24,13 +24,12 @@ struct pp_ref pp_ref_share(const struct pp_writer *w, const struct pp_tensor *t,
     return ref;
 }
 
-/* Where the worker's share of a tensor lies, or all of it: at `offset` among shares alone. */
-static struct pp_ref share_of(const struct pp_writer *w, const struct pp_tensor *t, struct pp_ref whole,
+/* Where the worker's share of a tensor lies, or all of it; where shares alone are kept, at share_offset. */
+static struct pp_ref share_of(const struct pp_writer *w, const struct pp_tensor *t, struct pp_ref whole, bool alone,
                               int64_t share_offset, int element_bytes)
 {
-    const struct pp_shape *shape = &w->model->local;
-    if (shape->shards) whole.offset = share_offset;
-    const bool among = shape->zero && !shape->shards && whole.region != PP_MEM_NONE;
+    if (alone) whole.offset = share_offset;
+    const bool among = w->model->local.zero && !alone && whole.region != PP_MEM_NONE;
     return among ? pp_ref_share(w, t, whole, element_bytes) : whole;
 }
 
@@ -38,7 +37,7 @@ static struct pp_ref share_of(const struct pp_writer *w, const struct pp_tensor 
 static struct pp_ref gradient_of(const struct pp_writer *w, const struct pp_tensor *t, int k)
 {
     const int64_t offset = t->offset + k * t->part_elements * (int64_t)sizeof(float);
-    return share_of(w, t, pp_ref_to(PP_MEM_GRAD, offset), t->share_offset, sizeof(float));
+    return share_of(w, t, pp_ref_to(PP_MEM_GRAD, offset), w->model->local.shards, t->share_offset, sizeof(float));
 }
 
 /* Where a tensor of gradients begins, and ends, in memory. */
@@ -115,10 +114,12 @@ void pp_write_step(struct pp_writer *w)
         struct pp_call *call = pp_writer_call(w, kernel, 0, 0, 0, 0);
         pp_writer_extent(t, shape->zero, call);
         call->n[2] = kernel == PP_KERNEL_SGD && w->stage->embed && i == 0 && !shape->tied;
-        call->ref[0] = share_of(w, t, pp_ref_tensor(PP_MEM_PARAM, t), t->share_value_offset, sizeof(float));
+        call->ref[0] =
+            share_of(w, t, pp_ref_tensor(PP_MEM_PARAM, t), shape->shard_params, t->share_value_offset, sizeof(float));
         if (t->value_offset < 0) call->ref[0] = pp_ref_to(PP_MEM_STATE, pp_split_weight_offset(w->model, t));
         call->ref[1] = gradient_of(w, t, 0);
-        call->ref[2] = share_of(w, t, pp_ref_copy(t), t->share_offset16, pp_element_bytes(PP_BF16));
+        call->ref[2] =
+            share_of(w, t, pp_ref_copy(t), shape->shard_params, t->share_offset16, pp_element_bytes(PP_BF16));
         for (int s = 0; s < pp_optimizers[shape->optimizer].states; s++)
             call->ref[3 + s] = pp_ref_to(PP_MEM_STATE, s * w->stage->share_bytes + t->share_offset);
     }

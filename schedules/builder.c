@@ -82,9 +82,11 @@ static int one_at_least(int n) { return n > 1 ? n : 1; }
 static void set_sharing(const struct pp_plan_spec *spec, struct pp_plan *plan)
 {
     plan->zero = spec->zero && plan->optimizer && pp_plan_holds_again(plan);
-    plan->shards = spec->shards && pp_plan_holds_again(plan);
-    plan->shard_group = (plan->zero || plan->shards) && spec->shard_group ? spec->shard_group : plan->replicas;
-    plan->gathers_first = plan->zero && spec->gather_first && !plan->shards;
+    plan->shards = spec->shards && plan->training && pp_plan_holds_again(plan);
+    plan->shard_params = spec->shard_params && pp_plan_holds_again(plan);
+    plan->shard_group =
+        (plan->zero || plan->shards || plan->shard_params) && spec->shard_group ? spec->shard_group : plan->replicas;
+    plan->gathers_first = plan->zero && spec->gather_first && !plan->shard_params;
 }
 
 /* Copies what the specification says into the plan. */
@@ -168,7 +170,7 @@ static pp_status make_channels(struct builder *b)
 static pp_status make_lanes(struct builder *b)
 {
     struct pp_plan *plan = b->plan;
-    int reduce = (plan->training && pp_plan_holds_again(plan)) || plan->shards ? plan->ranks : 0;
+    int reduce = (plan->training && pp_plan_holds_again(plan)) || plan->shard_params ? plan->ranks : 0;
     if (plan->training && pp_plan_shard_groups(plan) > 1) reduce += plan->ranks;
     PP_TRY(PP_NEW(&plan->lanes, plan->ranks + b->nchannels + reduce + plan->tied + plan->clip));
     struct pp_lane *lane = plan->lanes;
@@ -267,7 +269,7 @@ static pp_status read_orders(struct builder *b, const struct pp_order_source *so
 static pp_status set_parts(struct builder *b, const struct pp_plan_spec *spec)
 {
     const struct pp_plan *plan = b->plan;
-    const bool asked = spec->parts && ((plan->training && pp_plan_holds_again(plan)) || plan->shards);
+    const bool asked = spec->parts && ((plan->training && pp_plan_holds_again(plan)) || plan->shard_params);
     PP_TRY(PP_NEW(&b->parts, plan->stages));
     PP_TRY(PP_NEW(&b->parts_before, plan->stages));
     for (int s = 0; s < plan->stages; s++) {

@@ -197,12 +197,13 @@ static bool is_first_forward(struct builder *b, const struct pp_op *op)
 }
 
 /* Appends the task: the last backward of a stage in parts, with the sum of what each but the last has made; the first
- * forward, if it has parameters to wait for; with shards all. *first: the one that reads its input; *last: the one that
- * writes its output. */
+ * forward, if it has parameters to wait for; with shards each that reads or writes slots of these. *first: the one that
+ * reads its input; *last: the one that writes its output. */
 static pp_status append(struct builder *b, const struct pp_op *op, const struct pp_task *task, int32_t *first,
                         int32_t *last)
 {
-    const bool ends = is_last_backward(b, op), begins = is_first_forward(b, op), shards = b->plan->shards;
+    const bool ends = is_last_backward(b, op), begins = is_first_forward(b, op);
+    const bool shards = b->plan->shard_params || (b->plan->shards && op->kind == PP_B);
     const int parts = ends || begins || shards ? b->parts[op->stage] : 1;
     for (int i = 0; i < parts; i++) {
         struct pp_task piece = part_of(task, i, parts);
@@ -213,7 +214,7 @@ static pp_status append(struct builder *b, const struct pp_op *op, const struct 
         PP_TRY(pp_builder_task(b, &piece, last));
         if (i == 0) *first = *last;
         b->ranks[task->lane].last_compute = *last;
-        if (shards) PP_TRY(pp_shards_behind(b, &piece, *last, i, ends));
+        PP_TRY(pp_shards_behind(b, &piece, *last, i, ends));
         if (ends && i + 1 < parts) PP_TRY(pp_builder_reduce(b, op->stage, i));
     }
     return PP_OK;

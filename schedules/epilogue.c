@@ -88,7 +88,7 @@ static pp_status of_stage(struct builder *b, int kind, int stage, int32_t norm)
     PP_TRY(append(b, &task, &r->last_compute));
     if (kind != PP_STEP) return PP_OK;
     b->step_task[stage] = r->last_compute;
-    const bool gathers = b->plan->zero && !b->plan->gathers_first && !b->plan->shards;
+    const bool gathers = b->plan->zero && !b->plan->gathers_first && !b->plan->shard_params;
     return gathers ? gather(b, stage, 0) : PP_OK;
 }
 

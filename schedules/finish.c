@@ -78,13 +78,14 @@ static void add_wraps(struct pp_plan *plan, const struct slots *slots)
 }
 
 /* A rank begins a step when it has the parameters that the other replicas stepped in the one before; or it gathers
- * those of a stage when it has stepped its own. (With shards, each replica puts its own behind its step.) */
+ * those of a stage when it has stepped its own. (With shards of parameters, each replica puts its own behind its
+ * step.) */
 static void add_gathers(struct builder *b)
 {
     struct pp_plan *plan = b->plan;
     for (int s = 0; plan->gathers_first && s < plan->stages; s++)
         plan->wraps[plan->nwraps++] = (struct pp_wrap){b->step_task[s], b->gather_task[s]};
-    for (int r = 0; plan->zero && !plan->gathers_first && !plan->shards && r < plan->ranks; r++) {
+    for (int r = 0; plan->zero && !plan->gathers_first && !plan->shard_params && r < plan->ranks; r++) {
         int32_t id = 0;
         while (plan->tasks[id].lane != r) id++;
         plan->wraps[plan->nwraps++] = (struct pp_wrap){b->ranks[r].last_gather, id};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a rank does that keeps nothing but its shares (struct pp_plan.shards): before each part of a computation it
- * gathers the parameters of the part that comes next, and behind it takes the gradients that were summed meanwhile.
+ * What a rank does that keeps nothing but its shares (struct pp_plan.shards, shard_params): before each part of a
+ * computation it gathers the parameters of the part that comes next, and behind it takes the gradients that were summed
+ * meanwhile.
  *
  *   compute     ... PUT 2 | F part 1 | PUT 3 | F part 2 | PUT 4 | F part 3 ...
  *   collective        GATHER 2         GATHER 3         GATHER 4
@@ -15,14 +16,17 @@
  * an operation has been counted as one. */
 pp_status pp_shards_count(struct builder *b)
 {
-    for (int r = 0; r < b->plan->ranks && b->plan->shards; r++)
+    const bool params = b->plan->shard_params;
+    for (int r = 0; r < b->plan->ranks && (b->plan->shards || params); r++)
         for (int64_t i = 0; i < b->ranks[r].nops; i++) {
             const struct pp_op *op = &b->ranks[r].ops[i];
             if (op->kind == PP_I || op->kind == PP_W)
                 return pp_fail(PP_USAGE,
-                               "--zero 3: %s cuts backwards into I and W, and parameters would be gathered for each; "
-                               "choose a schedule that does not, such as 1f1b, or --zero 1",
-                               b->plan->slot_microbatches > 1 ? "--batch-w" : b->plan->schedule);
+                               "--zero %d: %s cuts backwards into I and W, and %s; choose a schedule that does not, "
+                               "such as 1f1b, or --zero 1",
+                               params ? 3 : 2, b->plan->slot_microbatches > 1 ? "--batch-w" : b->plan->schedule,
+                               params ? "parameters would be gathered for each"
+                                      : "gradients are summed behind a whole one");
             b->task_capacity += (int64_t)b->parts[op->stage] * (op->kind == PP_B ? 5 : 3) - 1;
         }
     return PP_OK;
@@ -80,15 +84,17 @@ pp_status pp_shards_before(struct builder *b, const struct pp_op *op, int i, str
 {
     struct rank_state *r = &b->ranks[piece->lane];
     const int part = forward_part(b, op->kind, op->stage, i);
-    PP_TRY(fetch(b, op->stage, part));
-    r->reading = slot_with(r, op->stage, part);
-    piece->dep[2] = r->held[r->reading].gather;
-    if (op->kind == PP_B) {
+    if (b->plan->shard_params) {
+        PP_TRY(fetch(b, op->stage, part));
+        r->reading = slot_with(r, op->stage, part);
+        piece->dep[2] = r->held[r->reading].gather;
+    }
+    if (op->kind == PP_B && b->plan->shards) {
         const bool second = r->summed.reduce >= 0 && r->summed.slot == 0;
         if (second) piece->flags |= PP_TASK_SECOND;
         use(&r->grad, second);
     }
-    return fetch_next(b, r, op, i);
+    return b->plan->shard_params ? fetch_next(b, r, op, i) : PP_OK;
 }
 
 pp_status pp_shards_take(struct builder *b, int rank)
@@ -120,5 +126,5 @@ static pp_status reduce(struct builder *b, const struct pp_task *piece, int32_t 
 pp_status pp_shards_behind(struct builder *b, const struct pp_task *piece, int32_t id, int i, bool last)
 {
     PP_TRY(pp_shards_take(b, piece->lane));
-    return piece->kind == PP_B ? reduce(b, piece, id, i, last) : PP_OK;
+    return piece->kind == PP_B && b->plan->shards ? reduce(b, piece, id, i, last) : PP_OK;
 }

@@ -77,6 +77,11 @@ compare 4 "${one[@]}" --zero 3
 cmp alone threads || fail "--zero 3: other losses"
 cmp alone.safetensors threads.safetensors || fail "--zero 3: other weights"
 compare 4 --schedule 1f1b --stages 2 --replicas 2 --chunks 3 --zero 3 --precision bf16 --checkpoint layers
+# Of gradients alone; and experts, of which fewer have the same ones.
+compare 4 "${one[@]}" --zero 2 --overlap-param-gather
+cmp alone threads || fail "--zero 2: other losses"
+cmp alone.safetensors threads.safetensors || fail "--zero 2: other weights"
+compare 4 --schedule 1f1b --stages 1 --replicas 4 --chunks 2 --bias no --experts 4 --expert-parallel 2 --zero 2 --precision bf16
 # In groups, which sum shares: each process has a group, or a replica of each.
 compare 2 --schedule 1f1b --stages 1 --replicas 4 --chunks 3 --zero 3 --shard-degree 2 --precision bf16
 compare 4 --schedule 1f1b --stages 2 --replicas 4 --chunks 3 --zero 1 --shard-degree 2 "${parts[@]}" --overlap-param-gather

@@ -160,7 +160,7 @@ def random_options(dice):
         cuts = schedule not in check_golden.WHOLE or made.get("batch_w", 1) > 1
         groups = [n for n in range(1, made["replicas"] + 1) if made["replicas"] % n == 0]
         possible = [n for n in groups if n % made.get("expert_parallel", 1) == 0]
-        made.update(zero=1 if cuts else dice.choice((1, 3)), shard_degree=dice.choice(possible))
+        made.update(zero=1 if cuts else dice.choice((1, 2, 3)), shard_degree=dice.choice(possible))
     pieces = -(-made["rows"] // -(-made["rows"] // made["chunks"]))  # microbatches as torch.chunk cuts them
     if schedule.startswith("interleaved") and pieces % max(1, pieces // ranks):
         made["chunks"] = 1

@@ -112,7 +112,7 @@ static void check_data(const struct case_plan *c)
     const struct pp_plan *plan = &c->plan;
     const int rows = plan->replicas / c->C * c->N, parts = rows * c->C;
     struct pp_plan shards = *plan;
-    shards.shards = true;
+    shards.shard_params = true;
     int seen[MOST_WORKERS] = {0};
     assert_int_equal(pp_plan_data_parallel(plan), rows);
     assert_int_equal(pp_plan_token_parts(plan), parts);

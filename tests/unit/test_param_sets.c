@@ -29,6 +29,7 @@ static const struct way ways[] = {
     {"--expert-parallel 12 --zero 1 --overlap-grad-reduce --bucket-size 1B", 12, 1, D},
     {"--expert-parallel 3 --zero 1 --shard-degree 6 --precision bf16", 3, 1, 6},
     {"--expert-parallel 4 --zero 3 --precision bf16", 4, 1, D},
+    {"--expert-parallel 2 --zero 2", 2, 1, D},
     {"--expert-parallel 3 --tensor 2 --zero 3 --shard-degree 3", 3, 2, 3},
 };
 enum { WAYS = sizeof ways / sizeof *ways };

@@ -21,6 +21,7 @@ static struct pp_plan_spec spec_of(const char *schedule, bool shards)
                                  .shard_group = 2,
                                  .zero = true,
                                  .shards = shards,
+                                 .shard_params = shards,
                                  .recv_buffers = 2,
                                  .training = true,
                                  .optimizer = true,

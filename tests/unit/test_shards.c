@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Plans whose replicas keep shares of parameters and gradients: what they gather, and plans that are broken on purpose.
+ * Plans whose replicas keep shares of gradients, or of parameters, too: what they gather, and plans that are broken on
+ * purpose.
  */
 #include "tests/unit/plan_case.h"
 
@@ -11,7 +12,7 @@ static struct pp_plan_spec shards_of(const char *schedule, int p, int v, int m, 
     struct pp_plan_spec spec = spec_of(schedule, p, v, m);
     for (int s = 0; s < p * v; s++) parts[s] = layers;
     spec.replicas = 2;
-    spec.zero = spec.shards = true;
+    spec.zero = spec.shards = spec.shard_params = true;
     spec.parts = parts;
     return spec;
 }
@@ -77,6 +78,38 @@ static void test_shapes(void **state)
                 }
 }
 
+/* Of gradients alone: backwards are cut, and each part of each is summed; parameters are gathered once, behind their
+ * step or before the first forward. */
+static void test_gradients_alone(void **state)
+{
+    (void)state;
+    int parts[MOST_STAGES];
+    for (size_t i = 0; i < 2 * sizeof schedules / sizeof *schedules; i++) {
+        const char *schedule = schedules[i / 2];
+        const bool first = i % 2, several = !strcmp(schedule, "interleaved") || !strcmp(schedule, "bfs");
+        struct pp_plan_spec spec = shards_of(schedule, 2, several ? 2 : 1, 4, parts, 3);
+        spec.shard_params = false;
+        spec.gather_first = first;
+        struct pp_plan *plan = build(&spec);
+        const int cells = plan->stages * plan->microbatches;
+        if (pp_plan_check(plan) != PP_OK) fail_msg("%s: %s", schedule, pp_message());
+        assert_int_equal(pp_plan_zero(plan), 2);
+        assert_int_equal(count(plan, PP_F), cells + (first ? 2 * plan->stages : 0));
+        assert_int_equal(count(plan, PP_B), 3 * cells);
+        assert_int_equal(count(plan, PP_REDUCE_GRAD), 3 * cells);
+        assert_int_equal(count(plan, PP_ADD_GRAD), 3 * cells);
+        assert_int_equal(count(plan, PP_PUT_PARAM), 0);
+        assert_int_equal(count(plan, PP_GATHER_PARAM), plan->stages * (first ? 3 : 1));
+        for (int p = 0; p < plan->npools; p++) assert_true(plan->pools[p].kind != PP_POOL_PARAM);
+        pp_plan_free(plan);
+        spec.training = false;
+        plan = build(&spec);
+        assert_int_equal(pp_plan_zero(plan), 0);
+        assert_int_equal(pp_plan_check(plan), PP_OK);
+        pp_plan_free(plan);
+    }
+}
+
 /* One part on each rank is gathered once in a step; two that are used by turns, too. */
 static void test_kept(void **state)
 {
@@ -103,7 +136,10 @@ static void test_cut_backwards(void **state)
     spec = shards_of("1f1b", 2, 1, 4, parts, 2);
     spec.batch_w = 2;
     assert_int_equal(pp_plan_build(&spec, &plan), PP_USAGE);
-    assert_non_null(strstr(pp_message(), "--batch-w cuts backwards"));
+    assert_non_null(strstr(pp_message(), "--zero 3: --batch-w cuts backwards"));
+    spec.shard_params = false;
+    assert_int_equal(pp_plan_build(&spec, &plan), PP_USAGE);
+    assert_non_null(strstr(pp_message(), "--zero 2: --batch-w cuts backwards"));
 }
 
 static struct pp_task *nth(struct pp_plan *plan, int kind, int n)
@@ -134,6 +170,24 @@ static void expect_bad(struct pp_plan *plan, struct pp_task *task, struct pp_tas
         BROKEN_ONCE(task, change, text);                                                                               \
         assert_int_equal(pp_plan_check(plan), PP_OK);                                                                  \
     } while (0)
+
+/* Of gradients alone, too. */
+static void test_broken_gradients(void **state)
+{
+    (void)state;
+    int parts[MOST_STAGES];
+    struct pp_plan_spec spec = shards_of("gpipe", 1, 1, 2, parts, 3);
+    spec.shard_params = false;
+    struct pp_plan *plan = build(&spec);
+    struct pp_task *backward = nth(plan, PP_B, 1), *sum = nth(plan, PP_REDUCE_GRAD, 1),
+                   *add = nth(plan, PP_ADD_GRAD, 1);
+    BROKEN(backward, backward->flags ^= PP_TASK_SECOND, "it writes a slot that may still be in use");
+    BROKEN(sum, sum->in = -1, "it has no slot for gradients");
+    BROKEN(sum, sum->cls = nth(plan, PP_REDUCE_GRAD, 2)->cls, "it sums gradients before they are made");
+    BROKEN(add, add->dep[0] = -1, "it takes gradients before they are summed");
+    BROKEN(add, add->flags ^= PP_TASK_FIRST, "it adds to gradients that nothing has written");
+    pp_plan_free(plan);
+}
 
 static void test_broken(void **state)
 {
@@ -175,7 +229,8 @@ static void test_broken(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_shapes), cmocka_unit_test(test_kept),
-                                       cmocka_unit_test(test_cut_backwards), cmocka_unit_test(test_broken)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_shapes), cmocka_unit_test(test_gradients_alone),
+                                       cmocka_unit_test(test_kept),   cmocka_unit_test(test_cut_backwards),
+                                       cmocka_unit_test(test_broken), cmocka_unit_test(test_broken_gradients)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
