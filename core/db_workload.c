@@ -45,7 +45,10 @@ static pp_status find_word(const struct pp_job *job, const char **word)
     *word = NULL;
     for (size_t i = 0; i < sizeof words / sizeof *words && !*word; i++) {
         struct pp_model *model;
-        PP_TRY(job->model_ops->create(&job->model->shape, job->model->nstages, words[i], NULL, &model));
+        const pp_status status =
+            job->model_ops->create(&job->model->shape, job->model->nstages, words[i], NULL, &model);
+        if (status == PP_USAGE) continue; /* some stage has no layers, which this word gives each */
+        PP_TRY(status);
         if (same_cut(job->model, model)) *word = words[i];
         job->model_ops->destroy(model);
     }

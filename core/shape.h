@@ -61,7 +61,7 @@ struct pp_shape {
     int shard_groups;     /* that share (struct pp_plan), which sum shares in equal pieces; 0 and 1: one */
     bool zero;            /* of several replicas each keeps and steps a share (struct pp_plan) */
     bool shards;          /* zero, and of gradients it keeps nothing else (struct pp_plan) */
-    bool shard_params;    /* shards, and of parameters nor */
+    bool shard_params;    /* shards, and nothing else of parameters (struct pp_plan) */
     bool bf16_sums;       /* what replicas sum of gradients is rounded to bfloat16 (pp_sent_bytes) */
     /* Heads of keys and values, a divisor of heads: each serves the queries of heads / kv_heads (Ainslie et al. 2023).
      * 0: as many as heads. */
@@ -145,7 +145,8 @@ static inline int pp_shape_expert_parallel(const struct pp_shape *shape)
 static inline int pp_shape_replicas(const struct pp_shape *shape, enum pp_param_set set)
 {
     const int all = shape->replicas > 1 ? shape->replicas : 1, experts = pp_shape_expert_parallel(shape);
-    return set == PP_EXPERTS && all > experts ? all / experts : set == PP_EXPERTS ? 1 : all;
+    if (set == PP_DENSE) return all;
+    return all > experts ? all / experts : 1;
 }
 
 /* Equal parts in which each tensor lies in memory: the shares of the replicas. A norm is made of the sums of parts,
@@ -246,7 +247,7 @@ static inline int pp_shape_sums(const struct pp_shape *shape)
 /* The stage of ZeRO; 0: replicas share nothing. */
 static inline int pp_shape_zero(const struct pp_shape *shape)
 {
-    return shape->shard_params ? 3 : shape->shards ? 2 : shape->zero;
+    return shape->zero + shape->shards + shape->shard_params;
 }
 
 /* Weights that have a bfloat16 copy are there in float32 for the share alone: only the step reads them so. */

@@ -174,12 +174,18 @@ static pp_status tell_checkpoints(const struct pp_job *job)
     return PP_OK;
 }
 
+/* Wrong usage is what all processes see and end by; this only the first has seen, so it must end the others. */
+static pp_status seen_alone(const struct pp_exec *exec, pp_status status)
+{
+    return status == PP_USAGE && exec->processes.count > 1 ? PP_IO : status;
+}
+
 /* The first process: with report and result. */
 static pp_status run_first(struct pp_exec *exec, struct pp_session *s, struct pp_result *out)
 {
     struct pp_report report;
     PP_TRY(tell_checkpoints(s->job));
-    PP_TRY(pp_report_begin(&report, exec, s));
+    PP_TRY(seen_alone(exec, pp_report_begin(&report, exec, s)));
     pp_status status = run_crew(s, &report);
     if (status == PP_OK) status = pp_result_make(s, out);
     return end_report(&report, status, out);
@@ -188,7 +194,8 @@ static pp_status run_first(struct pp_exec *exec, struct pp_session *s, struct pp
 /* Two numbers have one sum; of more it depends on the order. */
 void pp_exec_bits(const struct pp_exec *exec, const struct pp_plan *plan, char *buf, size_t size)
 {
-    const int groups = pp_plan_shard_groups(plan), most = groups > plan->shard_group ? groups : plan->shard_group;
+    const int groups = pp_plan_shard_groups(plan), sharers = pp_plan_sharers(plan, PP_DENSE);
+    const int most = groups > sharers ? groups : sharers;
     const bool ordered = exec->carrier && (most > 2 || plan->members > 2);
     const char *order = ordered ? exec->carrier->sums : NULL;
     const bool parts = most > 2 && (pp_config_sums_parts(&exec->config) || plan->shards);
@@ -214,8 +221,7 @@ static pp_status check_files(const struct pp_exec *exec, const struct pp_session
     if (!exec->config.save || exec->processes.index != 0) return PP_OK;
     pp_status status = pp_weights_check_target(exec->config.save);
     if (status == PP_OK && s->restart.every) status = pp_weights_check_target(s->restart.path);
-    /* Wrong usage is what all processes see and end by; this only the first has seen, so it must end the others. */
-    return status == PP_USAGE && exec->processes.count > 1 ? PP_IO : status;
+    return seen_alone(exec, status);
 }
 
 static pp_status run_session(struct pp_exec *exec, struct pp_session *s, struct pp_result *out)

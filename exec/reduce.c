@@ -2,6 +2,7 @@
 #include "exec/reduce.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/bf16.h"
 
@@ -37,6 +38,7 @@ static pp_status take_memory(struct pp_reduce *reduce, int64_t most_bytes)
         PP_TRY(reduce->backend->alloc(reduce->device, reduce->staging_bytes, &reduce->staging));
     else
         PP_TRY(pp_alloc_bytes(&reduce->staging, 1, (size_t)reduce->staging_bytes));
+    if (!reduce->backend) memset(reduce->staging, 0, (size_t)reduce->staging_bytes); /* touched, as arenas are */
     deal_memory(reduce);
     return PP_OK;
 }

@@ -82,6 +82,7 @@ compare 4 "${one[@]}" --zero 2 --overlap-param-gather
 cmp alone threads || fail "--zero 2: other losses"
 cmp alone.safetensors threads.safetensors || fail "--zero 2: other weights"
 compare 4 --schedule 1f1b --stages 1 --replicas 4 --chunks 2 --bias no --experts 4 --expert-parallel 2 --zero 2 --precision bf16
+grep -qE 'equal bits .*sums by NCCL [0-9.]+ in shares in parts"' nccl.log || fail "the key leaves out expert ranks, who sum"
 # In groups, which sum shares: each process has a group, or a replica of each.
 compare 2 --schedule 1f1b --stages 1 --replicas 4 --chunks 3 --zero 3 --shard-degree 2 --precision bf16
 compare 4 --schedule 1f1b --stages 2 --replicas 4 --chunks 3 --zero 1 --shard-degree 2 "${parts[@]}" --overlap-param-gather
