@@ -331,8 +331,7 @@ static inline int pp_plan_shard_groups(const struct pp_plan *plan) { return plan
 /* The stage of ZeRO; 0: replicas share nothing. */
 static inline int pp_plan_zero(const struct pp_plan *plan)
 {
-    if (plan->shard_params) return 3; /* also where nothing is trained */
-    return plan->zero + plan->shards;
+    return plan->shard_params ? 3 : plan->zero + plan->shards;
 }
 
 /* Is it a collective on gradients or parameters? A rank does them one after the other, beside its computations. */
