@@ -14,8 +14,12 @@ static pp_status check_sum(struct tied *c, int32_t id)
     const struct pp_task *t = &plan->tasks[id];
     if (c->sum >= 0) return pp_plan_bad(plan, id, "done twice");
     c->sum = id;
-    if (t->stage == 0 && t->dep[0] >= 0 && t->dep[0] == c->final[0] && t->dep[1] == c->final[1]) return PP_OK;
-    return pp_plan_bad(plan, id, "it sums gradients before they are made");
+    bool made = t->stage == 0;
+    for (int end = 0; end < 2; end++) {
+        made = made && t->dep[end] >= 0 && t->dep[end] == c->final[end];
+        if (made && pp_plan_shard_groups(plan) > 1) made = plan->tasks[t->dep[end]].kind == PP_REDUCE_SHARE;
+    }
+    return made ? PP_OK : pp_plan_bad(plan, id, "it sums gradients before they are made");
 }
 
 /* Makes, or sums over replicas. */

@@ -61,6 +61,29 @@ static void test_inputs(void **state)
     }
 }
 
+/* Where replicas share in groups, over these: whatever the plan lacks is missed. */
+static void test_groups(void **state)
+{
+    (void)state;
+    for (int shards = 0; shards < 2; shards++) {
+        struct pp_plan_spec spec = spec_of("1f1b", 2, 1, 4);
+        spec.parts = NULL;
+        spec.replicas = 4;
+        spec.tied = spec.clip = spec.zero = true;
+        spec.shards = shards;
+        struct pp_plan *plan = build_plan(&spec);
+        assert_int_equal(pp_plan_check(plan), PP_OK);
+        plan->shard_group = 2; /* nothing is summed over groups */
+        expect_bad(plan, shards ? "it does not wait for all of its stage's gradients" : early);
+        pp_plan_free(plan);
+        spec.shard_group = 2;
+        plan = build_plan(&spec);
+        const int32_t sum = find(plan, PP_REDUCE_TIED, 0), made = find(plan, shards ? PP_ADD_GRAD : PP_REDUCE_GRAD, 0);
+        BROKEN(sum, t->dep[0] = made, early);
+        pp_plan_free(plan);
+    }
+}
+
 /* NORM waits for it, or STEP where nothing is clipped, of these two stages alone; others for their sum. */
 static void test_outputs(void **state)
 {
@@ -255,10 +278,10 @@ static void test_other_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_inputs),  cmocka_unit_test(test_outputs),     cmocka_unit_test(test_place),
-        cmocka_unit_test(test_missing), cmocka_unit_test(test_lanes),       cmocka_unit_test(test_deadlock),
-        cmocka_unit_test(test_lists),   cmocka_unit_test(test_other_order), cmocka_unit_test(test_another),
-        cmocka_unit_test(test_late),
+        cmocka_unit_test(test_inputs),   cmocka_unit_test(test_groups),  cmocka_unit_test(test_outputs),
+        cmocka_unit_test(test_place),    cmocka_unit_test(test_missing), cmocka_unit_test(test_lanes),
+        cmocka_unit_test(test_deadlock), cmocka_unit_test(test_lists),   cmocka_unit_test(test_other_order),
+        cmocka_unit_test(test_another),  cmocka_unit_test(test_late),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
