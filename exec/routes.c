@@ -123,8 +123,8 @@ static int crossing_lanes(const struct pp_world *world, const struct pp_job *job
 }
 
 /* Do programs of the worker's rank join numbers of this type in the group? Activations; where the loss is, what is told
- * of each row of logits; where workers have parts of the tokens, gradients of norms; where they share experts, of
- * gates; where they have tokens of their own, of all that is no expert's. Where they share tokens, activations only. */
+ * of each row of logits; where workers have parts of the tokens, gradients of norms; where they share experts, gates
+ * and their gradients. Where they share tokens, activations only. */
 static bool joins(const struct pp_job *job, int worker, enum pp_join_group group, int type)
 {
     const struct pp_shape *shape = &job->model->shape;
@@ -258,11 +258,10 @@ static struct pp_sum_spec join_spec(const struct pp_port *port, const struct pp_
                                     int type)
 {
     const int pieces = pp_most_pieces(job, group);
-    const int64_t most_bytes = pp_most_joined_bytes(job, group);
     return (struct pp_sum_spec){.port = *port,
-                                .most_elements = most_bytes / pp_sum_bytes(type),
+                                .most_elements = pp_most_joined_bytes(job, group) / pp_sum_bytes(type),
                                 .type = type,
-                                .sums = pieces == 0 || (most_bytes > 0 && type == PP_SUM_FLOAT),
+                                .sums = pieces == 0, /* groups either sum or exchange */
                                 .shares = pieces == 0 && pp_shape_parts_tokens(&job->model->shape),
                                 .pieces = pieces,
                                 .exchanged_bytes = pp_most_exchanged_bytes(job, group)};
