@@ -29,6 +29,7 @@ struct pp_config {
     int qk_norm;                                          /* 1: queries and keys are normalised */
     int experts, experts_per_token;                       /* 0 experts: one feed-forward */
     double capacity_factor, aux_loss;
+    int shared_ff, shared_gate, gates_of_all; /* of experts; 0: no feed-forward beside them, no gate of that */
     int precision, vocab_multiple; /* enum pp_precision; 0: as the device wants it */
     double dropout, rope_theta, norm_epsilon;
     double init_std; /* 0: initial weights as `style` has them */
@@ -163,7 +164,7 @@ int pp_config_recv_buffers(const struct pp_config *config, int microbatches, int
 /* The presets (presets.c describes each), and a line about each for --list. */
 #define PP_PRESET_NAMES                                                                                                \
     "tutorial|tutorial-12|small|lab|gpt-small|gpt-1.3b|gpt-6.7b|gpt-175b|llama-2-7b|llama-3-8b|llama-3-70b|"           \
-    "llama-3-405b|mistral-nemo-12b|mixtral-8x7b|qwen3-8b|qwen3-30b-a3b"
+    "llama-3-405b|mistral-nemo-12b|mixtral-8x7b|qwen3-8b|qwen3-30b-a3b|qwen2-57b-a14b"
 void pp_config_list_presets(FILE *out);
 
 #endif

@@ -59,6 +59,16 @@ const struct pp_opt pp_config_rows[] = {
      LATER | TIMED},
     {"aux-loss", PP_OPT_REAL, AT(aux_loss), PP_RUNS, MODEL, NULL, "0.01", 0, 1000, NULL,
      "of --experts: weight of the loss by which routers learn to use all of them alike (Switch Transformers)", LATER},
+    {"gates", PP_OPT_CHOICE, AT(gates_of_all), PP_RUNS, MODEL, NULL, "chosen", 0, 0, "chosen|all",
+     "of --experts: what they make is weighed by their probabilities among those that a token has chosen, which then "
+     "add up to 1, or among all, as in Qwen2's mixtures",
+     LATER},
+    {"shared-ff", PP_OPT_INT, AT(shared_ff), PP_RUNS, MODEL, "COLUMNS", "0", 0, 1 << 24, NULL,
+     "of --experts: width of one feed-forward more, beside them, for all tokens, as DeepSeek's shared experts (0 = "
+     "none)",
+     LATER | TIMED},
+    {"shared-gate", PP_OPT_CHOICE, AT(shared_gate), PP_RUNS, MODEL, NULL, "no", 0, 0, "no|yes",
+     "of --shared-ff: a token weighs what it makes by a gate of its own, as in Qwen2's mixtures", LATER | TIMED},
     {"layers", PP_OPT_INT, AT(layers), PP_RUNS, MODEL, NULL, NULL, 1, 65536, NULL, "encoder layers", FIXED | TIMED},
     {"norm", PP_OPT_CHOICE, AT(norm), PP_RUNS, MODEL, NULL, "post", 0, 0, "post|pre",
      "a layer normalises behind its residuals (post), or before its parts, as GPT does, with one more norm before the "

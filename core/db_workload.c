@@ -90,8 +90,9 @@ static void add_heads(struct text *t, const struct pp_config *config)
 static void add_experts(struct text *t, const struct pp_config *config)
 {
     if (!config->experts) return;
-    add(t, " x%dk%d", config->experts, config->experts_per_token);
+    add(t, " x%dk%d%s", config->experts, config->experts_per_token, config->gates_of_all ? "a" : "");
     add_real(t, "c", config->capacity_factor);
+    if (config->shared_ff) add(t, "s%d%s", config->shared_ff, config->shared_gate ? "g" : "");
     if (config->expert_parallel > 1) add(t, "/%d", config->expert_parallel);
 }
 

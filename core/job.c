@@ -371,16 +371,20 @@ const char *pp_model_text(const struct pp_model *model, char *buf, size_t size)
 {
     const struct pp_shape *shape = &model->shape;
     const int kv = pp_kv_heads(shape);
-    char words[240], columns[24] = "", of_keys[40] = "", experts[80] = "";
+    char words[240], columns[24] = "", of_keys[40] = "", experts[96] = "", beside[48] = "";
     if (shape->head_dim) snprintf(columns, sizeof columns, " of %d", shape->head_dim);
     if (kv != shape->heads) snprintf(of_keys, sizeof of_keys, " (%d of keys and values)", kv);
     if (shape->experts)
-        snprintf(experts, sizeof experts, " of %d expert%s (%d of a token, room for %g times that)", shape->experts,
-                 pp_plural(shape->experts), shape->experts_per_token, shape->capacity_factor);
+        snprintf(experts, sizeof experts, " of %d expert%s (%d of a token%s, room for %g times that)", shape->experts,
+                 pp_plural(shape->experts), shape->experts_per_token, shape->gates_of_all ? " by gates of all" : "",
+                 shape->capacity_factor);
+    if (shape->shared_ff)
+        snprintf(beside, sizeof beside, " beside one of %d%s", shape->shared_ff,
+                 shape->shared_gate ? " with a gate" : "");
     add_layer_words(shape, words, sizeof words);
-    snprintf(buf, size, "%lld parameters: %d layer%s, d %d, %d head%s%s%s, ff %d%s, vocabulary %d, mask %s%s; %s, %s",
+    snprintf(buf, size, "%lld parameters: %d layer%s, d %d, %d head%s%s%s, ff %d%s%s, vocabulary %d, mask %s%s; %s, %s",
              (long long)model->parameters, shape->layers, pp_plural(shape->layers), shape->d_model, shape->heads,
-             pp_plural(shape->heads), columns, of_keys, shape->d_ff, experts, shape->vocab,
+             pp_plural(shape->heads), columns, of_keys, shape->d_ff, experts, beside, shape->vocab,
              shape->mask == PP_MASK_CAUSAL ? "causal" : "none", words, pp_precision_names[shape->precision],
              pp_optimizers[shape->optimizer].name);
     return buf;

@@ -7,11 +7,12 @@
  * betas, decay and clipping of the latter. llama-2-7b (Touvron et al., 2023) and llama-3-8b, -70b, -405b (Grattafiori
  * et al., 2024) are those models, number for number, but for the schedule of their learning rates; Llama 3's report
  * gives no decay, clipping or epsilon: 2's. mistral-nemo-12b has the sizes that Mistral AI gives (2024), and learns as
- * Llama 3 8B does: how it was trained is not published; so do mixtral-8x7b (Jiang et al., 2024), qwen3-8b and
- * qwen3-30b-a3b (Yang et al., 2025), whose sizes and weights of the loss of routers are those of their published
- * configurations; room for more tokens than an expert's share is --capacity-factor's default, where the models leave
- * out no token. All but the first four begin with GPT-2's initial weights, whose deviation is also the
- * initializer_range in the published configurations of Llama, Mistral, Mixtral and Qwen3.
+ * Llama 3 8B does: how it was trained is not published; so do mixtral-8x7b (Jiang et al., 2024), qwen3-8b,
+ * qwen3-30b-a3b (Yang et al., 2025) and qwen2-57b-a14b (Yang et al., 2024), whose sizes and weights of the loss of
+ * routers are those of their published configurations; room for more tokens than an expert's share is
+ * --capacity-factor's default, where the models leave out no token. All but the first four begin with GPT-2's initial
+ * weights, whose deviation is also the initializer_range in the published configurations of Llama, Mistral, Mixtral,
+ * Qwen2 and Qwen3.
  */
 #include "core/config.h"
 
@@ -100,6 +101,10 @@ static const struct preset presets[] = {
      {{"d-model", "2048"}, {"kv-heads", "4"}, {"head-dim", "128"}, {"d-ff", "768"}, {"layers", "48"},
       {"experts", "128"}, {"experts-per-token", "8"}, {"aux-loss", "0.001"}, {"vocab", "151936"},
       {"qk-norm", "yes"}, {"norm-epsilon", "1e-6"}}, "mixtral-8x7b"},
+    {"qwen2-57b-a14b", "28 layers, d 3584, 64 experts, 5.74e10 parameters; 32 x 4096 tokens, 14 stages x tensor 2",
+     {{"d-model", "3584"}, {"heads", "28"}, {"kv-heads", "4"}, {"d-ff", "2560"}, {"layers", "28"}, {"bias", "qkv"},
+      {"experts", "64"}, {"experts-per-token", "8"}, {"gates", "all"}, {"shared-ff", "20480"}, {"shared-gate", "yes"},
+      {"aux-loss", "0.001"}, {"vocab", "151936"}, {"norm-epsilon", "1e-6"}, {"stages", "14"}}, "mixtral-8x7b"},
 };
 
 enum { PRESETS = sizeof presets / sizeof *presets };

@@ -99,6 +99,15 @@ struct pp_shape {
      * experts, an equal number each, and there are no biases. */
     int experts, experts_per_token;
     double capacity_factor, aux_loss;
+    /* Columns of one feed-forward more in each layer with experts, which all tokens go through: what it makes is added
+     * to what experts make (Dai et al. 2024, "DeepSeekMoE"; Megatron-LM's --moe-shared-expert-intermediate-size). 0:
+     * there is none. Tensor ranks cut it as they do the one of a layer without experts. */
+    int shared_ff;
+    /* As Qwen2's mixtures have it (Yang et al. 2024, "Qwen2 Technical Report"; Hugging Face's Qwen2MoeSparseMoeBlock):
+     * shared_gate: what that one makes is weighed by the logistic function of one more linear of a token. gates_of_all:
+     * what experts make is weighed by their probabilities among all experts, not among a token's chosen ones
+     * (Megatron-LM's --moe-router-pre-softmax). */
+    bool shared_gate, gates_of_all;
     /* Expert parallelism (GShard; Megatron-LM's): so many workers of a stage share its experts, each has rows of its
      * own and of all else what it would have without, and tokens go to where their experts are, and back; 0 and 1: each
      * has all. Times `tensor` a divisor of experts. */
@@ -125,11 +134,12 @@ static inline int64_t pp_expert_capacity(const struct pp_shape *shape, int64_t t
 /* Stages that may have no layers, but the embedding or the decoder: two, unless each has as many as the others. */
 static inline int pp_split_ends(const char *split) { return split && strcmp(split, "uniform") != 0 ? 2 : 0; }
 
-/* Columns of linear1's output. */
-static inline int pp_linear1_width(const struct pp_shape *shape)
+/* Columns of the first output of a feed-forward of ff columns; of linear1's. */
+static inline int pp_gated_width(const struct pp_shape *shape, int ff)
 {
-    return shape->activation == PP_SWIGLU ? 2 * shape->d_ff : shape->d_ff;
+    return shape->activation == PP_SWIGLU ? 2 * ff : ff;
 }
+static inline int pp_linear1_width(const struct pp_shape *shape) { return pp_gated_width(shape, shape->d_ff); }
 
 /* Parameters, by which replicas have the same ones: where workers share experts (expert_parallel), only some have the
  * same experts, and all have the same of everything else. Without that, all are of the first set. */

@@ -32,6 +32,7 @@ static void shrink(struct pp_config *config, int layers)
     }
     config->d_model = at_most(config->d_model, MOST_WIDTH);
     config->d_ff = at_most(config->d_ff, MOST_INNER);
+    config->shared_ff = at_most(config->shared_ff, MOST_INNER);
     config->experts = at_most(config->experts, config->experts_per_token);
     config->vocab = at_most(config->vocab, MOST_WORDS);
     config->layers = layers;

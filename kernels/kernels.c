@@ -156,6 +156,10 @@ double pp_call_flops(const struct pp_call *call)
     X(SWIGLU, 2, bias, PP_TYPE_FLOAT, READ, 2 * n[2], 0)                                                               \
     X(SWIGLU_GRAD, 0, a, PP_TYPE_ACTIVATION, BOTH, 2 * t * n[2], 4 * t * n[2])                                         \
     X(SWIGLU_GRAD, 1, du, PP_TYPE_ACTIVATION, READ, t *n[2], t *n[2])                                                  \
+    X(SIGMOID, 0, x, PP_TYPE_FLOAT, BOTH, n[0], 2 * n[0])                                                              \
+    X(SIGMOID_GRAD, 0, dx, PP_TYPE_ACTIVATION, WRITE, n[0], n[0])                                                      \
+    X(SIGMOID_GRAD, 1, dy, PP_TYPE_FLOAT, READ, n[0], n[0])                                                            \
+    X(SIGMOID_GRAD, 2, y, PP_TYPE_FLOAT, READ, n[0], n[0])                                                             \
     X(ROUTE, 0, probabilities, PP_TYPE_FLOAT, BOTH, t *n[2], 2 * t * n[2])                                             \
     X(ROUTE, 1, choices, PP_TYPE_INT32, WRITE, t *n[3], t *n[3])                                                       \
     X(ROUTE, 2, gates, PP_TYPE_FLOAT, WRITE, t *n[3], t *n[3])                                                         \

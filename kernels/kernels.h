@@ -92,19 +92,23 @@
  * swiglu          rows, seq, width             p         u [T,width], a [T,2*width] in place, bias [2*width]
  *                 a = a + bias; u = drop(silu(g) h), where a token's a is g, h and silu(g) = g / (1 + exp(-g))
  * swiglu_grad     rows, seq, width             p         a [T,2*width] -> its gradient in place, du [T,width]
- * route           rows, seq, experts, chosen, capacity, local  logits -> probabilities in place [T,experts], choices
- *                 [T,chosen], gates [T,chosen], places [T,chosen], holds [local*capacity], counts [experts]
+ * sigmoid         tokens                                 x [tokens] float32, in place: x = 1 / (1 + exp(-x))
+ * sigmoid_grad    tokens                                 dx [tokens], dy, y [tokens] float32: dx = dy y (1 - y), of
+ *                 y = sigmoid(x)
+ * route           rows, seq, experts, chosen, capacity, local, of_all    logits -> probabilities in place [T,experts],
+ *                 choices [T,chosen], gates [T,chosen], places [T,chosen], holds [local*capacity], counts [experts]
  *                 probabilities = softmax(logits), float32. choices (int32): the experts of a token with the greatest
  *                 ones, the greatest first, of equal ones the lower number; gates (float32): their probabilities by the
- *                 sum of these. Then the first choices of all tokens in their order take places of their experts, then
- *                 the second ones, and so on, as long as an expert has any of its `capacity`. The worker has `local`
- *                 experts, from tensor_rank * local on: places (int32) has the place (expert - first) * capacity + i of
- *                 a choice, -1 where it has none or the expert is another worker's; holds (int32) what a place holds, t
- *                 * chosen + choice, -1: nothing; counts (int32) how often each expert was chosen, place or not
- * route_grad      rows, seq, experts, chosen   aux       dlogits [T,experts], dgates [T,chosen] (float32), and route's
- *                 probabilities, choices, gates, counts. dlogits, an activation, is the gradient at the logits of the
- *                 gates and of aux * experts * sum over experts of f P: f its part of all choices, from counts, which
- *                 has no gradient, P the mean of its probabilities over the microbatch, whose part of the batch's
+ *                 sum of these, or, of_all, alone. Then the first choices of all tokens in their order take places of
+ *                 their experts, then the second ones, and so on, as long as an expert has any of its `capacity`. The
+ *                 worker has `local` experts, from tensor_rank * local on: places (int32) has the place (expert -
+ *                 first) * capacity + i of a choice, -1 where it has none or the expert is another worker's; holds
+ *                 (int32) what a place holds, t * chosen + choice, -1: nothing; counts (int32) how often each expert
+ *                 was chosen, place or not
+ * route_grad      rows, seq, experts, chosen, of_all  aux     dlogits [T,experts], dgates [T,chosen] (float32), and
+ *                 route's probabilities, choices, gates, counts. dlogits, an activation, is the gradient at the logits
+ *                 of the gates and of aux * experts * sum over experts of f P: f its part of all choices, from counts,
+ *                 which has no gradient, P the mean of its probabilities over the microbatch, whose part of the batch's
  *                 tokens (frame.loss_scale * T) this loss is scaled by
  * dispatch        places, width, tokens, chosen          to [places,width], from [tokens,width], holds [places]
  *                 the row of the token that each place holds; 0 where it holds none
@@ -216,6 +220,8 @@ enum { PP_SOFTMAX_FLOPS = 6, PP_SOFTMAX_AGAIN_FLOPS = 9 };
     X(GELU_GRAD, gelu_grad, 3, (n[3] ? 39 : 42) * n[0] * n[1] * n[2])                                                  \
     X(SWIGLU, swiglu, 3, 32 * n[0] * n[1] * n[2])                                                                      \
     X(SWIGLU_GRAD, swiglu_grad, 3, 38 * n[0] * n[1] * n[2])                                                            \
+    X(SIGMOID, sigmoid, 1, 15 * n[0])                                                                                  \
+    X(SIGMOID_GRAD, sigmoid_grad, 1, 3 * n[0])                                                                         \
     X(ROUTE, route, 5, n[0] * n[1] * n[2] * (4 + n[3]))                                                                \
     X(ROUTE_GRAD, route_grad, 4, n[0] * n[1] * (4 * n[2] + 4 * n[3]))                                                  \
     X(DISPATCH, dispatch, 4, 0)                                                                                        \

@@ -26,6 +26,7 @@ static struct pp_shape local_shape(const struct pp_shape *shape)
         local.experts = shape->experts / tensor;
     else
         local.d_ff = shape->d_ff / tensor;
+    local.shared_ff = shape->shared_ff / tensor;
     local.vocab = (shape->vocab + tensor - 1) / tensor;
     return local;
 }
@@ -34,10 +35,11 @@ static struct pp_shape local_shape(const struct pp_shape *shape)
 static void set_blocks(const struct pp_shape *shape, enum pp_dim dim, int64_t blocks[PP_SPLIT_BLOCKS])
 {
     const int64_t keys = (int64_t)pp_kv_heads(shape) * pp_head_dim(shape);
-    const bool gates = dim == DIM_LINEAR1 && !shape->experts && shape->activation == PP_SWIGLU;
-    blocks[0] = dim == DIM_QKV ? pp_context_width(shape) : gates ? shape->d_ff : pp_dim_size(shape, dim);
+    const bool halves = (dim == DIM_LINEAR1 && !shape->experts) || dim == DIM_SHARED1;
+    const bool gates = halves && shape->activation == PP_SWIGLU;
+    blocks[0] = dim == DIM_QKV ? pp_context_width(shape) : pp_dim_size(shape, dim) / (gates ? 2 : 1);
     if (dim == DIM_QKV) blocks[1] = blocks[2] = keys;
-    if (gates) blocks[1] = shape->d_ff;
+    if (gates) blocks[1] = blocks[0];
 }
 
 /* So many that the next ones are aligned, and those of each of the equal pieces in which groups sum them. */

@@ -6,7 +6,9 @@
  * the gates, the others what they open. Tensors that a shape does not have (biases, norms' biases) take no memory and
  * no place: indexes of others move up. Where heads share keys and values, in_proj has the fewer rows of these. Experts
  * lie one behind the other in linear1 [experts * linear1's columns, d] and linear2 [experts * d, ff], each as the one
- * feed-forward that other models have; the router is nn.Linear(d, experts), and begins as other linears of d do.
+ * feed-forward that other models have; the router is nn.Linear(d, experts), and begins as other linears of d do. Beside
+ * experts (shared_ff) there is a feed-forward of its own, shared.linear1 and shared.linear2; shared.gate is
+ * nn.Linear(d, 1).
  *
  * With rotary positions nothing is added to the embedding, and it is not scaled by sqrt(d_model), as in Llama: that
  * scale weighs words against the sines and cosines that are added to them. Learnt positions are rows of one more

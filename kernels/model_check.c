@@ -33,7 +33,8 @@ static pp_status check_tensor(const struct pp_shape *shape)
         int size;
     } rows[] = {{"heads", shape->heads},
                 {"kv-heads", pp_kv_heads(shape)},
-                {shape->experts ? "experts" : "d-ff", shape->experts ? shape->experts : shape->d_ff}};
+                {shape->experts ? "experts" : "d-ff", shape->experts ? shape->experts : shape->d_ff},
+                {"shared-ff", shape->shared_ff}};
     const int context = pp_shape_context(shape);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].size % tensor)
@@ -80,6 +81,15 @@ static pp_status check_experts(const struct pp_shape *shape)
     return PP_OK;
 }
 
+/* What is beside experts. */
+static pp_status check_beside(const struct pp_shape *shape)
+{
+    if (shape->shared_ff < 0 || (shape->shared_ff && !shape->experts))
+        return pp_fail(PP_USAGE, "--shared-ff %d: it is 0, or more than 0 beside --experts", shape->shared_ff);
+    if (shape->shared_gate && !shape->shared_ff) return pp_fail(PP_USAGE, "--shared-gate yes needs --shared-ff");
+    return PP_OK;
+}
+
 pp_status pp_shape_check(const struct pp_shape *shape)
 {
     if (shape->d_model < 2 || shape->d_model % 2)
@@ -93,6 +103,7 @@ pp_status pp_shape_check(const struct pp_shape *shape)
     if (!(shape->dropout >= 0 && (float)shape->dropout < 1)) /* kernels have it as a float */
         return pp_fail(PP_USAGE, "--dropout %.10g is outside 0 <= p < 1, in float arithmetic", shape->dropout);
     PP_TRY(check_experts(shape));
+    PP_TRY(check_beside(shape));
     if (pp_shape_gathers_keys(shape) && shape->attention != PP_ATTENTION_FLASH)
         return pp_fail(PP_USAGE, "--cp-comm-type all_gather needs --attention flash");
     return check_tensor(shape);

@@ -6,7 +6,7 @@
 
 enum {
     MAX_LAYER_CALLS =
-        84, /* B: 27 to make it again, 28 for the inputs, 12 for the weights, 15 to clear; STEP: one a tensor */
+        100, /* B: 32 to make it again, 35 for the inputs, 15 for the weights, 18 to clear; STEP: one a tensor */
     MAX_OTHER_CALLS = 24,
     /* Where sums are cut into pieces, for each, of 4 calls at most: of a B 4 products to make a layer again, 4 for the
      * inputs, 4 gatherings for the weights; beside the layers the embedding, its gradient, and of the decoder the
@@ -99,6 +99,12 @@ struct pp_ref pp_writer_inner(struct pp_writer *w)
     return pp_writer_scratch(w, pp_writer_inner_rows(w) * shape->d_ff * pp_element_bytes(shape->precision));
 }
 
+struct pp_ref pp_writer_shared_inner(struct pp_writer *w)
+{
+    const int ff = w->model->local.shared_ff;
+    return ff ? pp_writer_activations(w, ff) : pp_ref_to(PP_MEM_NONE, 0);
+}
+
 static struct pp_ref hidden(struct pp_writer *w, int64_t tokens)
 {
     const struct pp_shape *shape = &w->model->local;
@@ -115,7 +121,9 @@ struct pp_ref pp_writer_stream(struct pp_writer *w) { return hidden(w, w->part_t
 void pp_writer_take_again(struct pp_writer *w, bool reads_u)
 {
     if (w->slot.again) w->again = pp_writer_scratch(w, w->slot.layer_bytes);
-    if (w->slot.activation_again && reads_u) w->u = pp_writer_inner(w);
+    if (!w->slot.activation_again || !reads_u) return;
+    w->u = pp_writer_inner(w);
+    w->shared_u = pp_writer_shared_inner(w);
 }
 
 struct pp_call *pp_writer_call(struct pp_writer *w, enum pp_kernel kernel, int n0, int n1, int n2, int n3)

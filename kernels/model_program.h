@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Inside the model: activation slots and the writer of programs, shared by program_forward.c, program_backward.c,
- * program_attention.c, program_experts.c, program_sums.c, program_step.c and model_program.c.
+ * program_attention.c, program_experts.c, program_shared.c, program_sums.c, program_step.c and model_program.c.
  *
  * Training slot, per layer of the stage (T tokens of all its rows, each buffer aligned to 64 bytes; elements are those
  * of the precision, but float32 for rstd and logits):
@@ -28,7 +28,9 @@
  * the precision, probabilities [T,E], choices, gates and places [T,K], holds [S] and counts [E], and a, u and dh are of
  * S rows: u as the gates have weighed it. What places hold is scratch [S,d], dispatched from y1 as often as a product
  * reads it, and so is the gradient at linear2's output. A split backward keeps the gradient at the router's output
- * besides (droute [T,E]).
+ * besides (droute [T,E]). The feed-forward beside experts (pp_shape.shared_ff, g columns) has a, u and dh of its own:
+ * shared_a, shared_u and shared_dh, of T rows and g columns. With a gate (pp_shape.shared_gate) u is as this has
+ * weighed it, and besides there is shared_gate [T], float32, and in a split backward shared_dlogit [T].
  *
  * Where N workers share the experts (pp_shape.expert_parallel), each gives its tokens their places as above, and what
  * places of others' experts hold is sent to these workers: what linear1 reads then is kept, received [S,d], with the
@@ -70,6 +72,7 @@ struct pp_buffer {
 struct pp_slot {
     struct pp_buffer x, qkv, kept, p, lse, ctx, ctx_there, xhat1, rstd1, y1, a, u, xhat2, rstd2, dh, dz2;
     struct pp_buffer probabilities, choices, gates, places, holds, counts, droute; /* of experts */
+    struct pp_buffer shared_a, shared_u, shared_dh, shared_gate, shared_dlogit;    /* beside them */
     struct pp_buffer received, received_gates, received_dy;                        /* where workers share them */
     int64_t layer_bytes;
     bool activation_again;            /* there is no u: it is scratch, made again of a */
@@ -98,6 +101,9 @@ enum pp_layer_tensor {
     PP_LINEAR1_BIAS,
     PP_LINEAR2_WEIGHT,
     PP_LINEAR2_BIAS,
+    PP_SHARED1_WEIGHT,
+    PP_SHARED2_WEIGHT,
+    PP_SHARED_GATE_WEIGHT,
     PP_Q_NORM_WEIGHT,
     PP_K_NORM_WEIGHT,
     PP_NORM1_WEIGHT,
@@ -131,6 +137,7 @@ struct pp_writer {
     bool checkpoints;        /* the inputs of layers are kept, and nothing else */
     struct pp_ref again;     /* slot.again: scratch for the buffers of one layer */
     struct pp_ref u;         /* slot.activation_again: scratch for one layer's */
+    struct pp_ref shared_u;  /* ... as well, beside experts */
     struct pp_ref full[2];   /* parts: scratch for the tokens of all [T,d] */
     struct pp_ref own;       /* parts of several pieces, backward: scratch for the worker's, one behind the other */
     struct pp_ref pieces[2]; /* context: scratch for what attention reads and makes [T,q], or for keys and values */
@@ -208,6 +215,8 @@ static inline int64_t pp_writer_inner_rows(const struct pp_writer *w)
 }
 /* Takes scratch for what the activation makes of these, or a gradient there. */
 struct pp_ref pp_writer_inner(struct pp_writer *w);
+/* The same beside experts: nothing where nothing is. */
+struct pp_ref pp_writer_shared_inner(struct pp_writer *w);
 /* Takes scratch for a row of d numbers for each place, if there are any. */
 struct pp_ref pp_writer_places(struct pp_writer *w);
 /* Takes w->again, where some layers are made again, at the same place in all parts of a task; or w->u, where that is
@@ -324,10 +333,20 @@ void pp_write_put(struct pp_writer *w, const struct pp_class *cls);
 void pp_write_take(struct pp_writer *w, const struct pp_class *cls);
 void pp_write_clear(struct pp_writer *w, const struct pp_class *cls);
 
-/* The activation of layer l over `rows` times `seq` rows of the slot's a, or u in place, -> u; again: of an a that has
- * its bias. Its gradient, from du, that at u, -> dh, which is the same memory unless it is that of a. */
-void pp_write_activation(struct pp_writer *w, int l, int rows, int seq, bool again);
-void pp_write_activation_grad(struct pp_writer *w, int l, int rows, int seq, struct pp_ref du, struct pp_ref dh);
+/* Between the two linears of a feed-forward: `rows` times `seq` rows. */
+struct pp_inner {
+    int rows, seq, width; /* columns of u */
+    struct pp_ref a, u;   /* what the first makes; what the second reads: with relu the same */
+    struct pp_ref bias;   /* of the first; none with experts */
+};
+/* Of layer l: of its feed-forward, or of its experts; of the one beside experts. */
+struct pp_inner pp_inner_of(const struct pp_writer *w, int l);
+struct pp_inner pp_shared_inner_of(const struct pp_writer *w, int l);
+/* The activation of layer l, a -> u; again: of an a that has its bias. Its gradient, from du, that at u, -> dh, which
+ * is the same memory unless it is that of a. */
+void pp_write_activation(struct pp_writer *w, int l, const struct pp_inner *inner, bool again);
+void pp_write_activation_grad(struct pp_writer *w, int l, const struct pp_inner *inner, struct pp_ref du,
+                              struct pp_ref dh);
 
 /* Experts on the way back: scratch. */
 struct pp_expert_scratch {
@@ -336,6 +355,10 @@ struct pp_expert_scratch {
     struct pp_ref there;        /* where workers share the experts: gradients at received gates, float32 [S] */
     struct pp_ref dgates;       /* [T,K], float32 */
     struct pp_ref droute;       /* [T,E], in other plans */
+    /* Beside experts. */
+    struct pp_ref shared_du;     /* [T,g], in other plans, and with swiglu */
+    struct pp_ref shared_dgate;  /* [T], float32 */
+    struct pp_ref shared_dlogit; /* [T], in other plans */
 };
 struct pp_expert_scratch pp_writer_expert_scratch(struct pp_writer *w, bool input_grads);
 
@@ -350,10 +373,26 @@ void pp_write_experts(struct pp_writer *w, int l, struct pp_ref x, struct pp_ref
 struct pp_ref pp_write_experts_grad(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch,
                                     struct pp_ref dz, const struct pp_ref du_dh[2], enum pp_gemm_mode mode,
                                     struct pp_ref out);
-/* Those of weights. dz: of all tokens, or no memory where scratch->dy is what the gradient of inputs has left there;
- * x: of all tokens. */
-void pp_write_expert_weights(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, struct pp_ref dz,
-                             struct pp_ref dh, struct pp_ref x);
+/* Those of weights. dz, x: of all tokens. left: scratch->dy is what the gradient of inputs has left there. */
+void pp_write_expert_weights(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, bool left,
+                             struct pp_ref dz, struct pp_ref dh, struct pp_ref x);
+
+/* program_shared.c: the feed-forward beside experts, of all tokens; nothing where there is none. x -> u, and what that
+ * makes, added to z. */
+void pp_write_shared_up(struct pp_writer *w, int l, struct pp_ref x);
+void pp_write_shared_down(struct pp_writer *w, int l, struct pp_ref z);
+/* Its u once more, of its a. */
+void pp_write_shared_again(struct pp_writer *w, int l);
+/* Takes what it needs of the scratch. */
+void pp_writer_shared_scratch(struct pp_writer *w, struct pp_expert_scratch *scratch);
+/* dz -> the gradient at its first output, and that of its gate at x, which is the same in all workers of a rank, added
+ * to dx; then the rest, of which each worker has a part. */
+void pp_write_shared_grad(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, struct pp_ref dz,
+                          struct pp_ref dx);
+void pp_write_shared_input_grad(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, struct pp_ref dx);
+/* Those of its weights, behind that. */
+void pp_write_shared_weights(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, struct pp_ref dz,
+                             struct pp_ref x);
 
 /* signature.c: pp_program.signature. */
 void pp_write_signature(const struct pp_writer *w, int kind);

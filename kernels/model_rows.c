@@ -18,6 +18,9 @@ const struct pp_tensor_row pp_layer_rows[PP_LAYER_ROWS] = {
     {"linear1.bias", {DIM_LINEAR1, DIM_NONE}, {RULE_FAN_D, RULE_FAN_D}, OF_BIAS, PP_SPLIT_ROWS},
     {"linear2.weight", {DIM_LINEAR2, DIM_FF}, {RULE_FAN_FF, RULE_FAN_FF}, OF_ANY, PP_SPLIT_COLUMNS},
     {"linear2.bias", {DIM_D, DIM_NONE}, {RULE_FAN_FF, RULE_FAN_FF}, OF_BIAS},
+    {"shared.linear1.weight", {DIM_SHARED1, DIM_D}, {RULE_FAN_D, RULE_FAN_D}, OF_SHARED, PP_SPLIT_ROWS},
+    {"shared.linear2.weight", {DIM_D, DIM_SHARED}, {RULE_FAN_SHARED, RULE_FAN_SHARED}, OF_SHARED, PP_SPLIT_COLUMNS},
+    {"shared.gate.weight", {DIM_ONE, DIM_D}, {RULE_FAN_D, RULE_FAN_D}, OF_SHARED_GATE},
     {"self_attn.q_norm.weight", {DIM_HEAD, DIM_NONE}, {RULE_ONE, RULE_ONE}, OF_QK_NORM},
     {"self_attn.k_norm.weight", {DIM_HEAD, DIM_NONE}, {RULE_ONE, RULE_ONE}, OF_QK_NORM},
     {"norm1.weight", {DIM_D, DIM_NONE}, {RULE_ONE, RULE_ONE}},
@@ -45,6 +48,9 @@ int64_t pp_dim_size(const struct pp_shape *shape, enum pp_dim dim)
                             [DIM_LINEAR1] = experts * pp_linear1_width(shape),
                             [DIM_LINEAR2] = experts * shape->d_model,
                             [DIM_EXPERTS] = shape->experts,
+                            [DIM_SHARED] = shape->shared_ff,
+                            [DIM_SHARED1] = pp_gated_width(shape, shape->shared_ff),
+                            [DIM_ONE] = 1,
                             [DIM_VOCAB] = shape->vocab,
                             [DIM_POSITIONS] = shape->max_positions,
                             [DIM_HEAD] = pp_head_dim(shape)};
@@ -60,7 +66,8 @@ bool pp_has_row(const struct pp_shape *shape, const struct pp_tensor_row *row)
     const unsigned had = biases[shape->bias] | (shape->qk_norm ? OF_QK_NORM : 0) |
                          (shape->positions == PP_POSITIONS_LEARNED ? OF_POSITIONS : 0) |
                          (shape->normalization == PP_LAYERNORM ? OF_LAYERNORM : 0) |
-                         (shape->norm == PP_NORM_FIRST ? OF_LAST_NORM : 0) | (shape->experts ? OF_EXPERTS : 0);
+                         (shape->norm == PP_NORM_FIRST ? OF_LAST_NORM : 0) | (shape->experts ? OF_EXPERTS : 0) |
+                         (shape->shared_ff ? OF_SHARED : 0) | (shape->shared_gate ? OF_SHARED_GATE : 0);
     return !(row->of & ~had);
 }
 
@@ -129,6 +136,7 @@ void pp_row_init(const struct pp_shape *shape, const struct pp_tensor_row *row, 
                 [RULE_FAN_D] = {PP_INIT_UNIFORM, 1 / sqrt(d)},
                 [RULE_FAN_CONTEXT] = {PP_INIT_UNIFORM, 1 / sqrt(pp_context_width(shape))},
                 [RULE_FAN_FF] = {PP_INIT_UNIFORM, 1 / sqrt(shape->d_ff)},
+                [RULE_FAN_SHARED] = {PP_INIT_UNIFORM, 1 / sqrt(shape->shared_ff ? shape->shared_ff : 1)},
                 [RULE_NORMAL] = {PP_INIT_NORMAL, deviation(shape, row)}};
     tensor->init = init[rule].init;
     tensor->bound = init[rule].bound;

@@ -8,7 +8,7 @@
 #include "kernels/model.h"
 
 /* A dimension of a tensor, in terms of the shape. DIM_LINEAR1, DIM_LINEAR2: columns of the outputs of these; of all
- * experts, where there are such. */
+ * experts, where there are such. DIM_SHARED, DIM_SHARED1: of shared_ff, as DIM_FF and DIM_LINEAR1 are of d_ff. */
 enum pp_dim {
     DIM_NONE,
     DIM_D,
@@ -18,13 +18,26 @@ enum pp_dim {
     DIM_LINEAR1,
     DIM_LINEAR2,
     DIM_EXPERTS,
+    DIM_SHARED,
+    DIM_SHARED1,
+    DIM_ONE,
     DIM_VOCAB,
     DIM_POSITIONS,
     DIM_HEAD
 };
 
 /* How the bound of a tensor follows from the shape. */
-enum pp_rule { RULE_ZERO, RULE_ONE, RULE_TENTH, RULE_XAVIER, RULE_FAN_D, RULE_FAN_CONTEXT, RULE_FAN_FF, RULE_NORMAL };
+enum pp_rule {
+    RULE_ZERO,
+    RULE_ONE,
+    RULE_TENTH,
+    RULE_XAVIER,
+    RULE_FAN_D,
+    RULE_FAN_CONTEXT,
+    RULE_FAN_FF,
+    RULE_FAN_SHARED,
+    RULE_NORMAL
+};
 
 /* What a model must have for a tensor to be in it; several may be set. OF_BIAS: of layers, but for that of in_proj. */
 enum {
@@ -36,7 +49,9 @@ enum {
     OF_POSITIONS = 16,
     OF_EXPERTS = 32,
     OF_QKV_BIAS = 64,
-    OF_QK_NORM = 128
+    OF_QK_NORM = 128,
+    OF_SHARED = 256,
+    OF_SHARED_GATE = 512
 };
 
 struct pp_tensor_row {
@@ -48,7 +63,7 @@ struct pp_tensor_row {
 };
 
 /* Before the layers, of one of them, and behind them, in model order. */
-enum { PP_EMBEDDING_ROWS = 2, PP_LAYER_ROWS = 15, PP_LAST_ROWS = 4 };
+enum { PP_EMBEDDING_ROWS = 2, PP_LAYER_ROWS = 18, PP_LAST_ROWS = 4 };
 extern const struct pp_tensor_row pp_embedding_rows[PP_EMBEDDING_ROWS];
 extern const struct pp_tensor_row pp_layer_rows[PP_LAYER_ROWS];
 extern const struct pp_tensor_row pp_last_rows[PP_LAST_ROWS];

@@ -120,19 +120,19 @@ static void write_norm_grad(struct pp_writer *w, int l, const struct norm_grad *
     for (int i = 0; i < 8; i++) call->ref[i] = refs[i];
 }
 
-void pp_write_activation_grad(struct pp_writer *w, int l, int rows, int seq, struct pp_ref du, struct pp_ref dh)
+void pp_write_activation_grad(struct pp_writer *w, int l, const struct pp_inner *inner, struct pp_ref du,
+                              struct pp_ref dh)
 {
     static const enum pp_kernel kernels[] = {[PP_RELU] = PP_KERNEL_RELU_GRAD,
                                              [PP_GELU] = PP_KERNEL_GELU_GRAD,
                                              [PP_SWIGLU] = PP_KERNEL_SWIGLU_GRAD,
                                              [PP_GELU_TANH] = PP_KERNEL_GELU_GRAD};
     const struct pp_shape *shape = &w->model->local;
-    const struct pp_ref kept = shape->activation == PP_RELU ? pp_ref_u(w, l) : pp_ref_act(w, l, w->slot.a);
-    struct pp_call *call =
-        pp_writer_call(w, kernels[shape->activation], rows, seq, shape->d_ff, shape->activation == PP_GELU_TANH);
+    struct pp_call *call = pp_writer_call(w, kernels[shape->activation], inner->rows, inner->seq, inner->width,
+                                          shape->activation == PP_GELU_TANH);
     if (!shape->experts) pp_writer_dropout(w, call, l, PP_DROP_ACTIVATION);
     call->ref[0] = dh;
-    call->ref[1] = pp_writer_swiglu(w) ? du : kept;
+    call->ref[1] = pp_writer_swiglu(w) ? du : inner->a;
 }
 
 /* The gradient at linear2's output -> that at linear1's output, and at its input: written to `out`, or added; returns
@@ -145,8 +145,9 @@ static struct pp_ref write_linears_grad(struct pp_writer *w, const struct path *
     if (shape->experts)
         return pp_write_experts_grad(w, l, &path->experts, pp_writer_gather(w, PP_FULL_GRADIENTS, dz),
                                      (const struct pp_ref[]){du, dh}, mode, out);
+    const struct pp_inner inner = pp_inner_of(w, l);
     write_gathered_gradient(w, du, shape->d_ff, dz, pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
-    pp_write_activation_grad(w, l, w->rows, w->seq, du, dh);
+    pp_write_activation_grad(w, l, &inner, du, dh);
     return write_summed_gradient(w, mode, out, dh, pp_linear1_width(shape), pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
 }
 
@@ -231,14 +232,15 @@ static void write_linear_grads(struct pp_writer *w, int l, enum pp_layer_tensor 
 static void write_feed_forward_weights(struct pp_writer *w, const struct path *path, int l)
 {
     const int d = w->model->local.d_model, ff = w->model->local.d_ff;
-    const struct pp_ref none = {0}, dz2 = dz2_of(w, path, l), dh = dh_of(w, path, l), y1 = pp_ref_act(w, l, w->slot.y1);
+    const struct pp_ref dz2 = dz2_of(w, path, l), dh = dh_of(w, path, l), y1 = pp_ref_act(w, l, w->slot.y1);
+    const struct pp_ref dz = gathered(w, path, dz2);
     if (w->capacity) {
         /* a B between Is and Ws has one scratch as they do, in which the gradients of inputs leave others */
-        const struct pp_ref dz = path->inputs && !w->split ? none : gathered(w, path, dz2);
-        pp_write_expert_weights(w, l, &path->experts, dz, dh, pp_writer_gather(w, PP_FULL_OTHERS, y1));
+        pp_write_expert_weights(w, l, &path->experts, path->inputs && !w->split, dz, dh,
+                                pp_writer_gather(w, PP_FULL_OTHERS, y1));
         return;
     }
-    const struct pp_ref dz = gathered(w, path, dz2), x = pp_writer_start_gather(w, PP_FULL_OTHERS, y1);
+    const struct pp_ref x = pp_writer_start_gather(w, PP_FULL_OTHERS, y1);
     write_linear_grads(w, l, PP_LINEAR2_WEIGHT, dz, d, pp_ref_u(w, l), ff);
     pp_writer_end_gather(w);
     write_linear_grads(w, l, PP_LINEAR1_WEIGHT, dh, pp_linear1_width(&w->model->local), x, d);
@@ -348,7 +350,9 @@ static void write_again(struct pp_writer *w, int l, const struct path *path)
 /* Before the gradient takes a's place. */
 static void write_inner_again(struct pp_writer *w, int l, const struct path *path)
 {
-    if (w->slot.activation_again && reads_inner(w, path)) pp_write_inner(w, l, true);
+    if (!w->slot.activation_again || !reads_inner(w, path)) return;
+    pp_write_inner(w, l, true);
+    if (path->weights || w->model->shape.shared_gate) pp_write_shared_again(w, l);
 }
 
 /* path->incoming -> the gradient at the layer's input in `out`, and those of its weights. */

@@ -6,8 +6,8 @@
  *
  * A token's choices may be other workers' experts: each worker routes all tokens, adds what its own experts make, and
  * the sum over workers that ends a row-parallel product ends this as well. The router's part of the gradient at the
- * input is the same in all of them, so it counts once: combine adds to it in the first one, and writes over it in the
- * others.
+ * input is the same in all of them, as that of the gate beside experts is, so both count once: combine adds to them in
+ * the first one, and writes over them in the others.
  *
  * Where workers with tokens of their own share the experts (expert parallelism), each gives places to its own tokens,
  * and all to all brings what places hold, and the gates of that, to the workers that have the experts, and what these
@@ -129,6 +129,7 @@ static void write_route(struct pp_writer *w, int l, struct pp_ref x)
                                      w->slot.places,        w->slot.holds,   w->slot.counts};
     call->n[4] = (int)w->capacity;
     call->n[5] = shape->experts;
+    call->n[6] = shape->gates_of_all;
     for (int i = 0; i < 6; i++) call->ref[i] = pp_ref_act(w, l, made[i]);
 }
 
@@ -158,18 +159,20 @@ void pp_write_experts(struct pp_writer *w, int l, struct pp_ref x, struct pp_ref
 {
     const struct pp_shape *shape = &w->model->local;
     const int rows = expert_rows(w), d = shape->d_model;
-    const struct pp_ref u = pp_ref_u(w, l), to = w->by_tokens ? w->full[0] : z;
+    const struct pp_inner inner = pp_inner_of(w, l);
+    const struct pp_ref to = w->by_tokens ? w->full[0] : z;
     x = pp_writer_gather(w, 0, x);
     write_route(w, l, x);
     write_inputs(w, l, x, at);
-    write_products(w, PP_KERNEL_GEMM_NT, (const int[]){rows, pp_linear1_width(shape), d}, PP_GEMM_WRITE,
-                   shape->activation == PP_RELU ? u : pp_ref_act(w, l, w->slot.a), inputs_of(w, l, at),
-                   pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
+    write_products(w, PP_KERNEL_GEMM_NT, (const int[]){rows, pp_linear1_width(shape), d}, PP_GEMM_WRITE, inner.a,
+                   inputs_of(w, l, at), pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
     pp_write_inner(w, l, false);
+    pp_write_shared_up(w, l, x); /* before something takes the place of what was gathered */
     if (z.region == PP_MEM_NONE) return;
-    write_products(w, PP_KERNEL_GEMM_NT, (const int[]){rows, d, shape->d_ff}, PP_GEMM_WRITE, at->places, u,
+    write_products(w, PP_KERNEL_GEMM_NT, (const int[]){rows, d, shape->d_ff}, PP_GEMM_WRITE, at->places, inner.u,
                    pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
     write_outputs(w, l, PP_GEMM_WRITE, to, at);
+    pp_write_shared_down(w, l, to);
     pp_write_sum(w, z);
 }
 
@@ -212,6 +215,7 @@ struct pp_expert_scratch pp_writer_expert_scratch(struct pp_writer *w, bool inpu
 {
     struct pp_expert_scratch scratch = is_apart(w) ? scratch_apart(w, input_grads) : scratch_of_all(w);
     if (!input_grads) return scratch;
+    pp_writer_shared_scratch(w, &scratch);
     scratch.dgates = pp_writer_scratch(w, w->tokens * w->model->local.experts_per_token * (int64_t)sizeof(float));
     if (!w->split) scratch.droute = pp_writer_activations(w, w->model->shape.experts);
     return scratch;
@@ -248,6 +252,7 @@ static void write_route_grad(struct pp_writer *w, int l, const struct pp_expert_
     pp_writer_all_reduce(w, scratch->dgates, w->tokens, shape->experts_per_token, true);
     struct pp_call *call =
         pp_writer_call(w, PP_KERNEL_ROUTE_GRAD, w->rows, w->seq, w->model->shape.experts, shape->experts_per_token);
+    call->n[4] = shape->gates_of_all;
     call->f[0] = (float)shape->aux_loss;
     call->ref[0] = droute_of(w, l, scratch);
     call->ref[1] = scratch->dgates;
@@ -264,18 +269,21 @@ struct pp_ref pp_write_experts_grad(struct pp_writer *w, int l, const struct pp_
     const struct pp_shape *shape = &w->model->local;
     const int rows = expert_rows(w), d = shape->d_model;
     const bool shared = pp_shape_tensor(shape) > 1;
+    const struct pp_inner inner = pp_inner_of(w, l);
     const struct pp_ref to = w->by_tokens ? w->full[PP_FULL_OTHERS] : out;
     write_sending(w, l, dy_of(w, l, scratch), dz, &scratch->at);
     write_products(w, PP_KERNEL_GEMM_NN, (const int[]){rows, shape->d_ff, d}, PP_GEMM_WRITE, du_dh[0],
                    dy_of(w, l, scratch), pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
     write_route_grad(w, l, scratch, du_dh[0]);
-    pp_write_activation_grad(w, l, (int)pp_writer_inner_rows(w), 1, du_dh[0], du_dh[1]);
+    pp_write_activation_grad(w, l, &inner, du_dh[0], du_dh[1]);
     write_products(w, PP_KERNEL_GEMM_NN, (const int[]){rows, d, pp_linear1_width(shape)}, PP_GEMM_WRITE,
                    scratch->at.places, du_dh[1], pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
     pp_writer_gemm(w, PP_KERNEL_GEMM_NN, (const int[]){(int)w->tokens, d, w->model->shape.experts},
                    w->by_tokens ? PP_GEMM_WRITE : mode, to, droute_of(w, l, scratch),
                    pp_ref_weight(w, l, PP_ROUTER_WEIGHT));
+    pp_write_shared_grad(w, l, scratch, dz, to);
     write_outputs(w, l, shared ? PP_GEMM_ADD_ONCE : PP_GEMM_ADD, to, &scratch->at);
+    pp_write_shared_input_grad(w, l, scratch, to);
     return pp_write_gradient_sum(w, mode, out);
 }
 
@@ -291,17 +299,18 @@ static void write_weight_grad(struct pp_writer *w, int l, enum pp_layer_tensor t
     product->n[4] = true;
 }
 
-void pp_write_expert_weights(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, struct pp_ref dz,
-                             struct pp_ref dh, struct pp_ref x)
+void pp_write_expert_weights(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, bool left,
+                             struct pp_ref dz, struct pp_ref dh, struct pp_ref x)
 {
     const struct pp_shape *shape = &w->model->local;
     const int rows = expert_rows(w), d = shape->d_model;
     const struct pp_ref inputs = inputs_of(w, l, &scratch->at);
-    if (dz.region != PP_MEM_NONE && !is_apart(w)) write_dispatch(w, l, scratch->dy, dz);
+    if (!left && !is_apart(w)) write_dispatch(w, l, scratch->dy, dz);
     write_weight_grad(w, l, PP_LINEAR2_WEIGHT, (const int[]){d, shape->d_ff, rows}, dy_of(w, l, scratch),
                       pp_ref_u(w, l));
     if (!is_apart(w)) write_dispatch(w, l, inputs, x);
     write_weight_grad(w, l, PP_LINEAR1_WEIGHT, (const int[]){pp_linear1_width(shape), d, rows}, dh, inputs);
     write_weight_grad(w, l, PP_ROUTER_WEIGHT, (const int[]){w->model->shape.experts, d, (int)w->tokens},
                       droute_of(w, l, scratch), x);
+    pp_write_shared_weights(w, l, scratch, dz, x);
 }

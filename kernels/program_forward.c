@@ -60,31 +60,39 @@ static void write_attention(struct pp_writer *w, int l, struct pp_ref x, struct 
     pp_write_attention(w, l, scratch);
 }
 
+struct pp_inner pp_inner_of(const struct pp_writer *w, int l)
+{
+    const struct pp_ref u = pp_ref_u(w, l);
+    return (struct pp_inner){.rows = w->capacity ? (int)pp_writer_inner_rows(w) : w->rows,
+                             .seq = w->capacity ? 1 : w->seq,
+                             .width = w->model->local.d_ff,
+                             .a = w->model->local.activation == PP_RELU ? u : pp_ref_act(w, l, w->slot.a),
+                             .u = u,
+                             .bias = pp_ref_layer(w, PP_MEM_PARAM, l, PP_LINEAR1_BIAS)};
+}
+
 /* Relu works in place, others keep what they are of, with its bias. */
-void pp_write_activation(struct pp_writer *w, int l, int rows, int seq, bool again)
+void pp_write_activation(struct pp_writer *w, int l, const struct pp_inner *inner, bool again)
 {
     static const enum pp_kernel kernels[] = {[PP_RELU] = PP_KERNEL_RELU,
                                              [PP_GELU] = PP_KERNEL_GELU,
                                              [PP_SWIGLU] = PP_KERNEL_SWIGLU,
                                              [PP_GELU_TANH] = PP_KERNEL_GELU};
     const struct pp_shape *shape = &w->model->local;
-    struct pp_call *call =
-        pp_writer_call(w, kernels[shape->activation], rows, seq, shape->d_ff, shape->activation == PP_GELU_TANH);
+    struct pp_call *call = pp_writer_call(w, kernels[shape->activation], inner->rows, inner->seq, inner->width,
+                                          shape->activation == PP_GELU_TANH);
     int i = 0;
     if (!shape->experts) pp_writer_dropout(w, call, l, PP_DROP_ACTIVATION);
-    call->ref[i++] = pp_ref_u(w, l);
-    if (shape->activation != PP_RELU) call->ref[i++] = pp_ref_act(w, l, w->slot.a);
-    if (!again) call->ref[i] = pp_ref_layer(w, PP_MEM_PARAM, l, PP_LINEAR1_BIAS);
+    call->ref[i++] = inner->u;
+    if (shape->activation != PP_RELU) call->ref[i++] = inner->a;
+    if (!again) call->ref[i] = inner->bias;
 }
 
 void pp_write_inner(struct pp_writer *w, int l, bool again)
 {
-    if (!w->capacity) {
-        pp_write_activation(w, l, w->rows, w->seq, again);
-        return;
-    }
-    pp_write_activation(w, l, (int)pp_writer_inner_rows(w), 1, again);
-    pp_write_weighing(w, l);
+    const struct pp_inner inner = pp_inner_of(w, l);
+    pp_write_activation(w, l, &inner, again);
+    if (w->capacity) pp_write_weighing(w, l);
 }
 
 /* From x to z, both [T, d] of the worker's tokens; where z has no memory, as far as the backward needs it. */
@@ -92,15 +100,14 @@ static void write_feed_forward(struct pp_writer *w, int l, struct pp_ref x, stru
                                const struct pp_scratch *scratch)
 {
     const struct pp_shape *shape = &w->model->local;
-    const struct pp_ref u = pp_ref_u(w, l);
+    const struct pp_inner inner = pp_inner_of(w, l);
     if (shape->experts) {
         pp_write_experts(w, l, x, z, &scratch->at);
         return;
     }
-    write_column_parallel(w, shape->activation == PP_RELU ? u : pp_ref_act(w, l, w->slot.a), pp_linear1_width(shape), x,
-                          pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
+    write_column_parallel(w, inner.a, pp_linear1_width(shape), x, pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
     pp_write_inner(w, l, false);
-    if (z.region != PP_MEM_NONE) write_row_parallel(w, z, u, shape->d_ff, pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
+    if (z.region != PP_MEM_NONE) write_row_parallel(w, z, inner.u, shape->d_ff, pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
 }
 
 static struct pp_call *write_norm(struct pp_writer *w, bool plain)

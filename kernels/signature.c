@@ -67,17 +67,18 @@ static void write_heads(const struct pp_shape *shape, bool tensors, char *text, 
     if (!tensors || fewer || shape->head_dim) snprintf(text, size, " h%d%s%s", shape->heads, columns, keys);
 }
 
-/* " x8k2c1.25/4": experts, of each token, by which factor there is room, and how many workers share them; " x8/4" of
- * norm and step. */
+/* " x8k2c1.25s64/4": experts, of each token, by which factor there is room, columns beside them ("g": with
+ * a gate), and how many workers share them; " x8s64/4" of norm and step. */
 static void write_experts(const struct pp_shape *shape, bool tensors, char *text, size_t size)
 {
     *text = '\0';
     if (!shape->experts) return;
-    char factor[PP_REAL_BYTES], room[PP_REAL_BYTES + 16] = "", workers[16] = "";
+    char factor[PP_REAL_BYTES], room[PP_REAL_BYTES + 16] = "", beside[16] = "", workers[16] = "";
     if (!tensors)
         snprintf(room, sizeof room, "k%dc%s", shape->experts_per_token, pp_real_text(shape->capacity_factor, factor));
     if (pp_shape_expert_parallel(shape) > 1) snprintf(workers, sizeof workers, "/%d", shape->expert_parallel);
-    snprintf(text, size, " x%d%s%s", shape->experts, room, workers);
+    if (shape->shared_ff) snprintf(beside, sizeof beside, "s%d%s", shape->shared_ff, shape->shared_gate ? "g" : "");
+    snprintf(text, size, " x%d%s%s%s", shape->experts, room, beside, workers);
 }
 
 static void write_precision(const struct pp_shape *shape, char *text, size_t size)

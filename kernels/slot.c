@@ -75,6 +75,20 @@ static void place_received(struct placing *p, int64_t d, bool split, struct pp_s
     if (split) out->received_dy = place_once(p, times(p->places, d), p->element_bytes);
 }
 
+/* Of the feed-forward beside experts: a, u and dh of all tokens, under the same conditions; and its gate, with the
+ * gradient at its logit for a W of its own. */
+static void place_shared(struct placing *p, const struct pp_shape *shape, bool split, struct pp_slot *out)
+{
+    const int ff = shape->shared_ff, e = p->element_bytes;
+    if (!ff) return;
+    if (shape->activation != PP_RELU) out->shared_a = place(p, pp_gated_width(shape, ff), e);
+    if (!out->activation_again) out->shared_u = place(p, ff, e);
+    if (split && shape->activation != PP_SWIGLU) out->shared_dh = place(p, ff, e);
+    if (!shape->shared_gate) return;
+    out->shared_gate = place(p, 1, sizeof(float));
+    if (split) out->shared_dlogit = place(p, 1, e);
+}
+
 static struct pp_buffer place_rstd(struct placing *p) { return place_tokens(p, p->part_seq, 1, sizeof(float)); }
 
 static void place_attention(struct placing *p, const struct pp_shape *shape, struct pp_slot *out)
@@ -107,6 +121,7 @@ static void place_layer(struct placing *p, const struct pp_shape *shape, const s
     if (shape->activation != PP_RELU) out->a = place_inner(p, pp_linear1_width(shape));
     out->activation_again = spec->training && spec->activation_again;
     if (!out->activation_again) out->u = place_inner(p, shape->d_ff);
+    place_shared(p, shape, split, out);
     out->xhat2 = place_stream(p, d);
     out->rstd2 = place_rstd(p);
     if (split && shape->activation != PP_SWIGLU) out->dh = place_inner(p, shape->d_ff);

@@ -157,6 +157,8 @@ def mixtral(config):
     return llama(config, OLD_MIXTRAL, experts_of(config))
 
 
+QWEN2_MOE = dict(num_key_value_heads=16, num_experts=60, num_experts_per_tok=4, moe_intermediate_size=1408)
+QWEN2_MOE.update(shared_expert_intermediate_size=5632, norm_topk_prob=False)
 QWEN3_MOE = dict(num_key_value_heads=4, num_experts=128, num_experts_per_tok=8, moe_intermediate_size=768)
 
 
@@ -166,7 +168,10 @@ def qwen(kind, values):
     def make(config):
         config.values = {"use_sliding_window": False, **values, **config.values}
         without_window(config)
-        return like_mixtral(config, kind) if "num_experts" in values else llama(config, kind)
+        if "num_experts" not in values:
+            return llama(config, kind)
+        biased = kind.qkv_bias and config.flag("qkv_bias", True)
+        return like_mixtral(config, kind if biased == kind.qkv_bias else LLAMA)
 
     return make
 
@@ -185,7 +190,12 @@ def experts_of(config):
     loss = config.get("router_aux_loss_coef", 0.001)
     if isinstance(loss, bool) or not isinstance(loss, (int, float)) or not 0 <= loss <= 1000:
         config.refuse("router_aux_loss_coef", loss, "must be a number from 0 to 1000")
-    return dict(experts=experts, experts_per_token=chosen, capacity_factor=experts / chosen, aux_loss=loss)
+    options = dict(experts=experts, experts_per_token=chosen, capacity_factor=experts / chosen, aux_loss=loss)
+    if not config.flag("norm_topk_prob", True):
+        options.update(gates="all")
+    if config.get("shared_expert_intermediate_size"):
+        options.update(shared_ff=config.count("shared_expert_intermediate_size"), shared_gate="yes")
+    return options
 
 
 class Kind:
@@ -213,6 +223,14 @@ def experts_rows(kind, mine, theirs, experts, ff, d):
         Row(mine + "linear1.weight", d, parts, fused=(new + "experts.gate_up_proj", ups)),
         Row(mine + "linear2.weight", ff, down, fused=(new + "experts.down_proj", downs)),
     ]
+
+
+def shared_rows(mine, theirs, ff, d):
+    """A feed-forward beside them, and its gate."""
+    ups = [(f"{theirs}mlp.shared_expert.{name}_proj", ff) for name in ("gate", "up")]
+    made = linear(mine + "shared.linear1", ups, None, d)
+    made += linear(mine + "shared.linear2", theirs + "mlp.shared_expert.down_proj", d, ff)
+    return made + linear(mine + "shared.gate", theirs + "mlp.shared_expert_gate", 1, d)
 
 
 def llama(config, kind=LLAMA, mixture=None):
@@ -244,6 +262,7 @@ def llama(config, kind=LLAMA, mixture=None):
         rows += linear(mine + "self_attn.out_proj", theirs + "self_attn.o_proj", d, heads * columns)
         if experts:
             rows += experts_rows(kind, mine, theirs, experts, ff, d)
+            rows += shared_rows(mine, theirs, mixture["shared_ff"], d) if "shared_ff" in mixture else []
         else:
             rows += linear(mine + "linear1", [(theirs + "mlp.gate_proj", ff), (theirs + "mlp.up_proj", ff)], None, d)
             rows += linear(mine + "linear2", theirs + "mlp.down_proj", d, ff)
@@ -283,6 +302,7 @@ MODELS = {
     "mixtral": (mixtral, "MixtralForCausalLM"),
     "qwen2": (qwen(QWEN2, dict(num_key_value_heads=32)), "Qwen2ForCausalLM"),
     "qwen3": (qwen(QWEN3, dict(num_key_value_heads=32, head_dim=128)), "Qwen3ForCausalLM"),
+    "qwen2_moe": (qwen(QWEN2, QWEN2_MOE), "Qwen2MoeForCausalLM"),
     "qwen3_moe": (qwen(QWEN3, dict(QWEN3_MOE, norm_topk_prob=False)), "Qwen3MoeForCausalLM"),
 }
 
@@ -351,18 +371,17 @@ def like_mixtral(config, kind):
         value = config.get(name, default)
         if value != default:
             config.refuse(name, value, "all layers of a mixture of ppkit have experts")
-    config.must("norm_topk_prob", True, "ppkit's gates of a token add up to 1")
     config.values["intermediate_size"] = config.get("moe_intermediate_size", config.get("intermediate_size"))
     return llama(config, kind, experts_of(config))
 
 
 def plan(config):
     """Words of a plan for the model, or one that takes as long, on a preset of its kind; config has notes."""
-    for name in SHARED:
-        if config.get(name, 0) != 0:
-            config.refuse(name, config.get(name), "ppkit has no shared experts")
     kind = config.choice("model_type", None, {name: name for name in (*MODELS, *LIKE_LLAMA, *LIKE_MIXTRAL)})
-    mixture = kind in ("mixtral", "qwen3_moe") or kind in LIKE_MIXTRAL
+    mixture = kind in ("mixtral", "qwen2_moe", "qwen3_moe") or kind in LIKE_MIXTRAL
+    for name in SHARED if kind != "qwen2_moe" else ():
+        if config.get(name, 0) != 0:
+            config.refuse(name, config.get(name), "ppkit knows shared experts of a qwen2_moe alone")
     for name in EXPERTS:
         if not mixture and config.get(name, 0) not in (0, 1):
             config.refuse(name, config.get(name), f"ppkit knows no experts of a {kind}")

@@ -6,10 +6,12 @@
 double pp_model_flops(const struct pp_shape *shape, int tokens)
 {
     const double d = shape->d_model, t = tokens, context = pp_context_width(shape);
-    /* query, key, value; output; feed-forward: of experts those of a token that have places, and the router */
+    /* query, key, value; output; feed-forward: of experts those of a token that have places, the router, and what is
+     * beside them */
     const double one = (double)pp_linear1_width(shape) + shape->d_ff;
+    const double shared = (double)pp_gated_width(shape, shape->shared_ff) + shape->shared_ff;
     const double chosen = shape->experts_per_token * (shape->capacity_factor < 1 ? shape->capacity_factor : 1);
-    const double forward = shape->experts ? one * chosen + shape->experts : one;
+    const double forward = shape->experts ? one * chosen + shape->experts + shared + shape->shared_gate : one;
     const double layer_weights = d * (double)pp_qkv_width(shape) + context * d + d * forward;
     const double attention = 2 * t * context; /* Q K', and P V: multiplications for one token */
     const double decoder = d * shape->vocab;

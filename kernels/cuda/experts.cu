@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Experts: the way of the tokens to their places and back. Where a call is timed alone, it finds any numbers in memory
- * that others would have written: what is no index there is like a choice without a place.
+ * Experts: the way of the tokens to their places and back, and the gate beside them. Where a call is timed alone, it
+ * finds any numbers in memory that others would have written: what is no index there is like a choice without a place.
  */
 #include "kernels/cuda/gpu.cuh"
 
@@ -184,19 +184,51 @@ template <typename T> static cudaError_t run_weigh_grad(const struct pp_cuda_cal
 
 cudaError_t pp_cuda_weigh_grad(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_weigh_grad, c); }
 
+static __global__ void __launch_bounds__(THREADS) sigmoid(float *x, int n)
+{
+    const int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    if (i < n) x[i] = 1 / (1 + expf(-x[i]));
+}
+
+cudaError_t pp_cuda_sigmoid(const struct pp_cuda_call *c)
+{
+    const int n = c->call->n[0];
+    PP_LAUNCH(sigmoid, pp_div_up(n, THREADS), THREADS, 0, c->stream, static_cast<float *>(c->p[0]), n);
+    return cudaGetLastError();
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(THREADS) sigmoid_grad(T *dx, const float *dy, const float *y, int n)
+{
+    const int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    if (i < n) dx[i] = pp_from_float<T>(dy[i] * y[i] * (1 - y[i]));
+}
+
+template <typename T> static cudaError_t run_sigmoid_grad(const struct pp_cuda_call *c)
+{
+    const int n = c->call->n[0];
+    PP_LAUNCH(sigmoid_grad<T>, pp_div_up(n, THREADS), THREADS, 0, c->stream, static_cast<T *>(c->p[0]),
+              static_cast<const float *>(c->p[1]), static_cast<const float *>(c->p[2]), n);
+    return cudaGetLastError();
+}
+
+cudaError_t pp_cuda_sigmoid_grad(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_sigmoid_grad, c); }
+
 template <typename T> static cudaError_t prepare(void)
 {
     const void *const kernels[] = {
         reinterpret_cast<const void *>(combine<T, true>),    reinterpret_cast<const void *>(combine<T, false>),
         reinterpret_cast<const void *>(weigh<T, true>),      reinterpret_cast<const void *>(weigh<T, false>),
-        reinterpret_cast<const void *>(weigh_grad<T, true>), reinterpret_cast<const void *>(weigh_grad<T, false>)};
+        reinterpret_cast<const void *>(weigh_grad<T, true>), reinterpret_cast<const void *>(weigh_grad<T, false>),
+        reinterpret_cast<const void *>(sigmoid_grad<T>)};
     return pp_load_kernels(kernels, sizeof kernels / sizeof kernels[0]);
 }
 
 cudaError_t pp_cuda_prepare_experts(void)
 {
     const void *const kernels[] = {reinterpret_cast<const void *>(dispatch<uint4>),
-                                   reinterpret_cast<const void *>(dispatch<uint16_t>)};
+                                   reinterpret_cast<const void *>(dispatch<uint16_t>),
+                                   reinterpret_cast<const void *>(sigmoid)};
     cudaError_t error = pp_load_kernels(kernels, sizeof kernels / sizeof kernels[0]);
     if (error == cudaSuccess) error = prepare<float>();
     return error == cudaSuccess ? prepare<__nv_bfloat16>() : error;

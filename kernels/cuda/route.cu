@@ -28,6 +28,7 @@ struct routing {
     float *gates;         /* [T, chosen] */
     expert_number *order; /* [chosen, T]: the choices again */
     int experts, chosen, tokens;
+    bool of_all; /* gates are probabilities as they are */
 };
 
 /* probabilities, [experts], in memory and in `row`. */
@@ -97,7 +98,7 @@ static __global__ void __launch_bounds__(ROUTE_WARPS *PP_WARP) choose(routing r)
         }
         __syncwarp();
     }
-    for (int i = lane; i < r.chosen; i += PP_WARP) gates[i] /= sum;
+    for (int i = lane; i < r.chosen && !r.of_all; i += PP_WARP) gates[i] /= sum;
 }
 
 struct placing {
@@ -184,6 +185,7 @@ cudaError_t pp_cuda_route(const struct pp_cuda_call *c)
     r.experts = n[2];
     r.chosen = n[3];
     r.tokens = (int)tokens;
+    r.of_all = n[6] != 0;
     const int row_bytes = r.experts * (int)sizeof(float), warps = std::min((int)ROUTE_WARPS, ROWS_BYTES / row_bytes);
     PP_LAUNCH(choose, pp_div_up(tokens, warps), warps * PP_WARP, warps * row_bytes, c->stream, r);
     const cudaError_t error = cudaGetLastError();
@@ -208,6 +210,7 @@ template <typename T> struct route_gradient {
     const float *dgates, *probabilities, *gates; /* [T, chosen], [T, experts], [T, chosen] */
     const int32_t *choices, *counts;             /* [T, chosen], [experts] */
     int experts, chosen, tokens;
+    bool of_all; /* gates are p */
     float even; /* times an expert's count: the gradient at its probabilities of the loss that makes routers even */
 };
 
@@ -219,7 +222,7 @@ template <typename T> static __device__ inline int chosen_expert(const route_gra
 }
 
 /* A warp for each token. With gates g = p / s of the chosen ones, s their sum, that of the gates is
- * (dg - sum of dg g) / s; the softmax's is p (dp - sum of dp p). */
+ * (dg - sum of dg g) / s; the softmax's is p (dp - sum of dp p). of_all: g = p. */
 template <typename T>
 static __global__ void __launch_bounds__(ROUTE_WARPS *PP_WARP, GRAD_BLOCKS) route_grad(route_gradient<T> r)
 {
@@ -235,6 +238,7 @@ static __global__ void __launch_bounds__(ROUTE_WARPS *PP_WARP, GRAD_BLOCKS) rout
         of_choices += {r.dgates[i] * r.gates[i], expert >= 0 ? p[expert] : 0};
     }
     of_choices = pp_warp_sum(of_choices);
+    if (r.of_all) of_choices = {0, 1};
     float sum = 0;
     for (int e = lane; e < r.experts; e += PP_WARP) sum += r.even * (float)r.counts[e] * p[e];
     for (int64_t i = first + lane; i < end; i += PP_WARP) {
@@ -266,6 +270,7 @@ template <typename T> static cudaError_t run_route_grad(const struct pp_cuda_cal
     r.experts = n[2];
     r.chosen = n[3];
     r.tokens = n[0] * n[1];
+    r.of_all = n[4] != 0;
     r.even = c->call->f[0] * c->frame->loss_scale * (float)r.experts / ((float)r.tokens * (float)r.chosen);
     PP_LAUNCH(route_grad<T>, pp_div_up(r.tokens, ROUTE_WARPS), ROUTE_WARPS * PP_WARP, 0, c->stream, r);
     return cudaGetLastError();

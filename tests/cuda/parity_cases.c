@@ -313,12 +313,17 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_SWIGLU_GRAD, {1, 2, 1}, PLAIN},
     {PP_KERNEL_SWIGLU_GRAD, {2, 3, 1027}, PLAIN},
     {PP_KERNEL_SWIGLU_GRAD, {1, 9, 4096}, LARGE},
-    /* rows, seq, experts, chosen, capacity, local: of room for a share, for all, and for next to nothing */
+    {PP_KERNEL_SIGMOID, {1}, PLAIN},
+    {PP_KERNEL_SIGMOID, {1003}, PLAIN},
+    {PP_KERNEL_SIGMOID_GRAD, {1}, PLAIN},
+    {PP_KERNEL_SIGMOID_GRAD, {1003}, PLAIN},
+    /* rows, seq, experts, chosen, capacity, local, of all: of room for a share, for all, and for next to nothing */
     {PP_KERNEL_ROUTE, {1, 1, 1, 1, 1, 1}, PLAIN},
     {PP_KERNEL_ROUTE, {3, 9, 1, 1, 5, 1}, PLAIN},
     {PP_KERNEL_ROUTE, {3, 9, 3, 2, 18, 3}, PLAIN},
     {PP_KERNEL_ROUTE, {3, 9, 3, 3, 27, 3}, PLAIN},
     {PP_KERNEL_ROUTE, {3, 9, 8, 2, 7, 8}, PLAIN},
+    {PP_KERNEL_ROUTE, {3, 9, 8, 2, 7, 8, 1}, PLAIN},
     {PP_KERNEL_ROUTE, {2, 35, 130, 8, 3, 130}, PLAIN},
     {PP_KERNEL_ROUTE, {3, 9, 8, 2, 7, 4}, PLAIN, FIRST},
     {PP_KERNEL_ROUTE, {3, 9, 8, 2, 7, 4}, PLAIN, SECOND},
@@ -328,6 +333,7 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_ROUTE_GRAD, {1, 1, 1, 1}, 0.5f, false},
     {PP_KERNEL_ROUTE_GRAD, {3, 9, 3, 2}, 0, false},
     {PP_KERNEL_ROUTE_GRAD, {3, 9, 8, 2}, 0.5f, false},
+    {PP_KERNEL_ROUTE_GRAD, {3, 9, 8, 2, 1}, 0.5f, false},
     {PP_KERNEL_ROUTE_GRAD, {2, 35, 130, 8}, 2, false},
     {PP_KERNEL_ROUTE_GRAD, {1, 2, 4096, 64}, 0.5f, true},
     /* places, width, tokens, chosen */

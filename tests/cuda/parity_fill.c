@@ -94,6 +94,8 @@ static const struct {
                {PP_KERNEL_GELU_GRAD, 1, 0, 6},
                {PP_KERNEL_SWIGLU, 1, 0, 8},
                {PP_KERNEL_SWIGLU_GRAD, 0, 0, 8},
+               {PP_KERNEL_SIGMOID, 0, 0, 8},
+               {PP_KERNEL_SIGMOID_GRAD, 2, 0.5f, 0.4f},
                {PP_KERNEL_ROUTE_GRAD, 2, 1, 0.9f},
                {PP_KERNEL_ROUTE_GRAD, 4, 0.5f, 0.4f},
                {PP_KERNEL_WEIGH_GRAD, 3, 0.5f, 0.4f},

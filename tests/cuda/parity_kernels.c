@@ -49,6 +49,8 @@ const struct parity_kernel parity_kernels[PP_KERNELS] = {
     [PP_KERNEL_GELU_GRAD] = {.variants = PARITY_DROP, .tolerance = {2e-6, 2e-6, 4e-3}},
     [PP_KERNEL_SWIGLU] = {.variants = PARITY_DROP, .tolerance = {2e-6, 2e-6, 4e-3}, .biased = 2e-2},
     [PP_KERNEL_SWIGLU_GRAD] = {.variants = PARITY_DROP, .tolerance = {2e-6, 2e-6, 4e-3}},
+    [PP_KERNEL_SIGMOID] = {.tolerance = {1e-6, 1e-6, 1e-6}},
+    [PP_KERNEL_SIGMOID_GRAD] = {.tolerance = {1e-6, 1e-6, 4e-3}},
     [PP_KERNEL_ROUTE] = {.tolerance = {2e-6, 2e-6, 2e-6}},
     [PP_KERNEL_ROUTE_GRAD] = {.probability = 1, .tolerance = {1e-5, 1e-5, 4e-3}},
     [PP_KERNEL_DISPATCH] = {.tolerance = {0, 0, 0}},

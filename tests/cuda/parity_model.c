@@ -358,6 +358,8 @@ void parity_model(const struct parity_device *d)
     check_shape(d, &gpt, false);
     check_shape(d, &llama, true);
     check_shape(d, &mixtral, false);
+    mixtral.shared_ff = 40;
+    mixtral.shared_gate = mixtral.gates_of_all = true;
     check_shape(d, &mixtral, true);
     check_shape(d, &gelu, false);
     check_shape(d, &gpt2, true);

@@ -207,7 +207,8 @@ static void with_parts_of_llama(void **state)
 }
 
 /* Few enough places that some choices find none; and enough, so that these do not depend on whose tokens meet. */
-#define EXPERTS LLAMA "--experts 4 --experts-per-token 2 --capacity-factor 1 "
+#define EXPERTS                                                                                                        \
+    LLAMA "--experts 4 --experts-per-token 2 --capacity-factor 1 --gates all --shared-ff 20 --shared-gate yes "
 #define EXPERTS_OF_ALL LLAMA "--experts 4 --experts-per-token 2 --capacity-factor 4 --aux-loss 0 "
 
 static void with_experts(void **state)

@@ -36,6 +36,8 @@ SMALL = dict(LLAMA, rms_norm_eps=1e-3)  # an epsilon that tells
 QWEN2 = dict(SMALL, num_key_value_heads=2)
 QWEN3 = dict(QWEN2, head_dim=8)
 QWEN3_MOE = dict(QWEN3, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, norm_topk_prob=True)
+QWEN2_MOE = dict(QWEN2, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16)
+QWEN2_MOE.update(shared_expert_intermediate_size=28, norm_topk_prob=False)
 MIXTRAL = dict(LLAMA, num_key_value_heads=2, num_local_experts=4, num_experts_per_tok=2)
 CASES = {  # kind, configuration, how it is saved
     "gpt2": ("GPT2", GPT2, {}),
@@ -61,15 +63,19 @@ CASES = {  # kind, configuration, how it is saved
     "mixtral-bfloat16": ("Mixtral", MIXTRAL, dict(dtype=torch.bfloat16)),
     "qwen2": ("Qwen2", QWEN2, {}),
     "qwen2-tied": ("Qwen2", dict(QWEN2, tie_word_embeddings=True), dict(max_shard_size="12KB")),
+    "qwen2-experts": ("Qwen2Moe", QWEN2_MOE, {}),
+    "qwen2-experts-plain": ("Qwen2Moe", dict(QWEN2_MOE, qkv_bias=False, norm_topk_prob=True), {}),
+    "qwen2-experts-fused": ("Qwen2Moe", dict(QWEN2_MOE, num_experts=7), dict(save_original_format=False)),
     "qwen3": ("Qwen3", QWEN3, {}),
     "qwen3-bfloat16": ("Qwen3", dict(QWEN3, tie_word_embeddings=True), dict(dtype=torch.bfloat16)),
     "qwen3-experts": ("Qwen3Moe", QWEN3_MOE, {}),
+    "qwen3-experts-of-all": ("Qwen3Moe", dict(QWEN3_MOE, norm_topk_prob=False), {}),
     "qwen3-experts-fused": ("Qwen3Moe", dict(QWEN3_MOE, num_experts=7), dict(save_original_format=False)),
 }
 
 
 PLANNED = ("gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "phi3", "olmo2", "smollm3")
-PLANNED += ("granite", "glm4", "mixtral", "qwen3_moe", "olmoe", "granitemoe", "phimoe", "gpt_oss")
+PLANNED += ("granite", "glm4", "mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "granitemoe", "phimoe", "gpt_oss")
 PARAMETERS_OFF = 1e-3  # biases, and norms of heads
 
 
@@ -134,7 +140,7 @@ def saved_tensors(folder):
 def split(tensors, kind):
     """Experts one by one, with the names that they have then."""
     place, ups, down = "block_sparse_moe", ("w1", "w3"), ("w2",)
-    if kind == "Qwen3Moe":
+    if kind in ("Qwen2Moe", "Qwen3Moe"):
         place, ups, down = "mlp", ("gate_proj", "up_proj"), ("down_proj",)
     made = {}
     for name, tensor in tensors.items():

@@ -135,6 +135,9 @@ def random_options(dice):
         made.update(bias=dice.choice(("no", "qkv")), experts=dice.choice((2, 4, 8) if shared else (1, 2, 3, 4, 5, 8)))
         made.update(experts_per_token=min(made["experts"], dice.choice((1, 2, 2, 3))))
         made.update(capacity_factor=dice.choice((0.3, 1.0, 1.25, 8.0)), aux_loss=dice.choice((0.0, 0.01, 0.3)))
+        if dice.random() < 0.5:
+            made.update(shared_ff=dice.choice((1, 12, 24, 30)), shared_gate=dice.choice(("no", "yes")))
+        made.update(gates=dice.choice(("chosen", "all")))
     made.update(tensor=dice.choice(check_golden.tensor_degrees(made)[shared:] or [1]))
     if made["tensor"] > 1 and dice.random() < 0.7:
         made.update(sequence_parallel=True)
@@ -319,6 +322,7 @@ def check_facts(args):
         ("mixtral-8x7b", 46702792704),
         ("qwen3-8b", 8190735360),
         ("qwen3-30b-a3b", 30532122624),
+        ("qwen2-57b-a14b", 57408658944),
         ("gpt-175b", 174604259328),
         ("llama-3-405b", 405853388800),
     ):

@@ -160,6 +160,9 @@ CASES["d24-experts"] = dict(
     lr=0.003,
     adam_eps=1e-4,
 )
+# One feed-forward for all tokens beside experts, with a gate, and gates that do not add up to 1.
+CASES["d16-beside"] = dict(LLAMA, bias="qkv", experts=4, d_ff=8, capacity_factor=1.0, aux_loss=0.1, gates="all")
+CASES["d16-beside"].update(activation="swiglu", shared_ff=12, shared_gate="yes", layers=2)
 # Norms of queries and keys, with an epsilon that tells, and a bias of in_proj alone.
 CASES["d16-qwen"] = dict(LLAMA, qk_norm="yes", norm_epsilon=1e-3, bias="qkv", tie_embeddings="yes")
 SAME_INIT = {"d36-d2": "d36", "d36-adamw": "d36", "d24-gpt-drop": "d24-gpt", "d24-gelu-tanh": "d24-gpt"}

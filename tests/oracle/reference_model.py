@@ -121,6 +121,9 @@ COMMON = dict(
     experts_per_token=2,
     capacity_factor=1.25,
     aux_loss=0.01,
+    gates="chosen",
+    shared_ff=0,
+    shared_gate="no",
     warmup_steps=0,
     lr_schedule="constant",
     lr_steps=0,
@@ -206,6 +209,13 @@ class Experts:
         self.router = nn.Linear(o["d_model"], o["experts"], bias=False)
         self.linear1 = nn.Linear(o["d_model"], o["experts"] * width, bias=False)
         self.linear2 = nn.Linear(o["d_ff"], o["experts"] * o["d_model"], bias=False)
+        if o["shared_ff"]:
+            self.shared = nn.Module()
+            width = 2 * o["shared_ff"] if o["activation"] == "swiglu" else o["shared_ff"]
+            self.shared.linear1 = nn.Linear(o["d_model"], width, bias=False)
+            self.shared.linear2 = nn.Linear(o["shared_ff"], o["d_model"], bias=False)
+            if o["shared_gate"] == "yes":
+                self.shared.gate = nn.Linear(o["d_model"], 1, bias=False)
 
     def route(self, x):
         """Of a microbatch's tokens x [tokens, d]: the experts that each chooses, the weights of these, and whether they
@@ -219,7 +229,8 @@ class Experts:
         before = chosen.transpose(0, 1).flatten(0, 1).cumsum(dim=0).unflatten(0, (-1, tokens)).transpose(0, 1)
         share = chosen.to(x).mean(dim=(0, 1))  # of all choices, for each expert
         self.aux = self.aux + o["aux_loss"] * o["experts"] * (share * probabilities.mean(dim=0)).sum() * tokens
-        return experts, likeliest / likeliest.sum(dim=-1, keepdim=True), ((before <= most) * chosen).any(dim=-1)
+        gates = likeliest if o["gates"] == "all" else likeliest / likeliest.sum(dim=-1, keepdim=True)
+        return experts, gates, ((before <= most) * chosen).any(dim=-1)
 
     def of_microbatch(self, x):
         experts, gates, placed = self.route(x)
@@ -235,7 +246,11 @@ class Experts:
         """x [rows, tokens, d]. self.aux becomes the sum over tokens of the loss that makes the router even."""
         self.aux = 0.0
         made = [self.of_microbatch(part.flatten(0, 1)) for part in microbatches(self.o, self.training, x)]
-        return torch.cat(made).reshape(x.shape)
+        made = torch.cat(made).reshape(x.shape)
+        if self.o["shared_ff"]:
+            beside = self.shared.linear2(self.activation(self.shared.linear1(x)))
+            made = made + (self.shared.gate(x).sigmoid() * beside if self.o["shared_gate"] == "yes" else beside)
+        return made
 
     def _ff_block(self, x):
         """What nn.TransformerEncoderLayer calls."""

@@ -34,18 +34,32 @@ MOE_NAMES = dict(
         "layers.0.linear2.weight": [f"{EXPERTS}{i}.down_proj.weight" for i in range(3)],
     },
 )
+# Qwen2's mixture: biases, gates of all experts, and a feed-forward beside them.
+BESIDE = dict(MOE, model_type="qwen2_moe", architectures=["Qwen2MoeForCausalLM"], head_dim=ABSENT)
+BESIDE.update(shared_expert_intermediate_size=2, norm_topk_prob=False)
+BESIDE_SHAPES = {name: shape for name, shape in MOE_SHAPES.items() if "_norm." not in name}
+BESIDE_SHAPES.update({f"{ATTENTION}{x}_proj.bias": [4 if x == "q" else 2] for x in "qkv"})
+SHARED = "model.layers.0.mlp.shared_expert"
+BESIDE_SHAPES.update({f"{SHARED}.{x}_proj.weight": [4, 2] if x == "down" else [2, 4] for x in ("gate", "up", "down")})
+BESIDE_SHAPES[f"{SHARED}_gate.weight"] = [1, 4]
+BESIDE_NAMES = {name: theirs for name, theirs in MOE_NAMES.items() if "_norm." not in name}
+BESIDE_NAMES.update(
+    {
+        "layers.0.self_attn.in_proj_bias": QWEN2_NAMES["layers.0.self_attn.in_proj_bias"],
+        "layers.0.shared.linear1.weight": [f"{SHARED}.gate_proj.weight", f"{SHARED}.up_proj.weight"],
+        "layers.0.shared.linear2.weight": [f"{SHARED}.down_proj.weight"],
+        "layers.0.shared.gate.weight": [f"{SHARED}_gate.weight"],
+    }
+)
 SIZES = "--norm pre --mask causal --dropout 0 --d-model 4 --heads 2 --kv-heads 1 --head-dim 2 --d-ff 3 --layers 1 "
 SIZES += "--vocab 5 --normalization rmsnorm --norm-epsilon 1e-06 --activation swiglu "
 ENDS = "--positions rope --rope-theta 500000.0 "
+MIXTURE = "--experts 3 --experts-per-token 2 --capacity-factor 1.5 --aux-loss 0.001 "
 KINDS = [  # configuration, shapes, ppkit's names, options
     (QWEN2, QWEN2_SHAPES, QWEN2_NAMES, "--bias qkv " + ENDS),
     (QWEN3, QWEN3_SHAPES, QWEN3_NAMES, "--bias no --qk-norm yes " + ENDS),
-    (
-        MOE,
-        MOE_SHAPES,
-        MOE_NAMES,
-        f"--bias no --qk-norm yes {ENDS}--experts 3 --experts-per-token 2 --capacity-factor 1.5 --aux-loss 0.001 ",
-    ),
+    (MOE, MOE_SHAPES, MOE_NAMES, f"--bias no --qk-norm yes {ENDS}{MIXTURE}"),
+    (BESIDE, BESIDE_SHAPES, BESIDE_NAMES, f"--bias qkv {ENDS}{MIXTURE}--gates all --shared-ff 2 --shared-gate yes "),
 ]
 REFUSED = [
     (QWEN2, dict(use_sliding_window=True), "sliding_window is 131072"),
@@ -55,7 +69,10 @@ REFUSED = [
     (QWEN3, dict(model_type="qwen2", architectures=ABSENT), "has no model.layers.0.self_attn.q_proj.bias"),
     (QWEN3, dict(model_type="llama", architectures=ABSENT), "k_norm.weight, which no model of this config.json has"),
     (QWEN3, dict(rms_norm_eps=0), "rms_norm_eps is 0, but must be a number above 0, at most 1"),
-    (MOE, dict(norm_topk_prob=ABSENT), "norm_topk_prob is false, but ppkit's gates of a token add up to 1"),
+    (MOE, dict(norm_topk_prob=1), "norm_topk_prob is 1, but must be true or false"),
+    (MOE, dict(model_type="qwen2_moe", architectures=ABSENT), "has no model.layers.0.self_attn.q_proj.bias"),
+    (BESIDE, dict(shared_expert_intermediate_size=3), "shared_expert.gate_proj.weight is [2, 4], but by config.json [3, 4]"),
+    (BESIDE, dict(qkv_bias=False), "k_proj.bias, which no model of this config.json has"),
     (MOE, dict(mlp_only_layers=[0]), "mlp_only_layers is [0], but all layers of a mixture of ppkit have experts"),
     (MOE, dict(decoder_sparse_step=2), "decoder_sparse_step is 2"),
     (MOE, dict(moe_intermediate_size=2), "experts.0.gate_proj.weight is [3, 4], but by config.json [2, 4]"),

@@ -30,22 +30,20 @@ TOLD = [  # a change of LLAMA, the lines on standard error
     (dict(model_type="phi3", hidden_activation="gelu_pytorch_tanh"), ['hidden_act is "gelu_pytorch_tanh"']),
     (dict(architectures=["LlamaForSequenceClassification"]), ["the plan is of a language model"]),
 ]
-OTHER_GATES = "norm_topk_prob is false, but ppkit's gates of a token add up to 1"
 TOLD_OF_EXPERTS = [  # a change of MIXTRAL, the lines besides that no token is left out
     ({}, []),
     (dict(num_local_experts=None, num_experts=3), []),
     (dict(sliding_window=4096), ["sliding_window is 4096"]),
     (dict(router_jitter_noise=0.1), ["router_jitter_noise is 0.1"]),
     (dict(model_type="granitemoe"), ["constant factors"]),
-    (dict(model_type="olmoe"), ["taken for a Mixtral of these sizes, it has norms of queries and keys", OTHER_GATES]),
-    (dict(model_type="olmoe", norm_topk_prob=True), ["norms of queries and keys"]),
+    (dict(model_type="olmoe", norm_topk_prob=True), ["taken for a Mixtral of these sizes, it has norms of queries and keys"]),
     (dict(model_type="phimoe"), ["layer norms, biases of attention and decoder"]),
     (dict(model_type="gpt_oss"), ["a sink for attention"]),
 ]
 REFUSED = [
     (dict(model_type="deepseek"), 'model_type is "deepseek", but only gpt2, llama, mistral, mixtral, qwen2'),
-    (dict(model_type="qwen2_moe", shared_expert_intermediate_size=3), "is 3, but ppkit has no shared experts"),
-    (dict(model_type="deepseek_v3", n_shared_experts=1), "n_shared_experts is 1, but ppkit has no shared experts"),
+    (dict(model_type="granitemoe", shared_intermediate_size=3), "is 3, but ppkit knows shared experts of a qwen2_moe alone"),
+    (dict(model_type="deepseek_v3", n_shared_experts=1), 'model_type is "deepseek_v3"'),
     (dict(model_type="mixtral", num_local_experts=5, num_experts_per_tok=6), "num_experts_per_tok is 6"),
     (dict(model_type="qwen3_moe", decoder_sparse_step=2), "decoder_sparse_step is 2, but all layers of a mixture"),
     (dict(model_type="qwen3_moe", mlp_only_layers=[0]), "mlp_only_layers is [0]"),
@@ -97,10 +95,14 @@ class Options(unittest.TestCase):
         done = options(dict(LLAMA, model_type="qwen2", use_sliding_window=True, sliding_window=4096))
         self.assertIn("sliding_window is 4096", done.stderr)
         values = dict(MIXTRAL, model_type="qwen3_moe", moe_intermediate_size=3, intermediate_size=7, architectures=None)
-        for gates, lines in ((True, 1), (False, 2)):
+        plain = options(MIXTRAL).stdout.replace("--bias no ", "--bias no --qk-norm yes ")
+        for gates, words in ((True, ""), (False, "--gates all ")):
             done = options(dict(values, norm_topk_prob=gates))
-            self.assertEqual(done.stdout, options(MIXTRAL).stdout.replace("--bias no ", "--bias no --qk-norm yes "))
-            self.assertEqual((done.stderr.count("\n"), OTHER_GATES in done.stderr), (lines, lines == 2))
+            self.assertEqual(done.stdout, plain.replace("--tie-", words + "--tie-"))
+            self.assertEqual(done.stderr.count("\n"), 1)
+        done = options(dict(values, model_type="qwen2_moe", shared_expert_intermediate_size=9))
+        words = "--gates all --shared-ff 9 --shared-gate yes --tie-"
+        self.assertEqual(done.stdout, plain.replace("--bias no --qk-norm yes ", "--bias qkv ").replace("--tie-", words))
 
     def test_another_epsilon(self):
         self.assertIn(" --norm-epsilon 1e-06 ", options(dict(LLAMA, rms_norm_eps=1e-6)).stdout)

@@ -54,6 +54,28 @@ static void check_ends(const struct pp_cpu_isa *isa)
     assert_true(fabsf(a[0]) < 1e-30f && a[1] == 1 && a[2] == 0.5f && isnan(a[3]) && isnan(a[7]));
 }
 
+/* s alone, and its gradient in place of what it was. */
+static void check_sigmoid(const struct pp_cpu_isa *isa)
+{
+    enum { N = 2003 };
+    static float x[N + 1], dx[N + 1], dy[N];
+    for (int i = 0; i < N; i++) {
+        x[i] = -80 + (float)i * (160.f / (N - 1));
+        dy[i] = (float)(i % 7 - 3);
+    }
+    x[N] = dx[N] = 3; /* is nobody's */
+    struct pp_frame frame = case_frame();
+    struct pp_call call = {.n = {N}};
+    isa->run[PP_KERNEL_SIGMOID](&(struct pp_cpu_call){&call, &frame, {x}});
+    isa->run[PP_KERNEL_SIGMOID_GRAD](&(struct pp_cpu_call){&call, &frame, {dx, dy, x}});
+    for (int i = 0; i < N; i++) {
+        const double g = -80 + (float)i * (160.f / (N - 1)), value = logistic(g), slope = dy[i] * value * logistic(-g);
+        if (!(fabs(x[i] - value) <= 6e-7 * value)) fail_msg("%s: s(%g) = %.9g, not %.9g", isa->name, g, x[i], value);
+        if (!(fabs(dx[i] - slope) <= 4e-7)) fail_msg("%s: s'(%g) = %.9g, not %.9g", isa->name, g, dx[i], slope);
+    }
+    assert_true(x[N] == 3 && dx[N] == 3);
+}
+
 static void test_range(void **state)
 {
     (void)state;
@@ -61,6 +83,7 @@ static void test_range(void **state)
     {
         check_range(isa);
         check_ends(isa);
+        check_sigmoid(isa);
     }
 }
 

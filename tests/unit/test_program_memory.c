@@ -149,6 +149,47 @@ static int64_t scratch_of(const struct pp_model *model, int kind, bool split, in
     return bytes;
 }
 
+/* What is beside experts: of all tokens, so many that alignment adds nothing. */
+static void test_memory_beside_experts(void **state)
+{
+    (void)state;
+    enum { ROWS = 16, TOKENS = ROWS * 36, FF = 512, WIDE = 3 * FF };
+    static const struct {
+        int kind;
+        bool split;
+    } tasks[] = {{PP_F, false}, {PP_B, false}, {PP_I, true}, {PP_W, true}};
+    for (int turn = 0; turn < 8; turn++) {
+        struct pp_shape shape = {.d_model = 1024, .heads = 16, .d_ff = FF, .layers = 6, .vocab = 2048, .tensor = 2};
+        struct pp_model *without, *with;
+        shape.bias = PP_NO_BIAS;
+        shape.precision = PP_BF16;
+        shape.experts = 16;
+        shape.experts_per_token = 2;
+        shape.capacity_factor = 1.25;
+        shape.norm = turn % 2;
+        shape.activation = turn / 2 % 2 ? PP_SWIGLU : PP_RELU;
+        assert_int_equal(pp_model_create(&shape, 3, NULL, NULL, &without), PP_OK);
+        shape.shared_ff = 2 * WIDE;
+        shape.shared_gate = turn / 4;
+        assert_int_equal(pp_model_create(&shape, 3, NULL, NULL, &with), PP_OK);
+        const bool gates = shape.activation == PP_SWIGLU;
+        for (int split = 0; split < 2; split++) {
+            const struct pp_program_spec spec = {36, ROWS, true, split};
+            const int64_t inner = (gates ? 3 : 1 + split) * WIDE * 2, gate = shape.shared_gate * (4 + 2 * split);
+            assert_int_equal(pp_model_act_bytes(with, 1, &spec) - pp_model_act_bytes(without, 1, &spec),
+                             2 * TOKENS * (inner + gate));
+        }
+        const int64_t inner = TOKENS * WIDE * 2, gate = shape.shared_gate * TOKENS;
+        const int64_t scratch[] = {0, inner + 6 * gate, gates * inner + 4 * gate, 0};
+        for (size_t i = 0; i < sizeof tasks / sizeof *tasks; i++)
+            assert_int_equal(scratch_of(with, tasks[i].kind, tasks[i].split, 36) -
+                                 scratch_of(without, tasks[i].kind, tasks[i].split, 36),
+                             scratch[i]);
+        pp_model_free(without);
+        pp_model_free(with);
+    }
+}
+
 /* Of experts that workers share: what has come from others is kept, and what is sent has scratch. */
 static void test_memory_of_shared_experts(void **state)
 {
@@ -306,9 +347,10 @@ static void test_scratch_of_parts_of_rows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory_of_experts),      cmocka_unit_test(test_memory_of_shared_experts),
-        cmocka_unit_test(test_copies_of_weights),      cmocka_unit_test(test_memory_formula),
-        cmocka_unit_test(test_slots_of_parts_of_rows), cmocka_unit_test(test_scratch_of_parts_of_rows),
+        cmocka_unit_test(test_memory_of_experts),        cmocka_unit_test(test_memory_beside_experts),
+        cmocka_unit_test(test_memory_of_shared_experts), cmocka_unit_test(test_copies_of_weights),
+        cmocka_unit_test(test_memory_formula),           cmocka_unit_test(test_slots_of_parts_of_rows),
+        cmocka_unit_test(test_scratch_of_parts_of_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -100,6 +100,13 @@ static void test_signatures_of_experts(void **state)
     check_signature(shape, PP_F, 0, "F 1l+emb d12 h3 ff20 x8k2c1.25 v101 full nobias seq5 rows3");
     check_signature(shape, PP_B, 1, "B 1l+dec d12 h3 ff20 x8k2c1.25 v101 full nobias seq5 rows3");
     check_signature(shape, PP_STEP, 0, "STEP 1l+emb d12 ff20 x8 v101 nobias");
+    shape.gates_of_all = true; /* takes as long */
+    shape.shared_ff = 24;
+    check_signature(shape, PP_F, 0, "F 1l+emb d12 h3 ff20 x8k2c1.25s24 v101 full nobias seq5 rows3");
+    shape.shared_gate = true;
+    shape.expert_parallel = 2;
+    check_signature(shape, PP_F, 0, "F 1l+emb d12 h3 ff20 x8k2c1.25s24g/2 v101 full nobias seq5 rows3");
+    check_signature(shape, PP_STEP, 0, "STEP 1l+emb d12 ff20 x8s24g/2 v101 nobias");
 }
 
 /* What activation functions made is made again in B and W, and in I where experts' routers need it. */

@@ -4,13 +4,17 @@
  */
 #include "tests/unit/program_check.h"
 
-/* Capacities that are no multiples of anything; with two tensor ranks one expert in each, or more. */
+/* Capacities that are no multiples of anything; with two tensor ranks one expert in each, or more; and what is beside
+ * experts, also with a gate. */
 static void check_experts(struct pp_shape shape, int stages, int tensor)
 {
     shape.bias = PP_NO_BIAS;
     shape.experts = tensor * (1 + stages % 2);
     shape.experts_per_token = 1 + stages % 2;
     shape.capacity_factor = stages == 3 ? 1.25 : 0.6;
+    check_model(&shape, stages);
+    shape.shared_ff = 10;
+    shape.shared_gate = stages == 2;
     check_model(&shape, stages);
     shape.experts *= 3; /* of three times the workers */
     shape.expert_parallel = 3;

@@ -50,6 +50,8 @@ static struct pp_shape random_shape(void)
     shape.experts = pp_shape_sharers(&shape) * (1 + below(3));
     shape.experts_per_token = 1;
     shape.d_ff = 1 + below(3);
+    shape.shared_ff = tensor * below(4);
+    shape.shared_gate = shape.shared_ff && below(2);
     shape.capacity_factor = 1;
     shape.bias = PP_NO_BIAS;
     return shape;
@@ -69,10 +71,18 @@ static int64_t heads_row(const struct pp_shape *s, int k, int64_t row)
     return (s->heads + second * s->kv_heads) * (int64_t)s->head_dim + k * keys + in;
 }
 
-static int64_t gates_row(const struct pp_shape *s, int k, int64_t row)
+static int64_t gates_row(const struct pp_shape *s, int ff, int k, int64_t row)
 {
-    const int64_t mine = s->d_ff / s->tensor, opened = row >= mine;
-    return opened * s->d_ff + k * mine + row - opened * mine;
+    const int64_t mine = ff / s->tensor, opened = row >= mine;
+    return opened * ff + k * mine + row - opened * mine;
+}
+
+/* Of a feed-forward that all workers of a rank have columns of. */
+static struct place cut_place(const struct pp_shape *s, const char *name, int ff, int k, struct place at)
+{
+    if (strstr(name, "linear1")) at.row = gates_row(s, ff, k, at.row);
+    if (strstr(name, "linear2.weight")) at.column += (int64_t)k * ff / s->tensor;
+    return at;
 }
 
 /* Whole experts, one behind the other; each has so many rows. */
@@ -93,14 +103,13 @@ static int64_t words_row(const struct pp_shape *s, int k, int64_t row)
 static struct place expected_place(const struct pp_shape *s, const char *name, int member, struct place at)
 {
     const int k = member % s->tensor;
+    if (strstr(name, "shared")) return strstr(name, "gate") ? at : cut_place(s, name, s->shared_ff, k, at);
     if (strstr(name, "in_proj")) at.row = heads_row(s, k, at.row);
-    if (strstr(name, "linear1"))
-        at.row = s->experts ? experts_row(s, member, at.row, pp_linear1_width(s)) : gates_row(s, k, at.row);
+    if (strstr(name, "linear1") && s->experts) at.row = experts_row(s, member, at.row, pp_linear1_width(s));
     if (strstr(name, "embedding") || strstr(name, "decoder")) at.row = words_row(s, k, at.row);
     if (strstr(name, "out_proj.weight")) at.column += (int64_t)k * s->heads / s->tensor * s->head_dim;
     if (strstr(name, "linear2.weight") && s->experts) at.row = experts_row(s, member, at.row, s->d_model);
-    if (strstr(name, "linear2.weight") && !s->experts) at.column += (int64_t)k * s->d_ff / s->tensor;
-    return at;
+    return s->experts ? at : cut_place(s, name, s->d_ff, k, at);
 }
 
 static int64_t expected_whole(const struct pp_shape *s, const struct pp_tensor *t, int k, int64_t local)
@@ -135,13 +144,14 @@ static void check_worker(const struct pp_shape *s, const struct pp_tensor *t, in
 static bool is_whole_in_each(const struct pp_tensor *t)
 {
     return strstr(t->name, "norm") || strstr(t->name, "positions") || strstr(t->name, "out_proj.bias") ||
-           strstr(t->name, "linear2.bias") || strstr(t->name, "router");
+           strstr(t->name, "linear2.bias") || strstr(t->name, "router") || strstr(t->name, "shared.gate");
 }
 
 /* So many workers have each element. */
 static int times_of(const struct pp_shape *s, const struct pp_tensor *t)
 {
-    const bool of_experts = s->experts && (strstr(t->name, "linear1") || strstr(t->name, "linear2"));
+    const bool of_experts =
+        s->experts && !strstr(t->name, "shared") && (strstr(t->name, "linear1") || strstr(t->name, "linear2"));
     if (is_whole_in_each(t)) return pp_shape_sharers(s);
     return of_experts ? 1 : pp_shape_expert_parallel(s);
 }

@@ -140,6 +140,7 @@ static struct pp_shape shape_of(int way)
     if (way / 16 % 2) shape.experts = 4;
     if (shape.experts) shape.experts_per_token = 2;
     if (shape.experts) shape.bias = PP_NO_BIAS;
+    if (shape.experts) shape.shared_ff = 24;
     shape.capacity_factor = 1;
     return shape;
 }

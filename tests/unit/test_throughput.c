@@ -121,6 +121,12 @@ static void test_experts_by_hand(void **state)
     assert_true(pp_model_flops(&shape, 3) == 21600 + 3 * 6 * 2 * (256 + 32));
     shape.capacity_factor = 0.5; /* there is no room for more than one */
     assert_true(pp_model_flops(&shape, 3) == 21600 + 3 * 6 * 2 * 32);
+    /* beside them 2 8 5, of swiglu 3 8 5, where an expert has 3 8 16; and a gate */
+    shape.shared_ff = 5;
+    assert_true(pp_model_flops(&shape, 3) == 21600 + 3 * 6 * 2 * (32 + 80));
+    shape.activation = PP_SWIGLU;
+    shape.shared_gate = true;
+    assert_true(pp_model_flops(&shape, 3) == 21600 + 3 * 6 * 2 * (32 + 128 + 120 + 8));
 }
 
 /* Four workers of two threads are 8 cores, of 5 that a machine has 5; a waited-for GPU is one. */

@@ -124,6 +124,8 @@ static void test_text(void **state)
         {"--positions learned --max-positions 64", "2l d200 h2 f200 v28782 causal learned64 p0.2 20x35 uniform"},
         {"--bias no --experts 8 --experts-per-token 1 --capacity-factor 2.0",
          "2l d200 h2 f200 x8k1c2 v28782 causal nobias p0.2 20x35 uniform"},
+        {"--bias no --experts 8 --gates all --shared-ff 64 --shared-gate yes",
+         "2l d200 h2 f200 x8k2ac1.25s64g v28782 causal nobias p0.2 20x35 uniform"},
         {"--normalization rmsnorm --norm-epsilon 1e-6 --qk-norm yes --bias qkv",
          "2l d200 h2 f200 v28782 causal rmsnorm eps1e-06 qknorm qkvbias p0.2 20x35 uniform"},
         {"--layers 4 --split 3,1", "4l d200 h2 f200 v28782 causal p0.2 20x35 3,1"},

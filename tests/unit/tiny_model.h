@@ -27,9 +27,11 @@ static const struct pp_shape tiny = {.d_model = 12,
 /* The kinds of layers: norm last or first, relu, gelu, or Llama's parts, with biases or (norm first) without; and norm
  * first with heads that share keys and values and are rotated, with biases and all of Llama's parts; and GPT-2's
  * positions, biases and GELU; and Llama's parts with Qwen2's biases, and with Qwen3's norms of queries and keys. Behind
- * those the kinds with experts, whose slots hold one microbatch, and which depend on
- * what is in it: norm last with gelu, and norm first with Mixtral's parts; not all choices have places. */
-enum { SHARED_AND_ROTATED = 6, LLAMA, GPT2, QWEN2, QWEN3, KINDS, EXPERTS = KINDS, MIXTRAL, ALL_KINDS };
+ * those the kinds with experts, whose slots hold one microbatch, and which depend on what is in it: norm last with
+ * gelu, and norm first with Mixtral's parts; not all choices have places; and both with a feed-forward beside them, of
+ * which the second has a gate. */
+enum { SHARED_AND_ROTATED = 6, LLAMA, GPT2, QWEN2, QWEN3, KINDS };
+enum { EXPERTS = KINDS, MIXTRAL, EXPERTS_BESIDE, MIXTRAL_BESIDE, ALL_KINDS };
 static inline struct pp_shape with_experts(struct pp_shape shape, int experts, int chosen, double capacity_factor)
 {
     shape.bias = PP_NO_BIAS;
@@ -44,6 +46,12 @@ static inline struct pp_shape of_kind(struct pp_shape shape, int kind)
 {
     if (kind == EXPERTS) return with_experts(of_kind(shape, 2), 3, 2, 0.9);
     if (kind == MIXTRAL) return with_experts(of_kind(shape, LLAMA), 5, 2, 1);
+    if (kind == EXPERTS_BESIDE || kind == MIXTRAL_BESIDE) {
+        shape = of_kind(shape, kind == EXPERTS_BESIDE ? EXPERTS : MIXTRAL);
+        shape.shared_ff = 28;
+        shape.shared_gate = shape.gates_of_all = kind == MIXTRAL_BESIDE;
+        return shape;
+    }
     if (kind == QWEN2 || kind == QWEN3) {
         shape = of_kind(shape, LLAMA);
         shape.bias = kind == QWEN2 ? PP_BIAS_QKV : PP_NO_BIAS;

@@ -30,7 +30,7 @@ static void softmax(float *row, int n)
 
 /* The likeliest ones of the experts so far, in order, each of which finds its place from behind; these are as many as
  * they should be also where probabilities are no numbers. */
-static void choose(const float *probabilities, int experts, int chosen, int32_t *choices, float *gates)
+static void choose(const float *probabilities, int experts, int chosen, bool of_all, int32_t *choices, float *gates)
 {
     float sum = 0;
     for (int e = 0; e < experts; e++) {
@@ -40,7 +40,7 @@ static void choose(const float *probabilities, int experts, int chosen, int32_t 
         if (i < chosen) choices[i] = e;
     }
     for (int i = 0; i < chosen; i++) sum += probabilities[choices[i]];
-    for (int i = 0; i < chosen; i++) gates[i] = probabilities[choices[i]] / sum;
+    for (int i = 0; i < chosen; i++) gates[i] = of_all ? probabilities[choices[i]] : probabilities[choices[i]] / sum;
 }
 
 /* First choices first. */
@@ -70,22 +70,23 @@ void PP_SIMD(pp_cpu_route)(const struct pp_cpu_call *c)
     int32_t *choices = c->p[1];
     for (int64_t t = 0; t < tokens; t++) {
         softmax(probabilities + t * experts, experts);
-        choose(probabilities + t * experts, experts, chosen, choices + t * chosen, gates + t * chosen);
+        choose(probabilities + t * experts, experts, chosen, c->call->n[6], choices + t * chosen, gates + t * chosen);
     }
     give_places(c, choices, c->p[3], c->p[4], c->p[5]);
 }
 
 /* Of one token. even: [experts] the gradient at the probabilities of the loss that makes the router even. With gates
  * g = p / s of the chosen ones, s their sum, that of the gates is (dg - sum of dg g) / s; the softmax's is
- * p (dp - sum of dp p). */
+ * p (dp - sum of dp p). of_all: g = p. */
 static void route_grad_row(float *dlogits, const float *probabilities, const float *even, int experts,
-                           const int32_t *choices, const float *gates, const float *dgates, int chosen)
+                           const int32_t *choices, const float *gates, const float *dgates, int chosen, bool of_all)
 {
     float sum = 0, mean = 0, weighed = 0;
     memcpy(dlogits, even, sizeof *dlogits * (size_t)experts);
     for (int i = 0; i < chosen; i++) mean += dgates[i] * gates[i];
     for (int i = 0; i < chosen; i++)
         if (row_at(probabilities, choices[i], experts, 1)) sum += probabilities[choices[i]];
+    if (of_all) mean = 0, sum = 1;
     for (int i = 0; i < chosen; i++)
         if (row_at(probabilities, choices[i], experts, 1)) dlogits[choices[i]] += (dgates[i] - mean) / sum;
     for (int e = 0; e < experts; e++) weighed += dlogits[e] * probabilities[e];
@@ -104,7 +105,7 @@ void PP_SIMD(pp_cpu_route_grad)(const struct pp_cpu_call *c)
     for (int e = 0; e < experts; e++) even[e] = scale * (float)counts[e];
     for (int64_t t = 0; t < tokens; t++)
         route_grad_row(dlogits + t * experts, probabilities + t * experts, even, experts, choices + t * chosen,
-                       gates + t * chosen, dgates + t * chosen, chosen);
+                       gates + t * chosen, dgates + t * chosen, chosen, c->call->n[4]);
 }
 
 void PP_SIMD(pp_cpu_dispatch)(const struct pp_cpu_call *c)

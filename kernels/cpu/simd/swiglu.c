@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * SwiGLU, silu(g) h of the two halves of a row, with silu(g) = g s(g) and s(g) = 1 / (1 + exp(-g)), and dropout behind
- * it.
+ * it. And that s alone: sigmoid.
  */
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/random.h"
@@ -15,6 +15,24 @@ static inline struct logistic logistic(vf g)
 {
     const vf e = vf_exp(-(vf)((vu)g & INT32_MAX)), w = 1 / (1 + e);
     return (struct logistic){vf_select((vi)(g > 0), w, e * w), e * w * w};
+}
+
+void PP_SIMD(pp_cpu_sigmoid)(const struct pp_cpu_call *c)
+{
+    const int n = c->call->n[0];
+    float *x = c->p[0];
+    for (int i = 0; i < n; i += VL) vf_store(x + i, n - i, logistic(vf_load(x + i, n - i)).value);
+}
+
+void PP_SIMD(pp_cpu_sigmoid_grad)(const struct pp_cpu_call *c)
+{
+    const int n = c->call->n[0];
+    float *dx = c->p[0];
+    const float *dy = c->p[1], *y = c->p[2];
+    for (int i = 0; i < n; i += VL) {
+        const vf v = vf_load(y + i, n - i);
+        vf_store(dx + i, n - i, vf_load(dy + i, n - i) * v * (1 - v));
+    }
 }
 
 /* a += bias, u = drop(silu(g) h) of one row; bias: may be NULL */

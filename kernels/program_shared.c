@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The feed-forward beside experts, which all tokens go through. Its two products are those of a layer without experts,
+ * but that their inputs are gathered for experts too, and that sums over the workers of a rank are those of experts:
+ * what it makes is added to what they made before that.
+ */
+#include "kernels/model_program.h"
+
+struct pp_inner pp_shared_inner_of(const struct pp_writer *w, int l)
+{
+    const struct pp_slot *slot = &w->slot;
+    const struct pp_ref u = slot->activation_again ? w->shared_u : pp_ref_act(w, l, slot->shared_u);
+    return (struct pp_inner){.rows = w->rows,
+                             .seq = w->seq,
+                             .width = w->model->local.shared_ff,
+                             .a = w->model->local.activation == PP_RELU ? u : pp_ref_act(w, l, slot->shared_a),
+                             .u = u};
+}
+
+static bool is_there(const struct pp_writer *w) { return w->model->local.shared_ff > 0; }
+static int width(const struct pp_writer *w) { return pp_gated_width(&w->model->local, w->model->local.shared_ff); }
+
+/* Of T rows with a gate each. */
+static struct pp_call *write_weighing(struct pp_writer *w, int l, enum pp_kernel kernel)
+{
+    const int tokens = (int)w->tokens;
+    struct pp_call *call = pp_writer_call(w, kernel, tokens, w->model->local.shared_ff, tokens, 1);
+    call->ref[kernel == PP_KERNEL_WEIGH ? 1 : 3] = pp_ref_act(w, l, w->slot.shared_gate);
+    return call;
+}
+
+static void write_inner(struct pp_writer *w, int l, bool again)
+{
+    const struct pp_inner inner = pp_shared_inner_of(w, l);
+    pp_write_activation(w, l, &inner, again);
+    if (w->model->shape.shared_gate) write_weighing(w, l, PP_KERNEL_WEIGH)->ref[0] = inner.u;
+}
+
+/* The gate is whole in all workers of a rank. */
+static void write_gate(struct pp_writer *w, int l, struct pp_ref x)
+{
+    const struct pp_ref gate = pp_ref_act(w, l, w->slot.shared_gate);
+    pp_writer_gemm(w, PP_KERNEL_GEMM_NT, (const int[]){(int)w->tokens, 1, w->model->local.d_model}, PP_GEMM_WRITE, gate,
+                   x, pp_ref_weight(w, l, PP_SHARED_GATE_WEIGHT))
+        ->n[4] = true;
+    pp_writer_call(w, PP_KERNEL_SIGMOID, (int)w->tokens, 0, 0, 0)->ref[0] = gate;
+}
+
+void pp_write_shared_up(struct pp_writer *w, int l, struct pp_ref x)
+{
+    if (!is_there(w)) return;
+    if (w->model->shape.shared_gate) write_gate(w, l, x);
+    pp_writer_gemm(w, PP_KERNEL_GEMM_NT, (const int[]){(int)w->tokens, width(w), w->model->local.d_model},
+                   PP_GEMM_WRITE, pp_shared_inner_of(w, l).a, x, pp_ref_weight(w, l, PP_SHARED1_WEIGHT));
+    write_inner(w, l, false);
+}
+
+void pp_write_shared_again(struct pp_writer *w, int l)
+{
+    if (is_there(w)) write_inner(w, l, true);
+}
+
+void pp_write_shared_down(struct pp_writer *w, int l, struct pp_ref z)
+{
+    if (!is_there(w)) return;
+    const struct pp_inner inner = pp_shared_inner_of(w, l);
+    pp_writer_gemm(w, PP_KERNEL_GEMM_NT, (const int[]){(int)w->tokens, w->model->local.d_model, inner.width},
+                   PP_GEMM_ADD, z, inner.u, pp_ref_weight(w, l, PP_SHARED2_WEIGHT));
+}
+
+void pp_writer_shared_scratch(struct pp_writer *w, struct pp_expert_scratch *scratch)
+{
+    if (!w->split || pp_writer_swiglu(w)) scratch->shared_du = pp_writer_shared_inner(w);
+    if (!w->model->shape.shared_gate) return;
+    scratch->shared_dgate = pp_writer_scratch(w, w->tokens * (int64_t)sizeof(float));
+    if (!w->split) scratch->shared_dlogit = pp_writer_activations(w, 1);
+}
+
+/* The gradients at u, at the first linear's output, as those of a feed-forward alone (program_backward.c), and at the
+ * gate's. */
+static struct pp_ref du_of(const struct pp_writer *w, int l, const struct pp_expert_scratch *scratch)
+{
+    return w->split && !pp_writer_swiglu(w) ? pp_ref_act(w, l, w->slot.shared_dh) : scratch->shared_du;
+}
+
+static struct pp_ref dh_of(const struct pp_writer *w, int l, const struct pp_expert_scratch *scratch)
+{
+    return pp_writer_swiglu(w) ? pp_ref_act(w, l, w->slot.shared_a) : du_of(w, l, scratch);
+}
+
+static struct pp_ref dlogit_of(const struct pp_writer *w, int l, const struct pp_expert_scratch *scratch)
+{
+    return w->split ? pp_ref_act(w, l, w->slot.shared_dlogit) : scratch->shared_dlogit;
+}
+
+/* du, at what the gate has weighed, becomes that before. */
+static void write_gate_grad(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, struct pp_ref du,
+                            struct pp_ref dx)
+{
+    const int tokens = (int)w->tokens;
+    const struct pp_ref dlogit = dlogit_of(w, l, scratch);
+    struct pp_call *weigh = write_weighing(w, l, PP_KERNEL_WEIGH_GRAD);
+    weigh->ref[0] = du;
+    weigh->ref[1] = scratch->shared_dgate;
+    weigh->ref[2] = pp_shared_inner_of(w, l).u;
+    pp_writer_all_reduce(w, scratch->shared_dgate, tokens, 1, true);
+    struct pp_call *call = pp_writer_call(w, PP_KERNEL_SIGMOID_GRAD, tokens, 0, 0, 0);
+    call->ref[0] = dlogit;
+    call->ref[1] = scratch->shared_dgate;
+    call->ref[2] = pp_ref_act(w, l, w->slot.shared_gate);
+    pp_writer_gemm(w, PP_KERNEL_GEMM_NN, (const int[]){tokens, w->model->local.d_model, 1}, PP_GEMM_ADD, dx, dlogit,
+                   pp_ref_weight(w, l, PP_SHARED_GATE_WEIGHT));
+}
+
+void pp_write_shared_grad(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, struct pp_ref dz,
+                          struct pp_ref dx)
+{
+    if (!is_there(w)) return;
+    const struct pp_inner inner = pp_shared_inner_of(w, l);
+    const struct pp_ref du = du_of(w, l, scratch);
+    pp_writer_gemm(w, PP_KERNEL_GEMM_NN, (const int[]){(int)w->tokens, inner.width, w->model->local.d_model},
+                   PP_GEMM_WRITE, du, dz, pp_ref_weight(w, l, PP_SHARED2_WEIGHT));
+    if (w->model->shape.shared_gate) write_gate_grad(w, l, scratch, du, dx);
+    pp_write_activation_grad(w, l, &inner, du, dh_of(w, l, scratch));
+}
+
+void pp_write_shared_input_grad(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, struct pp_ref dx)
+{
+    if (!is_there(w)) return;
+    pp_writer_gemm(w, PP_KERNEL_GEMM_NN, (const int[]){(int)w->tokens, w->model->local.d_model, width(w)}, PP_GEMM_ADD,
+                   dx, dh_of(w, l, scratch), pp_ref_weight(w, l, PP_SHARED1_WEIGHT));
+}
+
+/* [m, n], from the gradient at an output [T, m] and an input [T, n]. */
+static void write_weight_grad(struct pp_writer *w, int l, enum pp_layer_tensor tensor, int m, struct pp_ref dy, int n,
+                              struct pp_ref x)
+{
+    pp_writer_gemm(w, PP_KERNEL_GEMM_TN, (const int[]){m, n, (int)w->tokens}, PP_GEMM_BY_FRAME,
+                   pp_ref_layer(w, PP_MEM_GRAD, l, tensor), dy, x)
+        ->n[4] = true;
+}
+
+void pp_write_shared_weights(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, struct pp_ref dz,
+                             struct pp_ref x)
+{
+    if (!is_there(w)) return;
+    const struct pp_inner inner = pp_shared_inner_of(w, l);
+    const int d = w->model->local.d_model;
+    write_weight_grad(w, l, PP_SHARED2_WEIGHT, d, dz, inner.width, inner.u);
+    write_weight_grad(w, l, PP_SHARED1_WEIGHT, width(w), dh_of(w, l, scratch), d, x);
+    if (w->model->shape.shared_gate) write_weight_grad(w, l, PP_SHARED_GATE_WEIGHT, 1, dlogit_of(w, l, scratch), d, x);
+}
