@@ -5,7 +5,6 @@
 
 #include "core/workers.h"
 
-enum { ALIGN = 256 };
 static const int64_t most_bytes = INT64_C(1) << 60; /* of all workers: any sum of a few such is below 2^63 */
 
 const char *const pp_memory_names[PP_BYTES_KINDS] = {"parameters",  "gradients", "optimizer", "activations",
@@ -17,13 +16,12 @@ static const int pool_bytes_kind[PP_POOL_KINDS] = {
     [PP_POOL_GRAD] = PP_BYTES_GRAD,
 };
 
-static int64_t align(int64_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
-
-/* A pool of the run: what the plans' pools of equal meaning share. */
+/* A pool of the run: the memory that the plans' pools of equal meaning share. */
 struct shared_pool {
-    int kind, rank, key, slots;
-    int next; /* another one of the rank; -1: none */
-    int64_t slot_bytes, offset;
+    int kind, rank, key;
+    int next;           /* another one of the rank; -1: none */
+    int64_t slot_bytes; /* of the plan whose turn it is */
+    int64_t bytes, offset;
 };
 
 struct build {
@@ -38,6 +36,7 @@ struct build {
     int64_t left;  /* bytes that one worker of each rank of a replica may still take, all together */
     bool too_large;
     const struct pp_plan **plans; /* distinct, [nplans] */
+    int64_t **slot_bytes;         /* [nplans][pools of the plan] */
     struct pp_layout *layout;
 };
 
@@ -54,13 +53,6 @@ static int max_rows(const struct pp_plan *plan)
 static int64_t hidden_bytes(const struct pp_model *model, const struct pp_phase *phase, int rows)
 {
     return pp_hidden_bytes(&model->shape, rows, phase->seq);
-}
-
-/* What a microbatch keeps to run a stage again. */
-static int64_t checkpoint_bytes(const struct pp_model *model, const struct pp_phase *phase, int stage, int rows)
-{
-    if (phase->plan->checkpoint != PP_CHECKPOINT_LAYERS) return hidden_bytes(model, phase, rows);
-    return pp_stage_checkpoints(&model->stages[stage]) * pp_checkpoint_bytes(&model->shape, rows, phase->seq);
 }
 
 static struct shared_pool *find_pool(const struct build *b, int kind, int rank, int key)
@@ -84,40 +76,71 @@ static void widen(struct shared_pool *pool, int64_t slot_bytes)
     if (slot_bytes > pool->slot_bytes) pool->slot_bytes = slot_bytes;
 }
 
-/* The pools of one plan. All slots are as large as the largest microbatch; those of activations and checkpoints as the
- * largest of the stages that use them. */
-static void merge_plan(struct build *b, const struct pp_phase *phase)
+static struct shared_pool *shared_of(const struct build *b, const struct pp_pool *pool)
+{
+    return find_pool(b, pool->kind, pool->rank, pool->key);
+}
+
+/* Slots of one phase. All are as large as the largest microbatch; those of activations and checkpoints as the largest
+ * of the stages that use them. */
+static void widen_slots(struct build *b, const struct pp_phase *phase)
 {
     const struct pp_plan *plan = phase->plan;
     const struct pp_program_spec spec = pp_phase_spec(phase, pp_plan_most_slot_rows(plan));
-    const int64_t hidden = align(hidden_bytes(b->model, phase, max_rows(plan)));
-    for (int p = 0; p < plan->npools; p++) {
-        const struct pp_pool *pool = &plan->pools[p];
-        struct shared_pool *shared = find_pool(b, pool->kind, pool->rank, pool->key);
-        if (!shared) shared = make_pool(b, pool);
-        if (pool->slots > shared->slots) shared->slots = pool->slots;
-        if (pool_bytes_kind[pool->kind] == PP_BYTES_TRANSFER) widen(shared, hidden);
-    }
+    const int64_t hidden = pp_layout_align(hidden_bytes(b->model, phase, max_rows(plan)));
+    for (int p = 0; p < plan->npools; p++)
+        if (pool_bytes_kind[plan->pools[p].kind] == PP_BYTES_TRANSFER) widen(shared_of(b, &plan->pools[p]), hidden);
     for (int s = 0; s < plan->stages; s++) {
         struct shared_pool *shared = find_pool(b, PP_POOL_ACT, plan->stage_rank[s], plan->act_group[s]);
-        if (shared) widen(shared, align(b->ops->act_bytes(b->model, s, &spec)));
+        if (shared) widen(shared, pp_layout_align(b->ops->act_bytes(b->model, s, &spec)));
         shared = find_pool(b, PP_POOL_CKPT, plan->stage_rank[s], 0);
-        if (shared && plan->training) widen(shared, align(checkpoint_bytes(b->model, phase, s, max_rows(plan))));
+        if (shared && plan->training)
+            widen(shared, pp_layout_align(pp_phase_checkpoint_bytes(b->model, phase, s, max_rows(plan))));
     }
 }
 
 /* Slots for parameters and gradients of a part: as large as the largest. */
-static void merge_parts(struct build *b, const struct pp_plan *plan)
+static void widen_parts(struct build *b, const struct pp_plan *plan)
 {
     for (int c = 0; c < plan->nclasses; c++) {
         const struct pp_class *cls = &plan->classes[c];
         if (cls->kind == PP_GATHER_PARAM && plan->shard_params)
             widen(find_pool(b, PP_POOL_PARAM, plan->stage_rank[cls->stage], 0),
-                  align(pp_part_memory_of(b->model, cls).bytes));
+                  pp_layout_align(pp_part_memory_of(b->model, cls).bytes));
         if (cls->kind == PP_REDUCE_GRAD && plan->shards)
             widen(find_pool(b, PP_POOL_GRAD, plan->stage_rank[cls->stage], 0),
-                  align(pp_part_gradients(b->model, cls).bytes));
+                  pp_layout_align(pp_part_gradients(b->model, cls).bytes));
     }
+}
+
+/* Plans run one after the other, so each has slots of its own size in the same memory. */
+static pp_status merge_plan(struct build *b, int i)
+{
+    const struct pp_plan *plan = b->plans[i];
+    PP_TRY(PP_NEW(&b->slot_bytes[i], plan->npools));
+    for (int p = 0; p < plan->npools; p++) {
+        struct shared_pool *shared = shared_of(b, &plan->pools[p]);
+        if (!shared) shared = make_pool(b, &plan->pools[p]);
+        shared->slot_bytes = 0;
+    }
+    for (int k = 0; k < b->n; k++)
+        if (b->phases[k].plan == plan) widen_slots(b, &b->phases[k]);
+    widen_parts(b, plan);
+    for (int p = 0; p < plan->npools; p++) {
+        struct shared_pool *shared = shared_of(b, &plan->pools[p]);
+        int64_t bytes;
+        b->slot_bytes[i][p] = shared->slot_bytes;
+        if (__builtin_mul_overflow(plan->pools[p].slots, shared->slot_bytes, &bytes)) bytes = INT64_MAX;
+        if (bytes > shared->bytes) shared->bytes = bytes;
+    }
+    return PP_OK;
+}
+
+static void add_plan(struct build *b, const struct pp_plan *plan)
+{
+    int i = 0;
+    while (i < b->layout->nplans && b->plans[i] != plan) i++;
+    if (i == b->layout->nplans) b->plans[b->layout->nplans++] = plan;
 }
 
 static pp_status merge_pools(struct build *b)
@@ -125,11 +148,11 @@ static pp_status merge_pools(struct build *b)
     const int ranks = b->layout->ranks;
     int most = 0;
     for (int i = 0; i < b->n; i++) most += b->phases[i].plan->npools;
+    for (int i = 0; i < b->n; i++) add_plan(b, b->phases[i].plan);
     PP_TRY(PP_NEW(&b->pools, most));
     PP_TRY(PP_NEW(&b->of_rank, ranks));
     for (int r = 0; r < ranks; r++) b->of_rank[r] = -1;
-    for (int i = 0; i < b->n; i++) merge_plan(b, &b->phases[i]);
-    for (int i = 0; i < b->n; i++) merge_parts(b, b->phases[i].plan);
+    for (int i = 0; i < b->layout->nplans; i++) PP_TRY(merge_plan(b, i));
     return PP_OK;
 }
 
@@ -140,7 +163,7 @@ static int64_t reserve(struct build *b, int rank, int kind, int64_t n, int64_t b
     int64_t offset = layout->arena_bytes[rank], size;
     b->too_large = b->too_large || __builtin_mul_overflow(n, bytes, &size) || size > b->left;
     if (b->too_large) return -1;
-    size = align(size);
+    size = pp_layout_align(size);
     b->left -= size;
     layout->arena_bytes[rank] += size;
     layout->bytes[rank][kind] += size;
@@ -219,7 +242,7 @@ static void place_pools(struct build *b)
         for (int i = 0; i < b->npools; i++) {
             struct shared_pool *pool = &b->pools[i];
             if (pool->kind != kind) continue;
-            pool->offset = reserve(b, pool->rank, pool_bytes_kind[kind], pool->slots, pool->slot_bytes);
+            pool->offset = reserve(b, pool->rank, pool_bytes_kind[kind], 1, pool->bytes);
         }
 }
 
@@ -258,70 +281,20 @@ static pp_status place(struct build *b)
         PP_USAGE, "all workers together need more than 1 EiB of memory; use a smaller model, fewer --rows or --tokens");
 }
 
-static int plan_index(struct build *b, const struct pp_plan *plan)
-{
-    int i = 0;
-    while (i < b->layout->nplans && b->plans[i] != plan) i++;
-    if (i == b->layout->nplans) b->plans[b->layout->nplans++] = plan;
-    return i;
-}
-
 static pp_status place_slots(struct build *b)
 {
     struct pp_layout *layout = b->layout;
-    for (int i = 0; i < b->n; i++) plan_index(b, b->phases[i].plan);
     PP_TRY(PP_NEW(&layout->slot_offset, layout->nplans));
     for (int i = 0; i < layout->nplans; i++) {
         const struct pp_plan *plan = b->plans[i];
         PP_TRY(PP_NEW(&layout->slot_offset[i], plan->nslots));
         for (int p = 0; p < plan->npools; p++) {
             const struct pp_pool *pool = &plan->pools[p];
-            const struct shared_pool *shared = find_pool(b, pool->kind, pool->rank, pool->key);
             for (int s = 0; s < pool->slots; s++)
-                layout->slot_offset[i][pool->first + s] = shared->offset + s * shared->slot_bytes;
+                layout->slot_offset[i][pool->first + s] = shared_of(b, pool)->offset + s * b->slot_bytes[i][p];
         }
     }
     return PP_OK;
-}
-
-/* Fixed regions and transfer slots, plus the most activation and checkpoint bytes in use at once in the order of each
- * rank. */
-static void live_peaks(const struct build *b)
-{
-    struct pp_layout *layout = b->layout;
-    for (int r = 0; r < layout->ranks; r++) {
-        int64_t fixed = layout->arena_bytes[r] - layout->bytes[r][PP_BYTES_ACT] - layout->bytes[r][PP_BYTES_CKPT],
-                most = 0;
-        for (int i = 0; i < b->n; i++) {
-            const struct pp_plan *plan = b->phases[i].plan;
-            int64_t live = 0, taken, freed;
-            for (int64_t e = plan->issue_start[r]; e < plan->issue_start[r + 1]; e++) {
-                int32_t id = pp_issue_task(plan->issue[e]);
-                if (plan->tasks[id].act < 0) continue;
-                pp_layout_task_bytes(b->model, b->ops, &b->phases[i], id, &taken, &freed);
-                live += taken;
-                if (live > most) most = live;
-                live -= freed;
-            }
-        }
-        layout->live_peak_bytes[r] = fixed + most;
-    }
-}
-
-void pp_layout_task_bytes(const struct pp_model *model, const struct pp_model_ops *ops, const struct pp_phase *phase,
-                          int32_t task, int64_t *taken, int64_t *freed)
-{
-    const struct pp_task *t = &phase->plan->tasks[task];
-    *taken = *freed = 0;
-    if (t->act < 0) return;
-    int rows = phase->plan->rows[t->microbatch];
-    const struct pp_program_spec spec = pp_phase_spec(phase, pp_plan_slot_rows(phase->plan, t->microbatch));
-    int64_t act = ops->act_bytes(model, t->stage, &spec);
-    int64_t ckpt = checkpoint_bytes(model, phase, t->stage, rows);
-    if (t->flags & PP_TASK_TAKE_ACT) *taken += align(act);
-    if (t->flags & PP_TASK_TAKE_CKPT) *taken += align(ckpt);
-    if (t->flags & PP_TASK_FREE_ACT) *freed += align(act);
-    if (t->flags & PP_TASK_FREE_CKPT) *freed += align(ckpt);
 }
 
 static pp_status allocate(struct pp_layout *layout)
@@ -351,14 +324,17 @@ pp_status pp_layout_create(const struct pp_model *model, const struct pp_model_o
     b.layout->members = pp_plan_neighbours(phases[0].plan);
     b.layout->nstages = model->nstages;
     PP_TRY_DONE(PP_NEW(&b.plans, n));
+    PP_TRY_DONE(PP_NEW(&b.slot_bytes, n));
     PP_TRY_DONE(allocate(b.layout));
     PP_TRY_DONE(PP_NEW(&b.work, b.layout->ranks));
     PP_TRY_DONE(merge_pools(&b));
     PP_TRY_DONE(place(&b));
     PP_TRY_DONE(place_slots(&b));
-    live_peaks(&b);
+    pp_layout_live_peaks(model, ops, phases, n, b.layout);
     *out = b.layout;
 done:
+    for (int i = 0; b.slot_bytes && i < n; i++) free(b.slot_bytes[i]);
+    free(b.slot_bytes);
     free(b.pools);
     free(b.of_rank);
     free(b.work);

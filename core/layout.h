@@ -6,8 +6,8 @@
  * A run has one arena per worker and several plans over it (training, evaluation). Regions, in this order, each aligned
  * to 256 bytes: parameters, their bfloat16 copies, gradients, those that are rounded to be summed, what the optimizer
  * keeps, activation slots, checkpoint slots, receive, send and local slots, tokens and targets, scratch. Pools of
- * several plans that mean the same (kind, rank, key) share their memory; a pool has the most slots that any plan needs,
- * each as large as the largest microbatch of any plan needs.
+ * several plans that mean the same (kind, rank, key) share their memory, which is as large as the plan needs that needs
+ * most: its slots, each as large as its largest microbatch needs.
  */
 #ifndef PP_CORE_LAYOUT_H
 #define PP_CORE_LAYOUT_H
@@ -62,12 +62,26 @@ pp_status pp_phase_create(const struct pp_model *model, const struct pp_model_op
                           int seq, struct pp_phase *out) PP_MUST_CHECK;
 void pp_phase_free(struct pp_phase *phase);
 
+/* What a microbatch of so many rows keeps to run a stage again. */
+int64_t pp_phase_checkpoint_bytes(const struct pp_model *model, const struct pp_phase *phase, int stage, int rows);
+
 /* phases: [n]; phases that share a plan share slot offsets; nplans counts distinct plans in order of appearance, and
  * phase i uses slot_offset[plan index]. With gradients only if some phase trains. PP_USAGE where the workers of all
  * replicas of the first plan would need more than 1 EiB. */
 pp_status pp_layout_create(const struct pp_model *model, const struct pp_model_ops *ops, const struct pp_phase *phases,
                            int n, struct pp_layout **out) PP_MUST_CHECK;
 void pp_layout_free(struct pp_layout *layout);
+
+/* Regions and slots begin at multiples of so many bytes. */
+enum { PP_LAYOUT_ALIGNMENT = 256 };
+static inline int64_t pp_layout_align(int64_t bytes)
+{
+    return (bytes + PP_LAYOUT_ALIGNMENT - 1) / PP_LAYOUT_ALIGNMENT * PP_LAYOUT_ALIGNMENT;
+}
+
+/* Sets live_peak_bytes of a layout that is complete but for these: pp_layout_create() does. */
+void pp_layout_live_peaks(const struct pp_model *model, const struct pp_model_ops *ops, const struct pp_phase *phases,
+                          int n, struct pp_layout *layout);
 
 /* Bytes that come into use when `task` starts and that are free again when it ends, on the rank of a compute task
  * (activation and checkpoint slots). For memory over time. */

@@ -184,7 +184,7 @@ static void test_too_large(void **state)
     refuse("--rows 64 --chunks 1 --tokens 16777216 --heads 200", "too large to be counted");
     refuse("--rows 8 --chunks 1 --tokens 16777216 --heads 200", "1 EiB");
     refuse("--rows 4 --chunks 4 --tokens 16777216 --heads 1 --replicas 65536", "1 EiB");
-    refuse("--rows 4 --chunks 4 --tokens 16777216 --heads 8 --d-ff 256 --tensor 8 --replicas 8", "1 EiB");
+    refuse("--rows 16 --chunks 16 --tokens 16777216 --heads 8 --d-ff 256 --tensor 8 --replicas 8", "1 EiB");
 }
 
 static void test_receive_buffers(void **state)

@@ -20,6 +20,7 @@ enum { SEQ = 7, D = 16, WORK = 12345 };
 static int64_t act_bytes(const struct pp_model *model, int stage, const struct pp_program_spec *spec)
 {
     int64_t bytes = (int64_t)spec->slot_rows * spec->seq * (stage == model->nstages - 1 ? 900 : 400);
+    if (spec->training && spec->again) return bytes / 5;
     return spec->training ? bytes + 100 * spec->split_backward : bytes / 2;
 }
 
@@ -106,7 +107,8 @@ static int64_t needed(const struct world *w, int plan, const struct pp_pool *poo
     if (pool->kind != PP_POOL_ACT) return most ? most : hidden;
     for (int s = 0; s < p->stages; s++)
         if (p->stage_rank[s] == pool->rank && p->act_group[s] == pool->key) {
-            int64_t bytes = act_bytes(&w->model, s, &(struct pp_program_spec){SEQ, p->rows[0], p->training, false});
+            const struct pp_program_spec spec = pp_phase_spec(&w->phases[plan], p->rows[0]);
+            const int64_t bytes = act_bytes(&w->model, s, &spec);
             if (bytes > most) most = bytes;
         }
     return most;
@@ -203,8 +205,24 @@ static void test_activation_bytes(void **state)
     close_world(&w);
 }
 
+/* Where training keeps little in each of several slots, an evaluation has a larger one in their place. */
+static void test_larger_slot_of_evaluation(void **state)
+{
+    (void)state;
+    struct world w;
+    open_world(&w, "1f1b", 4, 1, 4, PP_CHECKPOINT_SOME_LAYERS, PP_FP32);
+    const int64_t train = pp_layout_align(5 * SEQ * 400 / 5), eval = pp_layout_align(5 * SEQ * 400 / 2);
+    assert_int_equal(w.layout->bytes[0][PP_BYTES_ACT], 4 * train);
+    assert_int_equal(w.layout->bytes[2][PP_BYTES_ACT], eval); /* which has two slots for training */
+    assert_true(2 * train < eval && eval < 4 * train);
+    for (int rank = 0; rank < 4; rank++)
+        for (int plan = 0; plan < 2; plan++) check_rank(&w, plan, rank);
+    close_world(&w);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_disjoint), cmocka_unit_test(test_activation_bytes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_disjoint), cmocka_unit_test(test_activation_bytes),
+                                       cmocka_unit_test(test_larger_slot_of_evaluation)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
