@@ -45,8 +45,10 @@ static pp_status find_word(const struct pp_job *job, const char **word)
     *word = NULL;
     for (size_t i = 0; i < sizeof words / sizeof *words && !*word; i++) {
         struct pp_model *model;
-        const pp_status status =
-            job->model_ops->create(&job->model->shape, job->model->nstages, words[i], NULL, &model);
+        const bool own = job->model->nstages == job->train->ranks;
+        const struct pp_cut cut = {
+            .stages = job->model->nstages, .split = words[i], .stage_rank = own ? NULL : job->train->stage_rank};
+        const pp_status status = job->model_ops->create(&job->model->shape, &cut, &model);
         if (status == PP_USAGE) continue; /* some stage has no layers, which this word gives each */
         PP_TRY(status);
         if (same_cut(job->model, model)) *word = words[i];

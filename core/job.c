@@ -287,6 +287,27 @@ static pp_status name_key(struct pp_job *job)
     return pp_fail(PP_INTERNAL, "the accumulation key has %d characters: raise PP_ACCUMULATION_KEY", used);
 }
 
+static pp_status make_model(struct pp_job *job, const struct pp_shape *shape, const struct pp_schedules *schedules)
+{
+    const struct pp_point *point = &job->point;
+    int *stage_rank = NULL;
+    struct pp_cut cut = {.stages = point->stages * point->virtual_stages,
+                         .split = job->config->split,
+                         .layer_ns = job->config->layer_ns};
+    if (point->virtual_stages > 1) {
+        PP_TRY(PP_NEW(&stage_rank, cut.stages));
+        cut.stage_rank = stage_rank;
+        const pp_status status = schedules->place(point->schedule, point->stages, point->virtual_stages, stage_rank);
+        if (status != PP_OK) {
+            free(stage_rank);
+            return status;
+        }
+    }
+    const pp_status status = job->model_ops->create(shape, &cut, &job->model);
+    free(stage_rank);
+    return status;
+}
+
 pp_status pp_job_create(const struct pp_config *config, const struct pp_point *point,
                         const struct pp_schedules *schedules, const struct pp_model_ops *ops, bool evaluate,
                         const struct pp_tails *tails, struct pp_job **out)
@@ -306,8 +327,7 @@ pp_status pp_job_create(const struct pp_config *config, const struct pp_point *p
     shape.tensor = pp_point_tensor(point);
     shape.sum_pieces = point->sum_pieces;
     pp_config_share(config, point->zero, point->shard_degree, &shape);
-    PP_TRY_DONE(
-        ops->create(&shape, point->stages * point->virtual_stages, config->split, config->layer_ns, &job->model));
+    PP_TRY_DONE(make_model(job, &shape, schedules));
     PP_TRY_DONE(build_plans(job, schedules, evaluate));
     PP_TRY_DONE(make_phases(job, tails ? tails : &(struct pp_tails){0}));
     PP_TRY_DONE(make_layout(job));
@@ -341,51 +361,5 @@ const char *pp_job_context(const struct pp_job *job, int sharers, char *buf, siz
     char share[24] = "", mode[PP_CHECKPOINT_TEXT];
     if (sharers > 1) snprintf(share, sizeof share, " share 1/%d", sharers);
     snprintf(buf, size, "%s %s%s", job->train->schedule, pp_checkpoint_text(job->train->checkpoint, mode), share);
-    return buf;
-}
-
-/* What the layers are beside the tutorials'. */
-static void add_layer_words(const struct pp_shape *shape, char *buf, size_t size)
-{
-    static const char *const biases[] = {[PP_BIAS] = "",
-                                         [PP_NO_BIAS] = ", no bias",
-                                         [PP_BIAS_LAYERS] = ", no bias of the decoder",
-                                         [PP_BIAS_QKV] = ", biases of queries, keys and values alone"};
-    const bool named = shape->activation != PP_RELU;
-    char positions[40] = "", epsilon[40] = "";
-    if (pp_norm_epsilon(shape) != PP_NORM_EPSILON)
-        snprintf(epsilon, sizeof epsilon, ", epsilon %g", pp_norm_epsilon(shape));
-    if (shape->positions == PP_POSITIONS_ROPE)
-        snprintf(positions, sizeof positions, ", rope of base %g", shape->rope_theta);
-    if (shape->positions == PP_POSITIONS_LEARNED)
-        snprintf(positions, sizeof positions, ", %d learnt position%s", shape->max_positions,
-                 pp_plural(shape->max_positions));
-    snprintf(buf, size, "%s%s%s%s%s%s%s%s%s%s", positions, shape->tied ? ", tied embeddings" : "",
-             shape->attention == PP_ATTENTION_FLASH ? ", attention flash" : "",
-             shape->norm == PP_NORM_FIRST ? ", norm first" : "", shape->normalization == PP_RMSNORM ? ", rmsnorm" : "",
-             epsilon, shape->qk_norm ? ", norms of queries and keys" : "", named ? ", " : "",
-             named ? pp_activation_names[shape->activation] : "", biases[shape->bias]);
-}
-
-const char *pp_model_text(const struct pp_model *model, char *buf, size_t size)
-{
-    const struct pp_shape *shape = &model->shape;
-    const int kv = pp_kv_heads(shape);
-    char words[240], columns[24] = "", of_keys[40] = "", experts[96] = "", beside[48] = "";
-    if (shape->head_dim) snprintf(columns, sizeof columns, " of %d", shape->head_dim);
-    if (kv != shape->heads) snprintf(of_keys, sizeof of_keys, " (%d of keys and values)", kv);
-    if (shape->experts)
-        snprintf(experts, sizeof experts, " of %d expert%s (%d of a token%s, room for %g times that)", shape->experts,
-                 pp_plural(shape->experts), shape->experts_per_token, shape->gates_of_all ? " by gates of all" : "",
-                 shape->capacity_factor);
-    if (shape->shared_ff)
-        snprintf(beside, sizeof beside, " beside one of %d%s", shape->shared_ff,
-                 shape->shared_gate ? " with a gate" : "");
-    add_layer_words(shape, words, sizeof words);
-    snprintf(buf, size, "%lld parameters: %d layer%s, d %d, %d head%s%s%s, ff %d%s%s, vocabulary %d, mask %s%s; %s, %s",
-             (long long)model->parameters, shape->layers, pp_plural(shape->layers), shape->d_model, shape->heads,
-             pp_plural(shape->heads), columns, of_keys, shape->d_ff, experts, beside, shape->vocab,
-             shape->mask == PP_MASK_CAUSAL ? "causal" : "none", words, pp_precision_names[shape->precision],
-             pp_optimizers[shape->optimizer].name);
     return buf;
 }

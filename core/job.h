@@ -31,6 +31,9 @@ struct pp_schedules {
     /* PP_USAGE where nothing has that name; PP_INPUT where it is of a file that holds no schedule. */
     pp_status (*find)(const char *name, struct pp_schedule_found *out);
     bool (*timed)(const char *name); /* it decides by pp_plan_spec.costs */
+    /* The rank of each stage, into stage_rank[ranks * virtual_stages]. Of names that find() takes; what check() refuses
+     * may have any. */
+    pp_status (*place)(const char *name, int ranks, int virtual_stages, int *stage_rank);
     void (*list)(FILE *out);
     const char *(*names)(void); /* "gpipe|1f1b|..." */
 };

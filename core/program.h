@@ -300,12 +300,20 @@ struct pp_program_spec {
     bool clip;              /* it has NORM tasks */
 };
 
+/* How the layers are cut into stages. */
+struct pp_cut {
+    int stages;
+    const char *split;      /* "uniform", "parameters", "time", or layers of each stage "3,5"; NULL: uniform */
+    const double *layer_ns; /* [layers + 2] of the embedding, the layers, the decoder, which "time" needs; else NULL */
+    /* [stages]; where a rank has several, what these have together is as even as whole layers allow, unless a list says
+     * otherwise. NULL: each stage has a rank of its own. */
+    const int *stage_rank;
+};
+
 /* What the model side offers. kernels/model.c fills one; programs hand it to those who may not include kernels/. */
 struct pp_model_ops {
-    /* Cuts `layers` into `stages`. split: "uniform", "parameters", "time" (needs layer_ns: [layers + 2], embedding,
-     * layers, decoder; else NULL) or a list of layers per stage "3,5". PP_USAGE with a message if impossible. */
-    pp_status (*create)(const struct pp_shape *shape, int stages, const char *split, const double *layer_ns,
-                        struct pp_model **out);
+    /* PP_USAGE with a message if the cut is impossible. */
+    pp_status (*create)(const struct pp_shape *shape, const struct pp_cut *cut, struct pp_model **out);
     void (*destroy)(struct pp_model *model);
     /* The program of one class. PP_NORM, PP_STEP: rows and seq do not matter. PP_W may span several microbatches:
      * cls->rows are those of all. Transfers and reductions have no program. Free with program_free. */

@@ -7,6 +7,7 @@
 
 /* A stand-in with three stages of one layer each tells embedding, layer and decoder apart. */
 enum { STAND_IN = 3 };
+static const struct pp_cut stand_in_cut = {.stages = STAND_IN};
 
 /* Kernels of a profile. */
 struct profiled {
@@ -72,8 +73,7 @@ static bool is_possible(const struct pp_config *config, const struct pp_model_op
     struct pp_model *model = NULL;
     struct pp_shape shape;
     stand_in(config, &shape);
-    if (config->tokens % pp_config_context(config) || ops->create(&shape, STAND_IN, "uniform", NULL, &model) != PP_OK)
-        return false;
+    if (config->tokens % pp_config_context(config) || ops->create(&shape, &stand_in_cut, &model) != PP_OK) return false;
     ops->destroy(model);
     return true;
 }
@@ -100,7 +100,7 @@ pp_status pp_split_time_by(struct pp_config *config, const struct pp_config *wor
     if (strcmp(config->split, "time") != 0) return PP_OK;
     stand_in(workers, &shape);
     const int rows = (config->rows + config->chunks.v[0] - 1) / config->chunks.v[0];
-    PP_TRY(ops->create(&shape, STAND_IN, "uniform", NULL, &model));
+    PP_TRY(ops->create(&shape, &stand_in_cut, &model));
     for (int s = 0; s < STAND_IN; s++) {
         const struct pp_class of = {.stage = s, .rows = rows};
         PP_TRY_DONE(stage_ns(model, &of, config->tokens, ops, times, &ns[s]));

@@ -211,16 +211,16 @@ static pp_status fill_model(struct pp_model *model, const int *layers)
     return PP_OK;
 }
 
-pp_status pp_model_create(const struct pp_shape *shape, int stages, const char *split, const double *layer_ns,
-                          struct pp_model **out)
+pp_status pp_model_create_cut(const struct pp_shape *shape, const struct pp_cut *cut, struct pp_model **out)
 {
+    const int stages = cut->stages;
     pp_status status = PP_OK;
     struct pp_model *model = NULL;
     int *layers = NULL;
     *out = NULL;
     PP_TRY(pp_shape_check(shape));
     PP_TRY_DONE(PP_NEW(&layers, stages > 0 ? stages : 1));
-    PP_TRY_DONE(pp_model_cut(shape, stages, split, layer_ns, layers));
+    PP_TRY_DONE(pp_model_cut(shape, cut, layers));
     PP_TRY_DONE(PP_NEW(&model, 1));
     model->shape = *shape;
     model->local = local_shape(shape);
@@ -237,6 +237,13 @@ done:
     return status;
 }
 
+pp_status pp_model_create(const struct pp_shape *shape, int stages, const char *split, const double *layer_ns,
+                          struct pp_model **out)
+{
+    const struct pp_cut cut = {.stages = stages, .split = split, .layer_ns = layer_ns};
+    return pp_model_create_cut(shape, &cut, out);
+}
+
 void pp_model_free(struct pp_model *model)
 {
     if (!model) return;
@@ -246,7 +253,7 @@ void pp_model_free(struct pp_model *model)
 }
 
 const struct pp_model_ops pp_model_ops = {
-    .create = pp_model_create,
+    .create = pp_model_create_cut,
     .destroy = pp_model_free,
     .program = pp_model_program,
     .act_bytes = pp_model_act_bytes,

@@ -26,6 +26,9 @@
 #include "core/program.h"
 
 /* See struct pp_model_ops. The caller releases the model with pp_model_free (NULL is fine). */
+pp_status pp_model_create_cut(const struct pp_shape *shape, const struct pp_cut *cut,
+                              struct pp_model **out) PP_MUST_CHECK;
+/* The same where each stage has a rank of its own. */
 pp_status pp_model_create(const struct pp_shape *shape, int stages, const char *split, const double *layer_ns,
                           struct pp_model **out) PP_MUST_CHECK;
 void pp_model_free(struct pp_model *model);
@@ -48,9 +51,8 @@ void pp_model_init_tensor(const struct pp_model *model, int tensor, uint64_t see
  * It draws no others: T workers together draw each element about once. */
 void pp_model_init_local(const struct pp_model *model, int tensor, uint64_t seed, int member, float *out);
 
-/* Cuts shape->layers into layers_out[stages], each at least 1 (see pp_model_ops.create). */
-pp_status pp_model_cut(const struct pp_shape *shape, int stages, const char *split, const double *layer_ns,
-                       int *layers_out) PP_MUST_CHECK;
+/* Cuts shape->layers into layers_out[stages] (struct pp_cut). */
+pp_status pp_model_cut(const struct pp_shape *shape, const struct pp_cut *cut, int *layers_out) PP_MUST_CHECK;
 
 /* Elements of the embedding with learnt positions, of one layer, and of the decoder with its bias and, where there is
  * one, the norm before it. */

@@ -102,25 +102,18 @@ done:
     return status;
 }
 
-static pp_status cut_parameters(const struct pp_shape *shape, int stages, int *out)
+/* What layers weigh where each of the `layers` counts as one, and where by its parameters. cost: [layers + 2]. */
+static void count_layers(const struct pp_shape *shape, double *cost)
 {
-    double *cost;
-    PP_TRY(PP_NEW(&cost, shape->layers + 2));
+    for (int i = 1; i <= shape->layers; i++) cost[i] = 1;
+    cost[0] = cost[shape->layers + 1] = 0;
+}
+
+static void count_parameters(const struct pp_shape *shape, double *cost)
+{
     cost[0] = (double)pp_shape_embedding(shape);
     for (int i = 1; i <= shape->layers; i++) cost[i] = (double)pp_shape_layer(shape);
     cost[shape->layers + 1] = (double)pp_shape_decoder(shape);
-    pp_status status = cut_balanced(cost, shape->layers, stages, out);
-    free(cost);
-    return status;
-}
-
-static pp_status cut_time(const struct pp_shape *shape, int stages, const double *layer_ns, int *out)
-{
-    if (!layer_ns)
-        return pp_fail(PP_USAGE,
-                       "--split time needs measured layer times: give a database made by ppprof with --db, or "
-                       "use --split uniform or parameters");
-    return cut_balanced(layer_ns, shape->layers, stages, out);
 }
 
 /* May the stage have so few layers? */
@@ -158,20 +151,113 @@ static pp_status cut_list(const struct pp_shape *shape, int stages, const char *
     return PP_OK;
 }
 
-pp_status pp_model_cut(const struct pp_shape *shape, int stages, const char *split, const double *layer_ns,
-                       int *layers_out)
+/* Where ranks have several stages: each layer goes to the rank that has least so far, and there to the stage that has
+ * least. So ranks have as much as each other, and so have the stages of one round through the ranks. All stages have a
+ * layer from the beginning, but for the ends, which need none; all layers count as a mean one. Of equal ones the last
+ * takes it where ranks follow each other in a loop and the ends weigh something, else the first: in simulations of
+ * large models steps were shorter so, by up to a tenth. */
+struct evening {
+    const int *stage_rank;
+    double *stage_cost, *rank_cost;
+    int stages, ranks;
+    bool last;
+};
+
+/* Of ranks. */
+static int cheapest_rank(const struct evening *e)
 {
-    if (stages < 1) return pp_fail(PP_USAGE, "%d stages: a pipeline has at least one", stages);
-    if (stages > shape->layers + pp_split_ends(split))
+    int best = 0;
+    for (int r = 1; r < e->ranks; r++)
+        if (e->rank_cost[r] < e->rank_cost[best] || (e->last && e->rank_cost[r] <= e->rank_cost[best])) best = r;
+    return best;
+}
+
+/* Of the stages of a rank. */
+static int cheapest_stage(const struct evening *e, int rank)
+{
+    int best = -1;
+    for (int s = 0; s < e->stages; s++) {
+        if (e->stage_rank[s] != rank) continue;
+        if (best < 0 || e->stage_cost[s] < e->stage_cost[best] || (e->last && e->stage_cost[s] <= e->stage_cost[best]))
+            best = s;
+    }
+    return best;
+}
+
+static void add_cost(struct evening *e, int stage, double cost)
+{
+    e->stage_cost[stage] += cost;
+    e->rank_cost[e->stage_rank[stage]] += cost;
+}
+
+/* cost: [layers + 2] */
+static pp_status even_out(const struct pp_shape *shape, const struct pp_cut *cut, const double *cost, int *layers)
+{
+    const bool ends = pp_split_ends(cut->split) > 0; /* they weigh something */
+    struct evening e = {.stage_rank = cut->stage_rank, .stages = cut->stages};
+    double mean = 0;
+    int left = shape->layers;
+    pp_status status;
+    for (int s = 0; s < e.stages; s++)
+        if (e.stage_rank[s] >= e.ranks) e.ranks = e.stage_rank[s] + 1;
+    e.last = ends && e.stage_rank[e.stages - 1] == e.ranks - 1;
+    for (int l = 1; l <= shape->layers; l++) mean += cost[l] / shape->layers;
+    PP_TRY_DONE(PP_NEW(&e.stage_cost, e.stages));
+    PP_TRY_DONE(PP_NEW(&e.rank_cost, e.ranks));
+    add_cost(&e, 0, cost[0]);
+    add_cost(&e, e.stages - 1, cost[shape->layers + 1]);
+    for (int s = 0; s < e.stages; s++) {
+        layers[s] = ends && (s == 0 || s == e.stages - 1) ? 0 : 1;
+        left -= layers[s];
+        add_cost(&e, s, layers[s] * mean);
+    }
+    for (; left > 0; left--) {
+        const int to = cheapest_stage(&e, cheapest_rank(&e));
+        layers[to]++;
+        add_cost(&e, to, mean);
+    }
+done:
+    free(e.stage_cost);
+    free(e.rank_cost);
+    return status;
+}
+
+static pp_status check_stages(const struct pp_shape *shape, const struct pp_cut *cut)
+{
+    if (cut->stages < 1) return pp_fail(PP_USAGE, "%d stages: a pipeline has at least one", cut->stages);
+    if (cut->stages > shape->layers + pp_split_ends(cut->split))
         return pp_fail(PP_USAGE,
                        "%d stages (--stages times --virtual) need at least as many layers, but --layers is %d: "
                        "use fewer stages or more layers",
-                       stages, shape->layers);
-    if (!split || !strcmp(split, "uniform")) {
-        cut_uniform(shape->layers, stages, layers_out);
-        return PP_OK;
-    }
-    if (!strcmp(split, "parameters")) return cut_parameters(shape, stages, layers_out);
-    if (!strcmp(split, "time")) return cut_time(shape, stages, layer_ns, layers_out);
-    return cut_list(shape, stages, split, layers_out);
+                       cut->stages, shape->layers);
+    return PP_OK;
+}
+
+pp_status pp_model_cut(const struct pp_shape *shape, const struct pp_cut *cut, int *layers_out)
+{
+    const char *split = cut->split ? cut->split : "uniform";
+    const bool uniform = strcmp(split, "uniform") == 0, parameters = strcmp(split, "parameters") == 0;
+    double *cost;
+    PP_TRY(check_stages(shape, cut));
+    if (!uniform && !parameters && strcmp(split, "time") != 0) return cut_list(shape, cut->stages, split, layers_out);
+    if (!uniform && !parameters && !cut->layer_ns)
+        return pp_fail(PP_USAGE,
+                       "--split time needs measured layer times: give a database made by ppprof with --db, or "
+                       "use --split uniform or parameters");
+    PP_TRY(PP_NEW(&cost, shape->layers + 2));
+    if (uniform)
+        count_layers(shape, cost);
+    else if (parameters)
+        count_parameters(shape, cost);
+    else
+        memcpy(cost, cut->layer_ns, (size_t)(shape->layers + 2) * sizeof *cost);
+    pp_status status = PP_OK;
+    if (cut->stage_rank)
+        status = even_out(shape, cut, cost, layers_out);
+    else if (uniform)
+        cut_uniform(shape->layers, cut->stages, layers_out);
+    else
+        status = cut_balanced(cost, shape->layers, cut->stages, layers_out);
+    free(cost);
+    return status;
 }

@@ -392,8 +392,7 @@ pp_status pp_plan_build(const struct pp_plan_spec *spec, struct pp_plan **out)
     snprintf(name, sizeof name, number ? "%s:%d" : "%s", schedule->name, number);
     named.schedule = name;
     PP_TRY(PP_NEW(&stage_rank, source.shape.stages));
-    for (int s = 0; s < source.shape.stages; s++)
-        stage_rank[s] = schedule->stage_rank ? schedule->stage_rank(&source.shape, s) : s % spec->ranks;
+    for (int s = 0; s < source.shape.stages; s++) stage_rank[s] = pp_schedule_rank(schedule, &source.shape, s);
     pp_status status = build(&named, &source, stage_rank, out);
     free(stage_rank);
     return status;

@@ -100,3 +100,12 @@ pp_status pp_file_find(const char *path, int *virtual_stages)
     pp_csv_free(&file);
     return status;
 }
+
+pp_status pp_file_place(const char *path, int stages, int *stage_rank)
+{
+    struct pp_csv_schedule file;
+    const pp_status status = pp_csv_read(path, &file);
+    for (int s = 0; s < stages && status == PP_OK; s++) stage_rank[s] = s < file.stages ? file.stage_rank[s] : 0;
+    pp_csv_free(&file);
+    return status;
+}

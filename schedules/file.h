@@ -18,6 +18,9 @@ pp_status pp_file_check(const char *path, const struct pp_schedule_shape *shape)
 /* Are its orders complete, and can they be run if nothing limits receive buffers? *virtual_stages: those of a rank. */
 pp_status pp_file_find(const char *path, int *virtual_stages) PP_MUST_CHECK;
 
+/* stage_rank: [stages], of a file that has so many. */
+pp_status pp_file_place(const char *path, int stages, int *stage_rank) PP_MUST_CHECK;
+
 /* As pp_plan_build(); the plan's schedule is the file's name without its folder, and a hash of its orders. */
 pp_status pp_file_build(const struct pp_plan_spec *spec, struct pp_plan **out) PP_MUST_CHECK;
 

@@ -65,6 +65,16 @@ static bool timed(const char *name)
     return schedule && schedule->timed;
 }
 
+static pp_status place(const char *name, int ranks, int virtual_stages, int *stage_rank)
+{
+    struct pp_schedule_shape shape = {
+        .ranks = ranks, .virtual_stages = virtual_stages, .stages = ranks * virtual_stages, .training = true};
+    const struct pp_schedule *schedule = pp_schedule_find(name, &shape.number);
+    if (!schedule) return pp_file_place(name, shape.stages, stage_rank);
+    for (int s = 0; s < shape.stages; s++) stage_rank[s] = pp_schedule_rank(schedule, &shape, s);
+    return PP_OK;
+}
+
 static void list(FILE *out)
 {
     for (int i = 0; i < SCHEDULES; i++) pp_list_row(out, table[i]->name, "%s", table[i]->summary);
@@ -81,5 +91,10 @@ static const char *names(void)
     return text;
 }
 
-const struct pp_schedules pp_schedules = {
-    .build = pp_plan_build, .check = pp_schedule_check, .find = find, .timed = timed, .list = list, .names = names};
+const struct pp_schedules pp_schedules = {.build = pp_plan_build,
+                                          .check = pp_schedule_check,
+                                          .find = find,
+                                          .timed = timed,
+                                          .place = place,
+                                          .list = list,
+                                          .names = names};

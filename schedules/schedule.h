@@ -59,6 +59,11 @@ struct pp_schedule {
     int (*stage_rank)(const struct pp_schedule_shape *shape, int stage);
 };
 
+static inline int pp_schedule_rank(const struct pp_schedule *schedule, const struct pp_schedule_shape *shape, int stage)
+{
+    return schedule->stage_rank ? schedule->stage_rank(shape, stage) : stage % shape->ranks;
+}
+
 /* Appends `kind` of (stage, microbatch). */
 pp_status pp_order_add(struct pp_order *order, enum pp_kind kind, int stage, int microbatch) PP_MUST_CHECK;
 

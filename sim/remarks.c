@@ -16,7 +16,7 @@ static pp_status tell_model(const struct pp_predictor *p)
     char text[PP_MODEL_TEXT];
     pp_config_shape(p->config, &shape);
     shape.context = 1; /* it is told whoever shares it, and of a list the first number may be impossible */
-    PP_TRY(p->ops->create(&shape, 1, "uniform", NULL, &model));
+    PP_TRY(p->ops->create(&shape, &(struct pp_cut){.stages = 1}, &model));
     pp_info("model       %s", pp_model_text(model, text, sizeof text));
     p->ops->destroy(model);
     return PP_OK;

@@ -23,7 +23,7 @@ static void check_cut(int layers, int stages, const char *split, const double *t
     shape.layers = layers;
     int cut[32];
     char text[128] = "";
-    if (pp_model_cut(&shape, stages, split, times, cut) != PP_OK) fail_msg("%s", pp_message());
+    if (pp_model_cut(&shape, &(struct pp_cut){stages, split, times, NULL}, cut) != PP_OK) fail_msg("%s", pp_message());
     for (int i = 0; i < stages; i++) sprintf(text + strlen(text), i ? ",%d" : "%d", cut[i]);
     assert_string_equal(text, expected);
 }
@@ -56,10 +56,66 @@ static void test_large_cuts(void **state)
     struct pp_shape shape = small;
     shape.layers = LAYERS;
     for (int i = 1; i <= LAYERS; i++) times[i] = 3;
-    assert_int_equal(pp_model_cut(&shape, STAGES, "time", times, cut), PP_OK);
+    const struct pp_cut by_time = {STAGES, "time", times, NULL};
+    assert_int_equal(pp_model_cut(&shape, &by_time, cut), PP_OK);
     for (int i = 0; i < STAGES; i++) assert_int_equal(cut[i], LAYERS / STAGES);
     times[5] = HUGE_VAL;
-    assert_int_equal(pp_model_cut(&shape, STAGES, "time", times, cut), PP_INPUT);
+    assert_int_equal(pp_model_cut(&shape, &by_time, cut), PP_INPUT);
+}
+
+enum { RANKS = 3, MOST_STAGES = 6 };
+
+static double most_of_a_rank(const struct pp_cut *cut, const int *layers, const double *cost, int all)
+{
+    double sums[RANKS] = {0}, most = 0;
+    sums[cut->stage_rank[0]] += cost[0];
+    sums[cut->stage_rank[cut->stages - 1]] += cost[all + 1];
+    for (int s = 0; s < cut->stages; s++) sums[cut->stage_rank[s]] += layers[s] * cost[1];
+    for (int r = 0; r < RANKS; r++) most = fmax(most, sums[r]);
+    return most;
+}
+
+/* The least of all cuts of `left` layers into the stages from s on. */
+static double least_most(const struct pp_cut *cut, int *layers, int s, int left, const double *cost, int all)
+{
+    const bool end = pp_split_ends(cut->split) && (s == 0 || s == cut->stages - 1);
+    double least = HUGE_VAL;
+    if (s == cut->stages) return left ? HUGE_VAL : most_of_a_rank(cut, layers, cost, all);
+    for (layers[s] = end ? 0 : 1; layers[s] <= left; layers[s]++)
+        least = fmin(least, least_most(cut, layers, s + 1, left - layers[s], cost, all));
+    return least;
+}
+
+/* Where ranks have several stages, in a loop or a V, no cut has less on the rank with most. */
+static void test_even_ranks(void **state)
+{
+    static const int loop[] = {0, 1, 2, 0, 1, 2}, v[] = {0, 1, 2, 2, 1, 0};
+    (void)state;
+    for (int turn = 0; turn < 200; turn++) {
+        const int all = 6 + turn % 5, stages = MOST_STAGES;
+        const double cost[16] = {turn / 5 % 7 * 0.4, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+        double times[16];
+        int layers[MOST_STAGES], tried[MOST_STAGES], sum = 0;
+        struct pp_shape shape = small;
+        shape.layers = all;
+        memcpy(times, cost, sizeof times);
+        times[all + 1] = turn / 35 * 0.7;
+        const struct pp_cut cut = {stages, turn % 4 ? "time" : "uniform", times, turn % 2 ? loop : v};
+        if (turn % 4 == 0) times[0] = times[all + 1] = 0; /* as uniform sees them */
+        if (pp_model_cut(&shape, &cut, layers) != PP_OK) fail_msg("%s", pp_message());
+        for (int s = 0; s < stages; s++) sum += layers[s];
+        assert_int_equal(sum, all);
+        const double most = most_of_a_rank(&cut, layers, times, all);
+        assert_true(most <= least_most(&cut, tried, 0, all, times, all) + 1e-9);
+    }
+    const int interleaved[] = {0, 1, 0, 1};
+    struct pp_shape shape = small;
+    int layers[4];
+    shape.layers = 6; /* not 1,2,1,2 */
+    assert_int_equal(pp_model_cut(&shape, &(struct pp_cut){4, NULL, NULL, interleaved}, layers), PP_OK);
+    assert_int_equal(layers[0] + layers[2], 3);
+    assert_int_equal(pp_model_cut(&shape, &(struct pp_cut){4, "1,2,1,2", NULL, interleaved}, layers), PP_OK);
+    assert_int_equal(layers[0] + layers[2], 2); /* a list is as it is */
 }
 
 static void check_refused(int layers, int stages, const char *split, const char *words)
@@ -94,6 +150,6 @@ static void test_impossible_cuts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_cuts), cmocka_unit_test(test_large_cuts),
-                                       cmocka_unit_test(test_impossible_cuts)};
+                                       cmocka_unit_test(test_even_ranks), cmocka_unit_test(test_impossible_cuts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
