@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/config.h"
 
@@ -42,6 +43,36 @@ json_t *pp_json_set(json_t *object, const char *key, json_t *value)
     if (json_object_set_new(object, key, value) == 0) return object;
     json_decref(object);
     return NULL;
+}
+
+struct text {
+    char *bytes;
+    int64_t n, room;
+    bool failed; /* for good: Jansson does not ask whether a key was taken */
+};
+
+static int take_part(const char *part, size_t size, void *arg)
+{
+    struct text *text = arg;
+    if (text->failed || PP_GROW(&text->bytes, text->n + (int64_t)size + 1, &text->room) != PP_OK) {
+        text->failed = true;
+        return -1;
+    }
+    memcpy(text->bytes + text->n, part, size);
+    text->n += (int64_t)size;
+    text->bytes[text->n] = '\0';
+    return 0;
+}
+
+pp_status pp_json_dump(const json_t *value, size_t flags, char **out)
+{
+    struct text text = {0};
+    const int result = json_dump_callback(value, take_part, &text, flags);
+    *out = text.bytes;
+    if (result == 0 && !text.failed) return PP_OK;
+    free(text.bytes);
+    *out = NULL;
+    return pp_fail(PP_NOMEM, "cannot allocate memory for a text of JSON");
 }
 
 static void write_value(const json_t *value, int digits, FILE *out)
@@ -93,8 +124,8 @@ static void write_tsv(const json_t *rows, int digits, FILE *out)
 /* As one text first: a half written one would look like a result. */
 static pp_status write_json(const json_t *value, size_t flags, FILE *out)
 {
-    char *text = json_dumps(value, flags);
-    if (!text) return pp_fail(PP_NOMEM, "cannot allocate memory for the text of the results");
+    char *text;
+    PP_TRY(pp_context(pp_json_dump(value, flags, &text), "the results"));
     fputs(text, out);
     free(text);
     return PP_OK;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "core/new_file.h"
+#include "core/rows.h"
 #include "exec/weights.h"
 
 struct pp_weights_writer {
@@ -104,14 +105,15 @@ static json_t *make_header(const struct pp_model *model, const struct pp_notes *
 static pp_status write_header(struct pp_weights_writer *w, const struct pp_model *model, const struct pp_notes *notes)
 {
     json_t *header = make_header(model, notes);
-    char *text = header ? json_dumps(header, JSON_COMPACT) : NULL;
+    char *text;
+    pp_status status = pp_context(pp_json_dump(header, JSON_COMPACT, &text), "the header of %s", w->file.path);
     json_decref(header);
-    if (!text) return pp_fail(PP_NOMEM, "cannot allocate the header of %s", w->file.path);
+    if (status != PP_OK) return status;
     /* Blanks bring the tensors to a multiple of 8 bytes. */
     size_t length = strlen(text), padded = (length + 7) / 8 * 8;
     unsigned char size[8];
     for (int i = 0; i < 8; i++) size[i] = (unsigned char)((uint64_t)padded >> 8 * i);
-    pp_status status = write_bytes(w, size, sizeof size);
+    status = write_bytes(w, size, sizeof size);
     if (status == PP_OK) status = write_bytes(w, text, length);
     if (status == PP_OK) status = write_bytes(w, "       ", padded - length);
     free(text);
