@@ -142,14 +142,15 @@ static pp_status read_rows(struct reading *r, FILE *in)
     size_t capacity = 0;
     ssize_t length;
     pp_status status = PP_OK;
-    while ((length = getline(&line, &capacity, in)) >= 0) {
+    while (errno = 0, (length = getline(&line, &capacity, in)) >= 0) {
         r->row++;
         if (strlen(line) != (size_t)length)
             PP_TRY_DONE(pp_fail(PP_INPUT, "%s, row %d: holds a zero byte; this is no text", r->name, r->row));
         PP_TRY_DONE(add_rank(r));
         PP_TRY_DONE(read_row(r, r->row == 1 && strncmp(line, mark, 3) == 0 ? line + 3 : line));
     }
-    if (ferror(in)) status = pp_fail(PP_IO, "cannot read %s: %s", r->name, strerror(errno));
+    if (ferror(in) || errno) /* no memory for a line is no error of the stream */
+        status = pp_fail(PP_IO, "cannot read %s: %s", r->name, strerror(errno));
 done:
     free(line);
     return status;
