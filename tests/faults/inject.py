@@ -3,12 +3,14 @@
 """Programs whose n-th call of a kind fails: memory, a full disk, a disk that errs, a lock that is taken.
 
 inject.py LIBRARY [--runs N] [--only TEXT]: for each program and kind so many n. A run must end within two minutes, with success or with
-exit status 1 and one line that says why; nothing is printed on standard output then. The database must be sound, hold what was in it, and
-have the steps of a run without a gap. A run that was to go on from a checkpoint must still be able to, to the weights of a run that never
+exit status 1 and one line that says why; nothing is printed on standard output then. What a run prints that succeeds, and the weights that
+it saves, are those of a run without a fault; where they hold measured times, they can be read. The database must be sound, hold what was in
+it, and have the steps of a run without a gap. A run that was to go on from a checkpoint must still be able to, to the weights of a run that never
 stopped. fail_nth.c is the library.
 """
 import argparse
 import concurrent.futures
+import json
 import os
 import shutil
 import sqlite3
@@ -25,15 +27,17 @@ COMMANDS = {
     "ppsim": ["ppsim", *LAB, "--chunks", "1,2", "--db", "run.db"],
     "ppsim-draw": ["ppsim", *LAB, "--schedule", "1f1b", "--draw", "--machine", "a100"],
     "ppsim-text": ["ppsim", *LAB, "--data", "text", "--no-eval", "--format", "json"],
+    "ppsim-file": ["ppsim", *LAB, "--schedule", "./order.csv", "--format", "json"],
     "ppsim-workers": ["ppsim", *LAB, "--machine", "h100", "--workers", "2", "--global-rows", "8", "--chunks", "2,4,9", "--db", "run.db"],
     "ppexec": ["ppexec", *LAB, "--tensor", "2", "--epochs", "2", "--trace-steps", "1", "--save", "out.safetensors", "--db", "run.db"],
     "ppexec-text": ["ppexec", *LAB, "--data", "text", "--rows", "2", "--eval-rows", "2", "--epochs", "1", "--tokens", "3", "--replicas", "2",
-                    "--clip", "1", "--init", "in.safetensors"],
+                    "--clip", "1", "--format", "json", "--init", "in.safetensors"],
     "ppexec-resume": ["ppexec", *LAB, "--epochs", "3", "--save", "kept.safetensors", "--save-every", "1", "--resume", "--db", "run.db"],
     "ppprof": ["ppprof", *LAB, "--seconds", "0.001", "--db", "run.db"],
     "ppreport": ["ppreport", "run.db", "--no-plots", "--chrome", "trace.json"],
     "ppreport-plots": ["ppreport", "run.db", "--format", "json"],
 }
+MEASURED = ("ppexec", "ppexec-text", "ppexec-resume", "ppprof")  # what these print holds times
 # kind, how many calls fail from the n-th on
 KINDS = [("memory", 1), ("memory", LASTING), ("full", LASTING), ("io", 1), ("io", LASTING), ("busy", 1)]
 
@@ -52,6 +56,9 @@ def prepare(folder):
     for name in ("train", "valid", "test"):
         with open(f"{folder}/text/{name}.txt", "w", encoding="utf-8") as out:
             out.write("the cat saw a dog , and the dog saw a cat .\n" * 8)
+    rows = subprocess.run(["ppsim", *LAB, "--schedule", "1f1b", "--emit", "csv"], cwd=folder, capture_output=True, check=True).stdout
+    with open(folder + "/order.csv", "wb") as out:
+        out.write(rows.rstrip(b"\n") + b"," * 500 + b"\n")  # the last row takes more memory than those before it
     database = ["--db", "run.db"]
     text = COMMANDS["ppexec-text"][:-2]
     for command in (["ppprof", *LAB, "--seconds", "0.001", *database], ["ppsim", *LAB, *database],
@@ -61,6 +68,27 @@ def prepare(folder):
         subprocess.run(command, cwd=folder, capture_output=True, check=True)
     with sqlite3.connect(folder + "/run.db") as sql:
         sql.execute("PRAGMA journal_mode = DELETE")
+
+
+def product(folder, name, printed):
+    """What is the same in every run that succeeds: what it prints, if that holds no times, and its file. ValueError: cannot be read."""
+    command, left = COMMANDS[name], None
+    if "--format" in command:
+        json.loads(printed)
+    for option in ("--save", "--chrome"):
+        if option in command:
+            with open(f"{folder}/{command[command.index(option) + 1]}", "rb") as file:
+                left = file.read()
+            json.loads(left[8:8 + int.from_bytes(left[:8], "little")] if option == "--save" else left)
+    return None if name in MEASURED else printed, left
+
+
+def changed(folder, name, wanted, result):
+    """What is wrong with the results of a run that succeeded; None if nothing is."""
+    try:
+        return None if product(folder, name, result.stdout) == wanted else "other results than without a fault"
+    except (OSError, ValueError) as error:
+        return f"results that cannot be read: {error}"
 
 
 def complaint(folder, before, result):
@@ -101,7 +129,7 @@ def spoilt(folder):
         return None if kept.read() == whole.read() else "the run goes on to other weights"
 
 
-def attempt(library, start, name, kind, at, count):
+def attempt(library, start, name, wanted, kind, at, count):
     with tempfile.TemporaryDirectory() as parent:
         folder = parent + "/run"
         shutil.copytree(start, folder)
@@ -113,7 +141,8 @@ def attempt(library, start, name, kind, at, count):
             result = run(library, folder, COMMANDS[name], kind, at, count)
         except subprocess.TimeoutExpired:
             return f"{call}: still running after {LIMIT_S} s", False
-        wrong = complaint(folder, before, result) or (spoilt(folder) if name == "ppexec-resume" else None)
+        wrong = complaint(folder, before, result) or (changed(folder, name, wanted, result) if result.returncode == 0 else None)
+        wrong = wrong or (spoilt(folder) if name == "ppexec-resume" else None)
         if wrong:
             said = result.stderr.decode(errors="replace").strip().splitlines()
             return f"{call}: {wrong}: {' | '.join(said[-3:])}", False
@@ -149,12 +178,14 @@ def main():
                 if kind not in known:
                     folder = f"{parent}/{name}-{kind}"
                     shutil.copytree(start, folder)
-                    if run(options.library, folder, command, kind).returncode != 0:
+                    result = run(options.library, folder, command, kind)
+                    if result.returncode != 0:
                         sys.exit(f"{name} fails without a fault")
+                    wanted = product(folder, name, result.stdout)
                     with open(folder + "/calls", encoding="utf-8") as report:
                         known[kind] = int(report.read())
                 calls = known[kind]
-                jobs = [pool.submit(attempt, options.library, start, name, kind, at, count) for at in numbers(calls, options.runs)]
+                jobs = [pool.submit(attempt, options.library, start, name, wanted, kind, at, count) for at in numbers(calls, options.runs)]
                 results = [job.result() for job in jobs]
                 for message in filter(None, (message for message, _ in results)):
                     print(message)
