@@ -196,7 +196,7 @@ void pp_table_print_json(const struct pp_table *table, int64_t row, FILE *out)
         fprintf(out, "%s\"%s\": ", c ? ", " : "", table->columns[c].key);
         if (cell->type == SQLITE_TEXT)
             pp_json_text(cell->text, out);
-        else if (cell->type == SQLITE_FLOAT)
+        else if (cell->type == SQLITE_FLOAT && isfinite(cell->real)) /* JSON knows no infinity */
             fprintf(out, "%.9g", cell->real);
         else if (cell->type == SQLITE_INTEGER)
             fprintf(out, "%" PRId64, cell->integer);

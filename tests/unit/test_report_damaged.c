@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -136,11 +137,29 @@ static void test_odd_values_are_drawn(void **state)
     }
 }
 
+/* JSON knows no infinity. */
+static void test_infinities_are_null(void **state)
+{
+    char text[1 << 16];
+    (void)state;
+    make_file();
+    script("UPDATE run SET ms_per_batch = 9e999");
+    must(report());
+    FILE *in = fopen("report.txt", "r");
+    assert_non_null(in);
+    text[fread(text, 1, sizeof text - 1, in)] = '\0';
+    fclose(in);
+    const char *json = strstr(text, "\n[");
+    assert_non_null(json);
+    assert_null(strstr(json, "inf"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_impossible_values_are_refused),
         cmocka_unit_test(test_odd_values_are_drawn),
+        cmocka_unit_test(test_infinities_are_null),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
