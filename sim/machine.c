@@ -358,5 +358,8 @@ void pp_machine_list(FILE *out)
 {
     struct pp_machine found;
     for (const struct pp_embedded *m = pp_embedded_machines; m->name; m++)
-        if (pp_machine_find(m->name, &found) == PP_OK) pp_list_row(out, found.name, "%s", found.summary);
+        if (pp_machine_find(m->name, &found) == PP_OK)
+            pp_list_row(out, found.name, "%s", found.summary);
+        else
+            pp_warn("the list lacks machine %s: %s", m->name, pp_message());
 }
