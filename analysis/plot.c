@@ -116,9 +116,9 @@ static pp_status run_gnuplot(const struct pp_plots *plots)
     for (int i = 0; i < plots->n; i++) arguments[i + 1] = (char *)plots->names[i];
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addchdir_np(&actions, plots->folder);
     pid_t pid;
-    int error = posix_spawnp(&pid, "gnuplot", &actions, NULL, arguments, environment), ended = 0;
+    int error = posix_spawn_file_actions_addchdir_np(&actions, plots->folder), ended = 0;
+    if (!error) error = posix_spawnp(&pid, "gnuplot", &actions, NULL, arguments, environment);
     posix_spawn_file_actions_destroy(&actions);
     free(environment);
     if (error)
