@@ -63,8 +63,14 @@ pp_status pp_ending_begin(void (*act)(void *context), void *context)
     ending.signalled = false;
     sem_init(&ending.wake, 0, 0);
     const int error = start_thread();
-    if (error) return pp_fail(PP_NOMEM, "cannot start a thread: %s", strerror(error));
-    return pp_catch_signals(on_signal, SA_RESTART);
+    if (error) {
+        sem_destroy(&ending.wake);
+        return pp_fail(PP_NOMEM, "cannot start a thread: %s", strerror(error));
+    }
+    const pp_status status = pp_catch_signals(on_signal, SA_RESTART);
+    if (status == PP_OK) return PP_OK;
+    const pp_status ended = pp_ending_end();
+    return ended == PP_OK ? status : ended;
 }
 
 pp_status pp_ending_end(void)

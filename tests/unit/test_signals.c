@@ -5,10 +5,12 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -107,9 +109,41 @@ static void test_ending(void **state)
     assert_string_equal(done, "");
 }
 
+/* Catching SIGTERM fails while it is set: CMake has the linker wrap sigaction. */
+static bool no_catching;
+int __real_sigaction(int number, const struct sigaction *action, struct sigaction *before);
+int __wrap_sigaction(int number, const struct sigaction *action, struct sigaction *before);
+int __wrap_sigaction(int number, const struct sigaction *action, struct sigaction *before)
+{
+    return no_catching && number == SIGTERM ? -1 : __real_sigaction(number, action, before);
+}
+
+/* The links of the folder that has one for each. */
+static long threads(void)
+{
+    struct stat tasks;
+    assert_int_equal(stat("/proc/self/task", &tasks), 0);
+    return (long)tasks.st_nlink;
+}
+
+/* Then nothing of it stays, and it can be tried again. */
+static void test_ending_that_cannot_begin(void **state)
+{
+    (void)state;
+    const long before = threads();
+    no_catching = true;
+    assert_int_equal(pp_ending_begin(note, NULL), PP_IO);
+    no_catching = false;
+    for (int i = 0; i < 100 && threads() > before; i++) pause_ms(10); /* one that was joined may still be going */
+    assert_int_equal(threads(), before);
+    assert_int_equal(pp_ending_begin(note, NULL), PP_OK);
+    assert_int_equal(pp_ending_end(), PP_OK);
+}
+
 int main(void)
 {
     signal(SIGINT, SIG_DFL); /* a shell's background job is started to ignore it */
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_requests), cmocka_unit_test(test_ending)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_requests), cmocka_unit_test(test_ending),
+                                       cmocka_unit_test(test_ending_that_cannot_begin)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
