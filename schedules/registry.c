@@ -19,7 +19,7 @@ static const struct pp_schedule *const table[] = {
 #undef PP_SCHEDULE
 };
 
-enum { SCHEDULES = sizeof table / sizeof *table };
+enum { SCHEDULES = sizeof table / sizeof *table, NAME_BYTES = 24 /* of a name in names(), with what ends it */ };
 
 const struct pp_schedule *pp_schedule_at(int i) { return i >= 0 && i < SCHEDULES ? table[i] : NULL; }
 
@@ -82,12 +82,11 @@ static void list(FILE *out)
 
 static const char *names(void)
 {
-    static _Thread_local char text[512];
-    text[0] = '\0';
-    for (int i = 0; i < SCHEDULES; i++) {
-        size_t used = strlen(text);
-        snprintf(text + used, sizeof text - used, "%s%s", i ? "|" : "", table[i]->name);
-    }
+    static _Thread_local char text[SCHEDULES * NAME_BYTES];
+    size_t used = 0;
+    for (int i = 0; i < SCHEDULES; i++)
+        used +=
+            (size_t)snprintf(text + used, sizeof text - used, "%s%.*s", i ? "|" : "", NAME_BYTES - 2, table[i]->name);
     return text;
 }
 

@@ -179,7 +179,7 @@ static pp_status set_links(const struct pp_job *job, const struct pp_search *s, 
         if (asked && strcmp(asked, "auto") != 0 && strcmp(asked, mover->name) != 0) continue;
         PP_TRY(set_transfers(s, mover, cost, &found));
         if (!found) continue;
-        snprintf(origin->transport, sizeof origin->transport, "%s", mover->name);
+        origin->transport = mover->name;
         pp_placement_set_transfers(&placement, cost);
         struct sum_link sums;
         PP_TRY(find_sums(s, mover, &sums));

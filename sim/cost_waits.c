@@ -78,12 +78,12 @@ pp_status pp_waits_from_profile(struct pp_job *job, struct pp_db *db, const char
     PP_TRY(find_cost(job, db, device, &cost, &found));
     pp_status status = check_complete(cost, &found, device);
     if (status == PP_OK) status = set_times(job, cost);
-    if (status == PP_OK && found.transport[0]) set_hop(job, cost);
+    if (status == PP_OK && found.transport) set_hop(job, cost);
     pp_cost_free(cost);
     *origin = found;
-    origin->hop_missing = job->train->ranks > 1 && !found.transport[0];
+    origin->hop_missing = job->train->ranks > 1 && !found.transport;
     origin->link_computed = false;
-    origin->transport[0] = '\0';
+    origin->transport = NULL;
     return status;
 }
 

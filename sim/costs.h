@@ -57,7 +57,7 @@ struct pp_cost_origin {
     bool link_computed;                              /* transfers or reductions are the machine's */
     bool hop_missing;                                /* transfers take no time: pp_waits_from_profile() found none */
     double taken; /* of the profile: the part of their time in which its workers had no core; 0: none, or not known */
-    char transport[16]; /* whose links were taken: "inproc", "mpi", "nccl", "staged"; "" = the machine's */
+    const char *transport; /* whose links were taken: a row of core/movers.def; NULL: the machine's */
 };
 
 /* Of the computations: the least certain source. */

@@ -75,7 +75,7 @@ pp_status pp_predict_job(const struct pp_predictor *p, const struct pp_point *po
 static pp_status find_process(const struct pp_predictor *p, struct pp_prediction *out)
 {
     const char *asked = p->config->transport, *taken = out->origin.transport;
-    const char *transport = asked && strcmp(asked, "auto") != 0 ? asked : *taken ? taken : "inproc";
+    const char *transport = asked && strcmp(asked, "auto") != 0 ? asked : taken ? taken : "inproc";
     if (pp_device_kind(p->config->device)->queue) return PP_OK;
     return pp_process_cost_find(p->db, out->job, transport, &out->process);
 }

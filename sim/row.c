@@ -82,7 +82,7 @@ static const char *link_source(const struct pp_predictor *p, const struct pp_pre
     const struct pp_plan *plan = prediction->job->train;
     const struct pp_cost_origin *origin = &prediction->origin;
     if (p->config->times || p->waits || pp_plan_workers(plan) == 1) return NULL;
-    return *origin->transport && !origin->link_computed ? origin->transport : "machine";
+    return origin->transport && !origin->link_computed ? origin->transport : "machine";
 }
 
 static void set_source(json_t **row, const struct pp_predictor *p, const struct pp_prediction *prediction)

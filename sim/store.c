@@ -32,8 +32,8 @@ pp_status pp_store_prediction(struct pp_db *db, const struct pp_predictor *p, co
     const struct pp_run run = {.tool = "ppsim",
                                .device = pp_config_machine(p->config) ? p->machine.name : p->config->device,
                                .device_text = about,
-                               .transport = prediction->origin.transport[0] ? prediction->origin.transport
-                                                                            : p->config->transport,
+                               .transport =
+                                   prediction->origin.transport ? prediction->origin.transport : p->config->transport,
                                .cost_source = pp_cost_source_names[cost->source],
                                .processes = 1,
                                .cores = cost->cores};

@@ -194,7 +194,7 @@ static void test_copies_inside_a_gpu_are_no_link(void **state)
         add_gpu_profile(db, job, cases[i].context, 1, UNIT, "inproc p2p");
         add_gpu_profile(db, job, cases[i].context, 2, UNIT, "inproc p2p");
         struct pp_cost *cost = cost_of(job, db, &origin);
-        assert_string_equal(origin.transport, cases[i].transport);
+        assert_string_equal(origin.transport ? origin.transport : "", cases[i].transport);
         assert_int_equal(origin.link_computed, cases[i].transport[0] == '\0');
         pp_cost_free(cost);
         pp_job_free(job);

@@ -169,6 +169,16 @@ static void refuse(const char *schedule, int p, int v, int m, const char *text)
     if (!strstr(pp_message(), text)) fail_msg("\"%s\" does not contain \"%s\"", pp_message(), text);
 }
 
+/* All of them, whole. */
+static void test_names(void **state)
+{
+    (void)state;
+    char names[1024] = "";
+    for (int i = 0; pp_schedule_at(i); i++)
+        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i ? "|" : "", pp_schedule_at(i)->name);
+    assert_string_equal(pp_schedules.names(), names);
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
@@ -270,11 +280,17 @@ static void test_chunk_rows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_shapes),     cmocka_unit_test(test_peaks),
-        cmocka_unit_test(test_counts),         cmocka_unit_test(test_hash),
-        cmocka_unit_test(test_slots),          cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_deadlock),       cmocka_unit_test(test_chunk_rows),
-        cmocka_unit_test(test_mixed_backward), cmocka_unit_test(test_other_issue_orders),
+        cmocka_unit_test(test_all_shapes),
+        cmocka_unit_test(test_peaks),
+        cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_hash),
+        cmocka_unit_test(test_slots),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_deadlock),
+        cmocka_unit_test(test_chunk_rows),
+        cmocka_unit_test(test_mixed_backward),
+        cmocka_unit_test(test_other_issue_orders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
