@@ -14,8 +14,6 @@ const struct pp_mover pp_movers[] = {
 #define PP_TRANSPORT(name, joins, needs) PP_MOVER(name, PP_OF_HOSTS, joins, needs, 0)
 #define PP_CARRIER(name, joins, needs, host_wait) PP_MOVER(name, PP_OF_DEVICES, joins, needs, host_wait)
 #include "core/movers.def"
-#undef PP_TRANSPORT
-#undef PP_CARRIER
 };
 
 const int pp_nmovers = sizeof pp_movers / sizeof *pp_movers;

@@ -116,8 +116,6 @@ void pp_port_rest(const struct pp_port *port, struct pp_queue *queue, struct pp_
 #define PP_TRANSPORT(name, joins, needs)
 #define PP_CARRIER(name, joins, needs, host_wait) extern const struct pp_carrier pp_carrier_##name;
 #include "core/movers.def"
-#undef PP_TRANSPORT
-#undef PP_CARRIER
 
 /* Those between processes that this build has, in the order in which `auto` prefers them; NULL-terminated. */
 extern const struct pp_carrier *const pp_carriers[];

@@ -95,8 +95,6 @@ struct pp_transport {
 #define PP_TRANSPORT(name, joins, needs) extern const struct pp_transport pp_transport_##name;
 #define PP_CARRIER(name, joins, needs, host_wait)
 #include "core/movers.def"
-#undef PP_TRANSPORT
-#undef PP_CARRIER
 
 /* Those that this build has, in the order in which `auto` prefers them; NULL-terminated. */
 extern const struct pp_transport *const pp_transports[];
