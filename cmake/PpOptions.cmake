@@ -10,7 +10,6 @@ set(CMAKE_C_STANDARD 17)
 set(CMAKE_C_STANDARD_REQUIRED ON)
 set(CMAKE_C_EXTENSIONS ON) # POSIX and GNU: clock_gettime, __typeof__
 set(CMAKE_C_VISIBILITY_PRESET hidden)
-set(CMAKE_C_FLAGS_RELEASE "-O3 -g1 -DNDEBUG" CACHE STRING "" FORCE)
 
 option(PP_WERROR "Treat warnings as errors" OFF)
 set(PP_SANITIZE "" CACHE STRING "address,undefined or thread")
