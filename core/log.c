@@ -31,7 +31,8 @@ static void clear_progress(void)
     progress_shown = false;
 }
 
-/* Written with one call, so that lines of several processes on one terminal do not mix. */
+/* Made whole, then printed with one call, which the C library passes on in one piece: lines of several processes on one
+ * terminal hardly mix. The lock keeps those of threads apart. */
 static void write_line(const char *prefix, const char *kind, const char *fmt, va_list args)
 {
     char line[LINE_BYTES];

@@ -378,7 +378,7 @@ int pp_plan_most_slot_rows(const struct pp_plan *plan);
 /* Checks an arbitrary plan: ids topological, lanes ordered, each stage and microbatch has exactly its F and B (or I and
  * W), both ends of each transfer, send order = receive order per channel, slot users separated by a path, gradients
  * summed over the replicas before they are read, the norm of all known before a step, and the proof above. The message
- * names rank and task. Linear. */
+ * names rank and task. Time: linear in the tasks; wraps[] are sorted, and with shards it is ranks x stages besides. */
 pp_status pp_plan_check(const struct pp_plan *plan) PP_MUST_CHECK;
 
 /* "F s3 m2" and the like into buf; returns buf. */

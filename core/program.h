@@ -3,8 +3,8 @@
  * The model as data: tensors, stages, and for each cost class of a plan a program, that is a list of kernel calls.
  *
  * One description, three uses: the executor runs a program, ppprof times it, the simulator adds up what was timed;
- * memory is computed from the same offsets. kernels/program_forward.c, program_backward.c and model_program.c write
- * programs, devices run them (struct pp_backend); exec/ and sim/ see only this file.
+ * memory is computed from the same offsets. kernels/model_program.c and program_*.c write programs, devices run them
+ * (struct pp_backend); exec/ and sim/ see only this file.
  *
  * A call names a kernel, its dimensions and its operands. Operands are (region, byte offset): no pointers, so one
  * program serves every microbatch; struct pp_frame says where the regions of one task lie. All data is row-major.
@@ -316,7 +316,7 @@ struct pp_model_ops {
     pp_status (*create)(const struct pp_shape *shape, const struct pp_cut *cut, struct pp_model **out);
     void (*destroy)(struct pp_model *model);
     /* The program of one class. PP_NORM, PP_STEP: rows and seq do not matter. PP_W may span several microbatches:
-     * cls->rows are those of all. Transfers and reductions have no program. Free with program_free. */
+     * cls->rows are those of all. Transfers and reductions have no program. Free with pp_program_free. */
     pp_status (*program)(const struct pp_model *model, const struct pp_class *cls, const struct pp_program_spec *spec,
                          struct pp_program *out);
     /* Bytes of an activation slot of spec->slot_rows rows. */
@@ -355,6 +355,7 @@ struct pp_device_spec {
 
 struct pp_queue_ops;
 
+/* How the text of describe() ends where workers of a process compute on several kinds of GPU: exec/ looks for it. */
 #define PP_GPUS_DIFFER "GPUs differ"
 
 struct pp_backend {

@@ -19,7 +19,7 @@ enum pp_side { PP_SIDE_RUN, PP_SIDE_SEND, PP_SIDE_RECV };
  *             posts, which one end does not know: pp_db_add_events() sets it; end = this end saw it done. */
 struct pp_event {
     int32_t step;   /* number of the step in the run */
-    int32_t worker; /* its number, see core/plan.h */
+    int32_t worker; /* its number, see core/workers.h */
     int32_t task;
     int32_t side;   /* enum pp_side */
     int64_t posted_ns, start_ns, end_ns;

@@ -91,8 +91,7 @@ static void key_line(const struct pp_exec *exec, const struct pp_job *job)
     pp_info("equal bits  in all runs with \"%s, %s\"", job->accumulation_key, text);
 }
 
-/* What replicas do beside computations. */
-/* With shards the rest goes without saying. */
+/* What replicas do beside computations; with shards the rest goes without saying. */
 static const char *overlap_words(const struct pp_job *job)
 {
     if (job->train->shards) return job->train->gathers_first ? ", overlap param gather" : "";

@@ -2,10 +2,10 @@
  *
  * Transports: how bytes get from one worker to another.
  *
- * A run is done by P*D*T workers (core/plan.h numbers them), spread over n processes, consecutive workers in one
- * process; each worker is one thread. Two workers of one process always talk through `inproc`; workers of different
- * processes through the transport that joins the processes (`mpi`). So a world of threads, of processes, and of both
- * look the same from here.
+ * A run is done by so many workers as its plan has (core/workers.h numbers them), spread over n processes,
+ * consecutive workers in one process; each worker is one thread. Two workers of one process always talk through
+ * `inproc`; workers of different processes through the transport that joins the processes (`mpi`). So a world of
+ * threads, of processes, and of both look the same from here.
  *
  * Messages. A message goes from one worker to another and has a kind. Messages of one kind between the same two
  * workers arrive in the order in which they were sent, and the n-th receive gets the n-th message; kinds do not mix.
