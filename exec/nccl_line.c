@@ -227,12 +227,15 @@ static void *give_up(void *arg)
     return NULL;
 }
 
-/* On a thread: freeing memory may wait for the kernels of other communicators, which are to be given up next. */
+/* On a thread: freeing memory may wait for the kernels of other communicators, which are to be given up next. Where none
+ * starts, that wait is the smaller evil: a communicator that nobody gives up holds the device for good. */
 void pp_nccl_line_abort(struct pp_nccl_line *line)
 {
+    if (!line->comm) return;
     line->given_up = line->comm;
     line->comm = NULL;
-    line->gives_up = line->given_up && pthread_create(&line->giving_up, NULL, give_up, line) == 0;
+    line->gives_up = pthread_create(&line->giving_up, NULL, give_up, line) == 0;
+    if (!line->gives_up) give_up(line);
 }
 
 /* All ends close when everything has arrived everywhere, so nothing is lost by ncclCommAbort; ncclCommDestroy would

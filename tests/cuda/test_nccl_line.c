@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a communicator does first; and one whose other members never come: the thread that joins it is left behind, with
- * all that it uses.
+ * What a communicator does first, and last; and one whose other members never come: the thread that joins it is left
+ * behind, with all that it uses.
  */
+#include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -86,6 +88,51 @@ static void the_largest_sums_are_tried(void **state)
     port.backend->close(port.device);
 }
 
+/* No thread starts while it is set: CMake has the linker wrap pthread_create. */
+static bool no_threads;
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*body)(void *), void *arg);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*body)(void *), void *arg);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*body)(void *), void *arg)
+{
+    return no_threads ? EAGAIN : __real_pthread_create(thread, attributes, body, arg);
+}
+
+static int aborts;
+
+static ncclResult_t comm_abort(ncclComm_t comm)
+{
+    aborts++;
+    return ncclCommAbort(comm);
+}
+
+static void it_is_given_up_once(void **state)
+{
+    (void)state;
+    struct pp_port port = {0};
+    assert_int_equal(pp_backend_find("cuda", &port.backend), PP_OK);
+    assert_int_equal(port.backend->open(&spec, &port.device), PP_OK);
+    assert_int_equal(pp_world_open(pp_transports[0], &alone, 1, 1, &port.world), PP_OK);
+    for (int without = 0; without < 2; without++) {
+        struct pp_nccl_line own = {0};
+        struct pp_nccl_place place = {.ranks = 1, .use = PP_NCCL_SUMS, .blocks = 1, .type = PP_SUM_FLOAT};
+        assert_int_equal(pp_nccl_line_open(&own, &port), PP_OK);
+        counting = *own.nccl;
+        counting.comm_abort = comm_abort;
+        own.nccl = &counting;
+        aborts = 0;
+        assert_int_equal(own.nccl->get_unique_id(&place.id), ncclSuccess);
+        assert_int_equal(pp_nccl_line_join(&own, &place), PP_OK);
+        no_threads = without;
+        pp_nccl_line_abort(&own);
+        no_threads = false;
+        pp_nccl_line_abort(&own); /* and never again */
+        pp_nccl_line_close(&own);
+        assert_int_equal(aborts, 1);
+    }
+    pp_world_close(port.world);
+    port.backend->close(port.device);
+}
+
 static void a_queue_that_is_held_stays_open(void **state)
 {
     (void)state;
@@ -107,6 +154,7 @@ static void a_queue_that_is_held_stays_open(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(the_largest_sums_are_tried),
+                                       cmocka_unit_test(it_is_given_up_once),
                                        cmocka_unit_test(a_queue_that_is_held_stays_open)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
