@@ -21,7 +21,7 @@ static enum action action_of(unsigned char c)
 struct line {
     const char *path;
     long number;
-    unsigned char *text; /* grown by getline */
+    char *text; /* grown by getline */
     size_t capacity;
 };
 
@@ -29,7 +29,7 @@ struct line {
  * become plain ones. Returns the new length in *n. */
 static pp_status normalise(const struct line *line, size_t *n)
 {
-    unsigned char *text = line->text;
+    unsigned char *text = (unsigned char *)line->text;
     size_t out = 0, used;
     for (size_t i = 0; i < *n; i += used) {
         uint32_t code;
@@ -79,12 +79,12 @@ static pp_status tokenize_stream(FILE *file, struct line *line, pp_word_fn fn, v
 {
     for (;;) {
         errno = 0;
-        ssize_t got = getline((char **)&line->text, &line->capacity, file);
+        ssize_t got = getline(&line->text, &line->capacity, file);
         if (got < 0) break;
         line->number++;
         size_t n = (size_t)got;
         PP_TRY(normalise(line, &n));
-        PP_TRY(split(line->text, n, fn, arg));
+        PP_TRY(split((const unsigned char *)line->text, n, fn, arg));
     }
     if (ferror(file) || errno) return pp_fail(PP_IO, "cannot read %s: %s", line->path, strerror(errno));
     return PP_OK;

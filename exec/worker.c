@@ -78,8 +78,10 @@ static pp_status open_parts(struct pp_worker *w, int trace_steps)
     int most = job->eval && job->eval->microbatches > job->train->microbatches ? job->eval->microbatches
                                                                                : job->train->microbatches;
     struct pp_device_spec device = device_of(w->world, w->me, job->config);
+    void *arena;
     PP_TRY(w->backend->open(&device, &w->device));
-    PP_TRY(w->backend->alloc(w->device, job->layout->arena_bytes[w->rank], (void **)&w->arena));
+    PP_TRY(w->backend->alloc(w->device, job->layout->arena_bytes[w->rank], &arena));
+    w->arena = arena;
     PP_TRY(open_track(w, PP_TRACK_TRAIN, job->train, job->phase_layout[PP_TRAIN]));
     PP_TRY(open_track(w, PP_TRACK_EVAL, job->eval, job->phase_layout[PP_EVAL]));
     PP_TRY(open_reductions(w));

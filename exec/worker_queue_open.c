@@ -159,9 +159,13 @@ static pp_status make_block(struct pp_worker *w, int microbatches)
     w->sums = w->losses + microbatches;
     q->zeros = w->sums + w->nsums;
     q->clip_factor = (float *)(void *)(q->zeros + w->nsums);
-    PP_TRY(PP_OPS(w, host_alloc, microbatches * (int64_t)sizeof *q->host_losses, (void **)&q->host_losses));
+    void *memory;
+    PP_TRY(PP_OPS(w, host_alloc, microbatches * (int64_t)sizeof *q->host_losses, &memory));
+    q->host_losses = memory;
     int64_t bytes = 2 * w->job->layout->data_elements * (int64_t)sizeof *w->inputs;
-    return PP_OPS(w, host_alloc, bytes, (void **)&w->inputs);
+    PP_TRY(PP_OPS(w, host_alloc, bytes, &memory));
+    w->inputs = memory;
+    return PP_OK;
 }
 
 static pp_status make_marks(struct pp_worker *w)

@@ -319,11 +319,11 @@ static pp_status make_tables(struct builder *b, const struct pp_plan_spec *spec)
 /* Of a large plan these are much: they go before finish.c needs room. */
 static void free_tables(struct builder *b)
 {
-    void **const tables[] = {(void **)&b->ops, (void **)&b->delivered, (void **)&b->act_slot, (void **)&b->ckpt_slot};
-    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
-        free(*tables[i]);
-        *tables[i] = NULL;
-    }
+    void *const tables[] = {b->ops, b->delivered, b->act_slot, b->ckpt_slot};
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) free(tables[i]);
+    b->ops = NULL;
+    b->delivered = NULL;
+    b->act_slot = b->ckpt_slot = NULL;
 }
 
 static void free_builder(struct builder *b)

@@ -105,6 +105,7 @@ static pp_status open_streams(struct pp_device *device, int gpu_sms)
 static pp_status open_on_gpu(const struct pp_device_spec *spec, struct pp_device *device)
 {
     struct cudaDeviceProp gpu;
+    void *gate;
     PP_TRY(pp_cuda_place(spec, &device->place));
     PP_CUDA(cudaSetDevice(device->place.gpu), "taking the GPU");
     PP_CUDA(cudaGetDeviceProperties(&gpu, device->place.gpu), "asking for the GPU's properties");
@@ -113,7 +114,8 @@ static pp_status open_on_gpu(const struct pp_device_spec *spec, struct pp_device
     PP_TRY(pp_cuda_share_open(&device->place, gpu.multiProcessorCount, &device->share));
     PP_TRY(open_streams(device, gpu.multiProcessorCount));
     PP_TRY(pp_cuda_host_alloc(device, BOUNCE_BYTES, &device->bounce));
-    PP_TRY(pp_cuda_host_alloc(device, sizeof *device->gate, (void **)&device->gate));
+    PP_TRY(pp_cuda_host_alloc(device, sizeof *device->gate, &gate));
+    device->gate = gate;
     device->scratch_bytes = PP_CUDA_SCRATCH_BYTES;
     PP_CUDA(cudaMalloc(&device->scratch, PP_CUDA_SCRATCH_BYTES), "taking memory for the kernels");
     PP_TRY(open_products(spec, &gpu, device));

@@ -35,28 +35,30 @@ static pp_status load_driver(void)
     const struct {
         const char *name;
         unsigned version;
-        void **to;
+        void *to;
     } functions[] = {
-        {"cuDeviceGetDevResource", 12040, (void **)&loaded.get},
-        {"cuDevSmResourceSplitByCount", 12040, (void **)&loaded.split},
-        {"cuDevResourceGenerateDesc", 12040, (void **)&loaded.describe},
-        {"cuGreenCtxCreate", 12040, (void **)&loaded.create},
-        {"cuGreenCtxDestroy", 12040, (void **)&loaded.destroy},
-        {"cuGreenCtxGetDevResource", 12040, (void **)&loaded.get_own},
-        {"cuGreenCtxStreamCreate", 12050, (void **)&loaded.stream},
-        {"cuCtxFromGreenCtx", 12040, (void **)&loaded.inside},
-        {"cuCtxPushCurrent", 4000, (void **)&loaded.push},
-        {"cuCtxPopCurrent", 4000, (void **)&loaded.pop},
+        {"cuDeviceGetDevResource", 12040, &loaded.get},
+        {"cuDevSmResourceSplitByCount", 12040, &loaded.split},
+        {"cuDevResourceGenerateDesc", 12040, &loaded.describe},
+        {"cuGreenCtxCreate", 12040, &loaded.create},
+        {"cuGreenCtxDestroy", 12040, &loaded.destroy},
+        {"cuGreenCtxGetDevResource", 12040, &loaded.get_own},
+        {"cuGreenCtxStreamCreate", 12050, &loaded.stream},
+        {"cuCtxFromGreenCtx", 12040, &loaded.inside},
+        {"cuCtxPushCurrent", 4000, &loaded.push},
+        {"cuCtxPopCurrent", 4000, &loaded.pop},
     };
     if (driver.stream) return PP_OK;
     for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
         enum cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-        const cudaError_t error = cudaGetDriverEntryPointByVersion(functions[i].name, functions[i].to,
-                                                                   functions[i].version, cudaEnableDefault, &found);
+        void *entry = NULL;
+        const cudaError_t error = cudaGetDriverEntryPointByVersion(functions[i].name, &entry, functions[i].version,
+                                                                   cudaEnableDefault, &found);
         PP_CUDA(error, functions[i].name);
-        if (found != cudaDriverEntryPointSuccess || !*functions[i].to)
+        if (found != cudaDriverEntryPointSuccess || !entry)
             return pp_fail(PP_UNSUPPORTED, "the driver has no %s: green contexts need one for CUDA 12.5 or later",
                            functions[i].name);
+        memcpy(functions[i].to, &entry, sizeof entry);
     }
     driver = loaded;
     return PP_OK;

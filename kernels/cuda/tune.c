@@ -53,12 +53,14 @@ static pp_status open_pool(const struct pp_gemm_key *key, struct pool *pool)
         pool->set_bytes += aligned(pp_gemm_operand_bytes(key, i));
     }
     pool->sets = 2 + 2 * (int64_t)gpu.l2CacheSize / pool->set_bytes;
-    cudaError_t error = cudaMalloc((void **)&pool->memory, (size_t)(pool->sets * pool->set_bytes));
+    void *memory = NULL;
+    cudaError_t error = cudaMalloc(&memory, (size_t)(pool->sets * pool->set_bytes));
     if (error == cudaErrorMemoryAllocation) {
         (void)cudaGetLastError();
         pool->sets = 1;
-        error = cudaMalloc((void **)&pool->memory, (size_t)pool->set_bytes);
+        error = cudaMalloc(&memory, (size_t)pool->set_bytes);
     }
+    if (error == cudaSuccess) pool->memory = memory;
     return pp_cuda_check(error, "taking memory to choose algorithms");
 }
 
