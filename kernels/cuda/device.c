@@ -69,11 +69,17 @@ static pp_status open_products(const struct pp_device_spec *spec, const struct c
     return pp_cuda_gemm_open(&products, &device->gemm);
 }
 
+/* Waits for what is in the stream of upload and download. */
+static pp_status finish(struct pp_device *device, const char *doing)
+{
+    PP_CUDA(cudaEventRecord(device->computed, device->host), doing);
+    return pp_cuda_poll(device->computed, NULL);
+}
+
 static pp_status make_streams(struct pp_device *device)
 {
     PP_TRY(pp_cuda_stream(&device->share, false, &device->compute.stream));
-    PP_TRY(pp_cuda_stream(&device->share, false, &device->host));
-    return pp_cuda_event(&device->share, cudaEventDisableTiming, &device->computed);
+    return pp_cuda_stream(&device->share, false, &device->host);
 }
 
 static void close_streams(struct pp_device *device)
@@ -85,17 +91,39 @@ static void close_streams(struct pp_device *device)
     device->compute.stream = device->host = NULL;
 }
 
-/* cuEventRecord wants an event of the stream's own context, and does not say whether a green context counts as one. So
- * a share tries it: with events as all others are, then with events that are made inside; then there is no share. */
+/* All that is done with events later: times between two of a stream, and another one that waits for it. */
+static pp_status use_events(struct pp_device *device, const cudaEvent_t timed[2])
+{
+    static const char doing[] = "using an event in a part of the GPU";
+    int64_t ns;
+    for (int i = 0; i < 2; i++) PP_CUDA(cudaEventRecord(timed[i], device->compute.stream), doing);
+    PP_CUDA(cudaStreamWaitEvent(device->host, timed[1], 0), doing);
+    PP_TRY(finish(device, doing));
+    PP_TRY(pp_cuda_poll(timed[1], NULL));
+    return pp_cuda_between(timed[0], timed[1], &ns);
+}
+
+static pp_status try_events(struct pp_device *device)
+{
+    cudaEvent_t timed[2] = {NULL, NULL};
+    pp_status status = PP_OK;
+    for (int i = 0; i < 2 && status == PP_OK; i++) status = pp_cuda_event(&device->share, cudaEventDefault, &timed[i]);
+    if (status == PP_OK) status = use_events(device, timed);
+    for (int i = 0; i < 2; i++)
+        if (timed[i]) (void)cudaEventDestroy(timed[i]);
+    return status;
+}
+
+/* cuEventRecord wants an event of the stream's own context. That of a green context's streams is the one that
+ * cuCtxFromGreenCtx gives, so a share makes its events inside that. Where they are not taken it tries events as all others
+ * are; then there is no share. */
 static pp_status open_streams(struct pp_device *device, int gpu_sms)
 {
     for (;;) {
-        pp_status status = make_streams(device);
-        if (status != PP_OK && !device->share.inside) return status;
-        if (status == PP_OK && device->share.context)
-            status = pp_cuda_check(cudaEventRecord(device->computed, device->compute.stream),
-                                   "recording an event in a part of the GPU");
-        if (status == PP_OK) return PP_OK;
+        PP_TRY(make_streams(device));
+        pp_status status = pp_cuda_event(&device->share, cudaEventDisableTiming, &device->computed);
+        if (status == PP_OK && device->share.context) status = try_events(device);
+        if (status == PP_OK || !device->share.context) return status;
         (void)cudaGetLastError();
         close_streams(device);
         pp_cuda_share_refuse_events(&device->place, gpu_sms, &device->share);
@@ -120,13 +148,6 @@ static pp_status open_on_gpu(const struct pp_device_spec *spec, struct pp_device
     PP_CUDA(cudaMalloc(&device->scratch, PP_CUDA_SCRATCH_BYTES), "taking memory for the kernels");
     PP_TRY(open_products(spec, &gpu, device));
     return write_text(device, &gpu);
-}
-
-/* Waits for what is in the stream of upload and download. */
-static pp_status finish(struct pp_device *device, const char *doing)
-{
-    PP_CUDA(cudaEventRecord(device->computed, device->host), doing);
-    return pp_cuda_poll(device->computed, NULL);
 }
 
 /* CUDA's own threads have the cores of the thread that starts them, and must not sit on a worker's. */

@@ -4,7 +4,7 @@
  *
  * All workers of a process compute in the primary context of their GPU; the driver is reached through the runtime, so
  * that nothing links it. Where they share a GPU, each has a green context of its own, of which only the streams are
- * used, and events if they must: what runs in them keeps to the share's multiprocessors.
+ * used, and events: what runs in them keeps to the share's multiprocessors.
  */
 #ifndef PP_KERNELS_CUDA_DEVICE_H
 #define PP_KERNELS_CUDA_DEVICE_H
@@ -46,7 +46,7 @@ int pp_cuda_sharers(const struct pp_device_spec *spec);
 
 struct pp_cuda_share {
     CUgreenCtx context; /* NULL: all of the GPU */
-    CUcontext inside;   /* the same, where its events must be made in it; NULL: they are as all others */
+    CUcontext inside;   /* the same, in which its events are made; NULL: they are as all others */
     int sms;
     char none[256]; /* why workers that share the GPU have no shares; "" otherwise */
 };
@@ -55,8 +55,8 @@ struct pp_cuda_share {
  * the GPU then, and `none` says why. */
 pp_status pp_cuda_share_open(const struct pp_cuda_place *place, int gpu_sms, struct pp_cuda_share *out) PP_MUST_CHECK;
 void pp_cuda_share_close(const struct pp_cuda_place *place, struct pp_cuda_share *share);
-/* The share's streams do not take its events: from here on these are made inside it or, where that was tried already,
- * the share is closed and `none` says why. Streams and events of it must be destroyed before. */
+/* The share's streams do not take its events, which are made inside it at first: from here on these are as all others
+ * or, where that was tried already, the share is closed and `none` says why. Its streams and events must be gone. */
 void pp_cuda_share_refuse_events(const struct pp_cuda_place *place, int gpu_sms, struct pp_cuda_share *share);
 /* urgent: goes before the others where both could run. */
 pp_status pp_cuda_stream(const struct pp_cuda_share *share, bool urgent, cudaStream_t *out) PP_MUST_CHECK;

@@ -99,6 +99,7 @@ static pp_status make_context(const struct pp_cuda_place *place, struct division
     memset(&got, 0, sizeof got);
     PP_CUDA_DRIVER(driver.get_own(out->context, &got, CU_DEV_RESOURCE_TYPE_SM), "cuGreenCtxGetDevResource");
     out->sms = (int)got.sm.smCount;
+    if (driver.inside(&out->inside, out->context) != CUDA_SUCCESS) out->inside = NULL;
     return PP_OK;
 }
 
@@ -147,9 +148,10 @@ void pp_cuda_share_close(const struct pp_cuda_place *place, struct pp_cuda_share
 
 void pp_cuda_share_refuse_events(const struct pp_cuda_place *place, int gpu_sms, struct pp_cuda_share *share)
 {
-    if (!share->inside &&
-        pp_cuda_check((cudaError_t)driver.inside(&share->inside, share->context), "cuCtxFromGreenCtx") == PP_OK)
+    if (share->inside) {
+        share->inside = NULL;
         return;
+    }
     snprintf(share->none, sizeof share->none, "%s", pp_message());
     pp_cuda_share_close(place, share);
     share->sms = gpu_sms;

@@ -226,18 +226,20 @@ static void open_fails(void)
 static void test_open_fails(void **state)
 {
     (void)state;
+    /* Of a share's events, of others in its streams, and of one without a share. */
+    static const char events[] = "cudaEventCreateWithFlags:1,cudaEventCreateWithFlags:1,cudaEventCreateWithFlags:1";
     static const char *const calls[] = {"cudaSetDevice:1",
                                         "cudaGetDeviceProperties:1",
                                         "cudaFuncGetAttributes:1",
                                         "cuGreenCtxStreamCreate:1",
                                         "cuGreenCtxStreamCreate:2",
-                                        "cudaEventCreateWithFlags:1",
+                                        events,
                                         "cudaHostAlloc:1",
                                         "cudaHostAlloc:2",
                                         "cudaMalloc:1",
                                         "cudaMalloc:2"};
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
-        char fail[96];
+        char fail[128];
         const char *const env[] = {"PP_EMULATE_DEVICES=1", fail, NULL};
         snprintf(fail, sizeof fail, "PP_EMULATE_FAIL=%s", calls[i]);
         wanted = calls[i];

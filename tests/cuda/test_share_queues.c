@@ -93,25 +93,42 @@ static void test_shares(void **state)
     assert_clean(run_case(four_shares_work, one_gpu));
 }
 
-/* Events of the primary context are refused; then those of green contexts, too. */
+/* Events that are made in green contexts are refused: then those of the primary one are taken. */
+static void test_primary_events(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {"PP_EMULATE_OWN_EVENTS=2", "PP_EMULATE_FAIL=cuCtxFromGreenCtx:*",
+                                        "PP_EMULATE_FAIL=cuCtxPushCurrent:*",
+                                        "PP_EMULATE_FAIL=cudaEventElapsedTime:1=400"};
+    wanted = "";
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *const settings[] = {one_gpu[0], one_gpu[1], cases[i], NULL};
+        assert_clean(run_case(two_shares_work, settings));
+    }
+}
+
+/* Events of green contexts are all that is taken; then these are refused, too. */
 static void test_own_events(void **state)
 {
     (void)state;
     static const struct {
-        const char *fails, *says;
+        const char *events, *fails, *says;
     } cases[] = {
-        /* Of each device the second. An item counts the calls that none before it made fail. */
-        {"cudaEventRecord:2=400,cudaEventRecord:3=400", "recording an event in a part of the GPU: invalid resource"},
-        {"cudaEventCreateWithFlags:2,cudaEventCreateWithFlags:4", "making an event: unknown error"},
-        {"cuCtxFromGreenCtx:*", "cuCtxFromGreenCtx: unknown error"},
-        {"cuCtxPushCurrent:*", "cuCtxPushCurrent: unknown error"},
+        {"1", "cuCtxFromGreenCtx:*", "using an event in a part of the GPU: invalid resource"},
+        {"1", "cuCtxPushCurrent:*", "using an event in a part of the GPU: invalid resource"},
+        /* Of each device the first time between two. */
+        {"1", "cudaEventElapsedTime:1,cudaEventElapsedTime:1", "using an event in a part of the GPU: invalid resource"},
+        /* Of each device the fourth. An item counts the calls that none before it made fail. */
+        {"2", "cudaEventCreateWithFlags:4,cudaEventCreateWithFlags:8", "making an event: unknown error"},
+        {"2", "cudaStreamWaitEvent:1,cudaStreamWaitEvent:1", "using an event in a part of the GPU: unknown error"},
     };
-    char fail[96];
-    const char *const own[] = {"PP_EMULATE_DEVICES=1", "PP_EMULATE_OWN_EVENTS=1", NULL};
-    const char *const none[] = {own[0], own[1], fail, NULL};
+    char events[32], fail[96];
+    const char *const own[] = {one_gpu[0], "PP_EMULATE_OWN_EVENTS=1", NULL};
+    const char *const none[] = {one_gpu[0], events, fail, NULL};
     wanted = "";
     assert_clean(run_case(two_shares_work, own));
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        snprintf(events, sizeof events, "PP_EMULATE_OWN_EVENTS=%s", cases[i].events);
         snprintf(fail, sizeof fail, "PP_EMULATE_FAIL=%s", cases[i].fails);
         wanted = cases[i].says;
         const char *account = run_case(no_shares_work, none);
@@ -122,6 +139,7 @@ static void test_own_events(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_shares), cmocka_unit_test(test_own_events)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_shares), cmocka_unit_test(test_primary_events),
+                                       cmocka_unit_test(test_own_events)};
     return RUN_CASES(tests, 1);
 }

@@ -19,6 +19,9 @@ enum { PP_EMU_DEVICES = 8, PP_EMU_SMS = 132, PP_EMU_SM_BLOCKS = 32 /* on one at 
 
 /* ---- settings.c: the environment, injected failures, errors, what is counted ---- */
 
+/* Events that streams of a green context record: all; those made while it was current; those made while none was. */
+enum pp_emu_own_events { PP_EMU_ALL_EVENTS, PP_EMU_OWN_EVENTS, PP_EMU_PRIMARY_EVENTS };
+
 struct pp_emu_settings {
     bool driver, peers;
     int devices;
@@ -34,7 +37,7 @@ struct pp_emu_settings {
     bool numbered;            /* devices have names of their own */
     uint64_t queue;           /* operations that a stream has room for */
     bool partitions;          /* green contexts keep to their multiprocessors */
-    bool own_events;          /* their streams record events that were made in them, no others */
+    int own_events;           /* which events their streams record, enum pp_emu_own_events */
     bool strict;
     const char *stats;
 };

@@ -171,7 +171,9 @@ cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream)
         pp_emu_complain("event of device %d recorded in a stream of device %d", e->device, s->device);
         return pp_emu_error(cudaErrorInvalidResourceHandle);
     }
-    if (pp_emu_settings()->own_events && e->green != s->green) return pp_emu_error(cudaErrorInvalidResourceHandle);
+    const int wanted = pp_emu_settings()->own_events;
+    if ((wanted == PP_EMU_OWN_EVENTS && e->green != s->green) || (wanted == PP_EMU_PRIMARY_EVENTS && e->green))
+        return pp_emu_error(cudaErrorInvalidResourceHandle);
     struct pp_emu_record *r = pp_emu_record_new();
     pp_emu_enqueue(s, pp_emu_record_op(r));
     pp_emu_lock(&events_mutex);

@@ -67,7 +67,7 @@ static void read_settings(void)
     settings.jitter_us = number("PP_EMULATE_JITTER_US", 0);
     settings.queue = (uint64_t)number("PP_EMULATE_QUEUE", 1024);
     settings.partitions = number("PP_EMULATE_PARTITIONS", 1) != 0;
-    settings.own_events = number("PP_EMULATE_OWN_EVENTS", 0) != 0;
+    settings.own_events = (int)number("PP_EMULATE_OWN_EVENTS", PP_EMU_ALL_EVENTS);
     settings.cold_ns = number("PP_EMULATE_COLD_MS", 0) * 1000000;
     settings.first_offer_us = number("PP_EMULATE_FIRST_OFFER_US", 0);
     settings.unsteady = number("PP_EMULATE_UNSTEADY_OFFER", 0) != 0;
