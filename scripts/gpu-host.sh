@@ -75,6 +75,9 @@ host_place() {
 # has_library NAME: the loader knows it. Read to its end: a pipe that grep -q closes would make ldconfig fail.
 has_library() { grep -qF "$1" <<<"$(ldconfig -p)"; }
 
+# For those who compile; the other packages come with it or are missed as well.
+has_sqlite() { pkg-config --exists sqlite3 2>/dev/null || echo '#include <sqlite3.h>' | "${CC:-cc}" -E -xc - >/dev/null 2>&1; }
+
 # What there is; it takes seconds, most of them PyTorch's, and is asked once for each host.
 show_host() {
     nvidia-smi --query-gpu=name,driver_version,memory.total,power.limit --format=csv,noheader 2>/dev/null | head -1 | sed 's/^/GPU: /'

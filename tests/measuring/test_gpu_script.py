@@ -86,6 +86,17 @@ class Script(unittest.TestCase):
         self.assertFalse((done / "build.compile").exists())
         self.assertIn("there is no build yet", self.start("profile")[1])
 
+    def test_without_sqlite_and_a_bundle_nothing_is_built(self):
+        for name in ("pkg-config", "cc", "cmake"):
+            fakes = self.fake(name, "#!/bin/sh\nexit 1\n")
+        fakes["CC"] = "cc"
+        _, said = self.start("build", status=2, **fakes)
+        self.assertIn("scripts/gpu-bundle makes it", said)
+        self.assertNotIn("== build.", said)
+        (self.results.parent / "bundle").mkdir()
+        shutil.copy(ROOT / "README.md", self.results.parent / "bundle" / "bundle.tar.gz")
+        self.assertIn("cannot be unpacked", self.start("build", status=1, **fakes)[1])
+
     def test_a_profile_whose_database_did_not_come_back_is_added_to(self):
         self.start("profile", PP_GPU_ONLY="profile.tutorial-bf16-1")
         text = self.results / "profiles" / "emulated-tutorial.tsv"
