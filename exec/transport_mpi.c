@@ -30,53 +30,59 @@ static pp_status check(int code, const char *what)
 }
 
 /* One process's clock against the first's: of many round trips the shortest bounds the error best. */
-static void measure_clock(int peer, int index, struct pp_processes *out)
+static pp_status measure_clock(int peer, int index, struct pp_processes *out)
 {
+    static const char sending[] = "MPI_Send of a time", receiving[] = "MPI_Recv of a time";
     int64_t best = INT64_MAX;
     for (int i = 0; i < CLOCK_ROUNDS; i++) {
         int64_t theirs = 0, before = pp_now_ns();
         if (index == 0) {
-            MPI_Recv(&theirs, 1, MPI_INT64_T, peer, CLOCK_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            PP_TRY(check(MPI_Recv(&theirs, 1, MPI_INT64_T, peer, CLOCK_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE),
+                         receiving));
             theirs = pp_now_ns();
-            MPI_Send(&theirs, 1, MPI_INT64_T, peer, CLOCK_TAG, MPI_COMM_WORLD);
+            PP_TRY(check(MPI_Send(&theirs, 1, MPI_INT64_T, peer, CLOCK_TAG, MPI_COMM_WORLD), sending));
             continue;
         }
-        MPI_Send(&theirs, 1, MPI_INT64_T, 0, CLOCK_TAG, MPI_COMM_WORLD);
-        MPI_Recv(&theirs, 1, MPI_INT64_T, 0, CLOCK_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        PP_TRY(check(MPI_Send(&theirs, 1, MPI_INT64_T, 0, CLOCK_TAG, MPI_COMM_WORLD), sending));
+        PP_TRY(check(MPI_Recv(&theirs, 1, MPI_INT64_T, 0, CLOCK_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE), receiving));
         int64_t after = pp_now_ns();
         if (after - before >= best) continue;
         best = after - before;
         out->clock_offset_ns = theirs - (before + best / 2);
         out->clock_uncertainty_ns = best / 2;
     }
+    return PP_OK;
 }
 
-static void find_hosts(struct pp_processes *out)
+static pp_status find_hosts(struct pp_processes *out)
 {
     MPI_Comm host;
-    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, out->index, MPI_INFO_NULL, &host);
+    PP_TRY(check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, out->index, MPI_INFO_NULL, &host),
+                 "MPI_Comm_split_type"));
     int leader = out->index;
     MPI_Comm_size(host, &out->on_host);
     MPI_Comm_rank(host, &out->host_index);
-    MPI_Bcast(&leader, 1, MPI_INT, 0, host);
+    PP_TRY(check(MPI_Bcast(&leader, 1, MPI_INT, 0, host), "MPI_Bcast within a host"));
     MPI_Comm_free(&host);
     int leads = out->host_index == 0;
-    MPI_Allreduce(&leads, &out->hosts, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    PP_TRY(check(MPI_Allreduce(&leads, &out->hosts, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD), "MPI_Allreduce of hosts"));
     for (int i = 1; i < out->count; i++) {
         int elsewhere = leader != 0; /* process i tells whether its clock is another one */
-        MPI_Bcast(&elsewhere, 1, MPI_INT, i, MPI_COMM_WORLD);
-        if (elsewhere && (out->index == 0 || out->index == i)) measure_clock(i, out->index, out);
+        PP_TRY(check(MPI_Bcast(&elsewhere, 1, MPI_INT, i, MPI_COMM_WORLD), "MPI_Bcast"));
+        if (elsewhere && (out->index == 0 || out->index == i)) PP_TRY(measure_clock(i, out->index, out));
     }
+    return PP_OK;
 }
 
 static pp_status start(struct pp_processes *out)
 {
     *out = (struct pp_processes){.launched = true};
     PP_TRY(check(MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread"));
+    /* Else the library ends the process itself. Communicators that are made from this one inherit it. */
+    PP_TRY(check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler"));
     MPI_Comm_size(MPI_COMM_WORLD, &out->count);
     MPI_Comm_rank(MPI_COMM_WORLD, &out->index);
-    find_hosts(out);
-    return PP_OK;
+    return find_hosts(out);
 }
 
 static void finish(void) { MPI_Finalize(); }
@@ -168,16 +174,17 @@ static pp_status attach(struct pp_world *world, void **out)
     PP_TRY(check_tags(world));
     MPI_Comm *comm;
     PP_TRY(PP_NEW(&comm, 1));
+    *comm = MPI_COMM_NULL;
     *out = comm;
-    PP_TRY(check(MPI_Comm_dup(MPI_COMM_WORLD, comm), "MPI_Comm_dup"));
-    return check(MPI_Comm_set_errhandler(*comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+    return check(MPI_Comm_dup(MPI_COMM_WORLD, comm), "MPI_Comm_dup");
 }
 
 static void detach(struct pp_world *world, void *state)
 {
     (void)world;
-    MPI_Comm_free(state);
-    free(state);
+    MPI_Comm *comm = state;
+    if (*comm != MPI_COMM_NULL) MPI_Comm_free(comm);
+    free(comm);
 }
 
 static int tag_of(const struct pp_world *world, const struct pp_request *request)
