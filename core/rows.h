@@ -20,8 +20,8 @@ json_t *pp_json_real(double value);
 json_t *pp_json_append(json_t *array, json_t *value);
 json_t *pp_json_set(json_t *object, const char *key, json_t *value);
 
-/* The value as text, to be freed. PP_NOMEM: there is none, as there is of NULL. Not by json_dumps(), which goes on where
- * there was no memory for a key, and leaves that out. */
+/* The value as text, to be freed. PP_NOMEM: there is none, as there is of NULL. Not by json_dumps(), which goes on
+ * where there was no memory for a key, and leaves that out. */
 pp_status pp_json_dump(const json_t *value, size_t flags, char **out) PP_MUST_CHECK;
 
 /* Arrays of numbers. */

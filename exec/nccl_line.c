@@ -227,8 +227,8 @@ static void *give_up(void *arg)
     return NULL;
 }
 
-/* On a thread: freeing memory may wait for the kernels of other communicators, which are to be given up next. Where none
- * starts, that wait is the smaller evil: a communicator that nobody gives up holds the device for good. */
+/* On a thread: freeing memory may wait for the kernels of other communicators, which are to be given up next. Where
+ * none starts, that wait is the smaller evil: a communicator that nobody gives up holds the device for good. */
 void pp_nccl_line_abort(struct pp_nccl_line *line)
 {
     if (!line->comm) return;

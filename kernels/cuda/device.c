@@ -115,8 +115,8 @@ static pp_status try_events(struct pp_device *device)
 }
 
 /* cuEventRecord wants an event of the stream's own context. That of a green context's streams is the one that
- * cuCtxFromGreenCtx gives, so a share makes its events inside that. Where they are not taken it tries events as all others
- * are; then there is no share. */
+ * cuCtxFromGreenCtx gives, so a share makes its events inside that. Where they are not taken it tries events as all
+ * others are; then there is no share. */
 static pp_status open_streams(struct pp_device *device, int gpu_sms)
 {
     for (;;) {
