@@ -4,7 +4,7 @@
 source_files() {
     if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
         git ls-files --cached --others --exclude-standard -- "$@" | while read -r file; do
-            [ -f "$file" ] && echo "$file"
+            if [ -f "$file" ]; then echo "$file"; fi # pipefail: a file that is gone fails nobody
         done
     else
         local pattern

@@ -20,6 +20,7 @@ includes() {
         sed -E 's/^([^:]+):([0-9]+):[^<"]*[<"]([^>"]+)[>"].*/\1 \2 \3/'
 }
 
+lines=$(includes) # not <(includes), whose failure nobody would see
 while read -r file line header; do
     folder=${file%%/*}
     case $header in
@@ -36,5 +37,5 @@ while read -r file line header; do
             complain "$file" "$line" "$header" "is not written from the root of the source"
         fi ;;
     esac
-done < <(includes)
+done <<<"$lines"
 exit $bad

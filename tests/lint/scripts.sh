@@ -5,6 +5,7 @@ set -euo pipefail
 cd "$1"
 source tests/lint/files.sh
 command -v shellcheck >/dev/null || { echo "shellcheck is not installed"; exit 77; }
-mapfile -t scripts < <(source_files '*' | grep -v '^tests/golden/' |
+files=$(source_files '*' | grep -v '^tests/golden/' |
     xargs -d '\n' awk 'FNR == 1 && (/^#!.*sh$/ || FILENAME ~ /\.(sh|bash)$/) { print FILENAME } { nextfile }')
+mapfile -t scripts <<<"$files"
 shellcheck --exclude SC1091 "${scripts[@]}"

@@ -12,14 +12,20 @@ report() {
     [ -z "$1" ] || { echo "$1"; bad=1; }
 }
 
-mapfile -t sources < <(source_files '*.c' '*.h' '*.cu' '*.cuh')
-report "$(wc -l "${sources[@]}" | awk '$2 != "total" && $1 > 400 { print $2 ": " $1 " lines, more than 400" }')"
-report "$(awk 'length > 120 { print FILENAME ":" FNR ": " length " columns, more than 120" }' "${sources[@]}")"
+# Each list is a variable of its own first: bash goes on where a command fails inside of another's arguments.
+files=$(source_files '*.c' '*.h' '*.cu' '*.cuh')
+mapfile -t sources <<<"$files"
+found=$(wc -l "${sources[@]}" | awk '$2 != "total" && $1 > 400 { print $2 ": " $1 " lines, more than 400" }')
+report "$found"
+found=$(awk 'length > 120 { print FILENAME ":" FNR ": " length " columns, more than 120" }' "${sources[@]}")
+report "$found"
 
-mapfile -t units < <(printf '%s\n' "${sources[@]}" | grep -E '\.cu?$')
+files=$(grep -E '\.cu?$' <<<"$files")
+mapfile -t units <<<"$files"
 # modified McCabe, McCabe, statements, first line, lines, place, name
-report "$(pmccabe "${units[@]}" | awk '
+found=$(pmccabe "${units[@]}" | awk '
     { most = $6 ~ /\.cu\(/ ? 25 : 15 }
     $2 > most { print $6 " " $7 ": McCabe " $2 ", more than " most }
-    $5 > 60 { print $6 " " $7 ": " $5 " lines, more than 60" }')"
+    $5 > 60 { print $6 " " $7 ": " $5 " lines, more than 60" }')
+report "$found"
 exit $bad

@@ -6,9 +6,11 @@ cd "$1"
 source tests/lint/files.sh
 command -v codespell >/dev/null || { echo "codespell is not installed"; exit 77; }
 bad=0
-mapfile -t text < <(source_files '*.c' '*.h' '*.cu' '*.cuh' '*.md' '*.sh' '*.txt' '*.cmake' '*.sql' '*.gp' | grep -v '^tests/golden/')
+files=$(source_files '*.c' '*.h' '*.cu' '*.cuh' '*.md' '*.sh' '*.txt' '*.cmake' '*.sql' '*.gp' | grep -v '^tests/golden/')
+mapfile -t text <<<"$files"
 codespell --ignore-words tests/lint/words.txt "${text[@]}" || bad=1
-for file in $(printf '%s\n' "${text[@]}" | grep -E '\.(c|h|cu|cuh|sh|cmake|sql|gp)$|CMakeLists.txt$'); do
+files=$(grep -E '\.(c|h|cu|cuh|sh|cmake|sql|gp)$|CMakeLists.txt$' <<<"$files")
+for file in $files; do
     head -n 3 "$file" | grep -q 'SPDX-License-Identifier: Apache-2.0' || { echo "$file: no SPDX line at the top"; bad=1; }
 done
 exit $bad
