@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """analysis/bench_path.py on plans made by hand."""
 
+import contextlib
+import io
 import pathlib
 import sqlite3
 import sys
@@ -94,6 +96,11 @@ class Path(unittest.TestCase):
                 for side, end in ends:  # the sender's end of a transfer does not
                     db.execute("INSERT INTO event VALUES (3, ?, 0, ?, ?, 0, ?)", (step, i, side, end * MS))
         self.assertEqual(list(path.measure(db)), [(3, "gpipe", "inproc", 45, 39.0, 36.0, 45 / 39)])
+        # Shares of gradients, whose sums come microbatch by microbatch: no path rather than a wrong one.
+        db.execute("INSERT INTO task VALUES (1, ?, 'ADD_GRAD', 0, -1, 0, 0)", (len(GPIPE),))
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            self.assertEqual(list(path.measure(db)), [])
+        self.assertIn("run 3 is left out: its plan has ADD_GRAD", said.getvalue())
 
 
 if __name__ == "__main__":
