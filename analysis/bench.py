@@ -48,10 +48,9 @@ def bench_simulator(ppsim, turns):
 
 
 def bench_executor(ppexec, args):
-    sys.argv = [bench_pytorch.__file__, "--ppexec", ppexec, "--models", ",".join(args.models)]
-    sys.argv += ["--turns", str(args.turns)]
-    sys.argv += ["--python", args.python] if args.python else ["--no-pytorch"]
-    bench_pytorch.main()
+    words = ["--ppexec", ppexec, "--models", ",".join(args.models), "--turns", str(args.turns)]
+    words += ["--python", args.python] if args.python else ["--no-pytorch"]
+    bench_pytorch.main(words)
 
 
 def main():

@@ -322,9 +322,9 @@ def contestants(args, model):
     return made
 
 
-def main():
-    if sys.argv[1:2] == ["--child"]:
-        return child(sys.argv[2:])
+def main(words):
+    if words[:1] == ["--child"]:
+        return child(words[1:])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ppexec", required=True, type=arguments.program)
     parser.add_argument("--python", type=arguments.program, default=sys.executable, help="has PyTorch")
@@ -332,9 +332,9 @@ def main():
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--no-mpi", action="store_true")
     parser.add_argument("--no-pytorch", action="store_true", help="ppexec alone")
-    args = parser.parse_args()
+    args = parser.parse_args(words)
     print(
-        f"{' '.join(sys.argv)}\n\n| model | what | ms/batch | spread % | of PyTorch's pipelining |\n"
+        f"{' '.join([os.path.relpath(__file__), *words])}\n\n| model | what | ms/batch | spread % | of PyTorch's pipelining |\n"
         "| --- | --- | ---: | ---: | ---: |"
     )
     for model in args.models:
@@ -353,4 +353,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

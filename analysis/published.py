@@ -10,6 +10,7 @@ What was published is in published.tsv. The page's figures are what the program 
 import argparse
 import functools
 import itertools
+import json
 import pathlib
 import statistics
 import sys
@@ -34,7 +35,8 @@ SCHEDULES = {  # what ppsim has for each
 }
 TOKENS = 1024
 VOCABULARY = 50257  # GPT-2's, padded to a multiple of 128
-A100_BYTES_PER_MS = 1.8e9  # of sim/machines/a100.json
+A100 = pathlib.Path(__file__).resolve().parent.parent / "sim" / "machines" / "a100.json"
+A100_BYTES_PER_MS = 1e6 * json.loads(A100.read_text(encoding="utf-8"))["memory"]["gb_per_s"]
 EVENTS = "event JOIN run ON run.id = event.run JOIN task ON task.plan = run.plan AND task.id = event.task"
 FLASH = ["--attention", "flash"]
 STATE_BYTES = 18  # for each parameter: fp16 weight; fp32 gradient, master weight, Adam's two moments
