@@ -6,10 +6,11 @@
 #   $ COMMAND            run by bash, the programs of the build first in PATH; a line that ends in \ goes on in the next
 # each followed by what must hold of it:
 #   exit N               exit status (0 if nothing is said)
-#   stdout ~ REGEX       standard output has a line that matches (grep -E); !~ it has none; likewise stderr
+#   stdout ~ REGEX       standard output has a line that matches (grep -E); !~ it has lines, but none that does; likewise
+#                        stderr, which !~ lets be empty
 #   stdout empty         nothing was printed; likewise stderr
 #   stdout = TEXT        a line of it is exactly TEXT
-#   json FILTER          standard output is one JSON document and jq finds FILTER true for it
+#   json FILTER          standard output is one JSON document, no empty array, and jq finds FILTER true for it
 # and of `needs PROGRAM`: the rest is skipped where there is no such program. '#' begins a comment. The folder
 # tests/ of the source is $TESTS.
 set -uo pipefail
@@ -44,18 +45,26 @@ run_command() {
     checked_exit=false
 }
 
+# An expression that grep does not understand has no matches either.
+has_none() { # file regex
+    grep -qE -- "$2" "$1"
+    [ $? -eq 1 ] || complain "$(basename "$1") has a line that matches, or this is no expression: $2"
+    [ "$1" = "$err" ] || [ -s "$1" ] || complain "$(basename "$1") has no lines of which none could match: $2"
+}
+
 check_stream() { # file relation text
     case $2 in
         '~') grep -qE -- "$3" "$1" || complain "$(basename "$1") has no line that matches: $3" ;;
-        '!~') ! grep -qE -- "$3" "$1" || complain "$(basename "$1") has a line that matches: $3" ;;
+        '!~') has_none "$1" "$3" ;;
         '=') grep -qxF -- "$3" "$1" || complain "$(basename "$1") has no line that is: $3" ;;
         empty) [ ! -s "$1" ] || complain "$(basename "$1") is not empty" ;;
         *) complain "the case says '$2', which is not known" ;;
     esac
 }
 
+# Whatever is asked of all elements is true of no elements.
 check_json() {
-    jq -es "length == 1 and (.[0] | ($1))" "$out" >/dev/null 2>"$folder/jq" || complain "not true of the JSON: $1 $(cat "$folder/jq")"
+    jq -es "length == 1 and .[0] != [] and (.[0] | ($1))" "$out" >/dev/null 2>"$folder/jq" || complain "not true of the JSON: $1 $(cat "$folder/jq")"
 }
 
 check_line() {
