@@ -15,6 +15,19 @@ function(pp_program name)
   install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endfunction()
 
+# pp_rows(OUT file regex): the rows of a list *.def, which are its lines but for comments. C would take one that is not as
+# `regex` says, and CMake would leave it out unseen: here it is an error.
+function(pp_rows out file regex)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+  file(STRINGS ${file} rows REGEX "^[ \t]*[^/* \t]")
+  foreach(row IN LISTS rows)
+    if(NOT row MATCHES "^${regex}$")
+      message(FATAL_ERROR "${file}: '${row}' is no row that CMake understands: ${regex}")
+    endif()
+  endforeach()
+  set(${out} "${rows}" PARENT_SCOPE)
+endfunction()
+
 # pp_embed(TARGET file symbol): the text of `file` as `const char symbol[]`, in generated/<symbol>.c.
 function(pp_embed target file symbol)
   set(out ${PROJECT_BINARY_DIR}/generated/${symbol}.c)

@@ -19,8 +19,7 @@ set(PP_CUDA_SOURCES
   attention_short.cu
   prepare.cu
 )
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/kernels.def)
-file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/kernels.def lines REGEX "^PP_CUDA_KERNELS")
+pp_rows(lines ${CMAKE_CURRENT_LIST_DIR}/kernels.def "PP_CUDA_KERNELS\\([a-z0-9_]+\\)")
 list(TRANSFORM lines REPLACE "PP_CUDA_KERNELS\\((.*)\\)" "\\1.cu")
 list(APPEND PP_CUDA_SOURCES ${lines})
 list(TRANSFORM PP_CUDA_SOURCES PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
