@@ -219,10 +219,12 @@ class Documents(unittest.TestCase):
         for name in ("README.md", "docs/FEATURES.md"):
             self.assertIn(sentence, " ".join((ROOT / name).read_text(encoding="utf-8").split()), name)
 
-    def test_program_says_what_the_page_says(self):
+    def test_program_and_planning_say_what_the_page_says(self):
         page = (ROOT / "docs" / "results" / "published.md").read_text(encoding="utf-8")
         (factor,) = re.findall(r"Expect ([0-9.]+ to [0-9.]+) times the predicted time", page)
         self.assertIn(f"expect {factor} times as much", (ROOT / "sim" / "machine.c").read_text(encoding="utf-8"))
+        planning = (ROOT / "docs" / "PLANNING.md").read_text(encoding="utf-8")
+        self.assertIn(f"Multiply days and cost by {factor}", planning)
 
 
 class Llama(unittest.TestCase):
