@@ -2,8 +2,9 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/flash.h"
 
-/* Attention of long rows: a part of what goes through scratch, with room for parts that are not full. */
-enum { MOST_LAUNCHES = 2, PART_LAUNCHES = 8 };
+/* Norms go back in one launch behind sums of columns, which are two. Attention of long rows: a part of what goes
+ * through scratch, with room for parts that are not full. */
+enum { MOST_LAUNCHES = 2, NORM_GRAD_LAUNCHES = 3, PART_LAUNCHES = 8, SORT_TOKENS = 1 << 12 /* as embedding.cu's */ };
 
 static int stored_attention(const struct pp_call *call)
 {
@@ -41,6 +42,20 @@ static int flash_grad(const struct pp_call *call)
     return (int)most;
 }
 
+/* Zeros, then a list of some tokens and their sums at a time. */
+static int embed_grad(const struct pp_call *call)
+{
+    const int64_t tokens = (int64_t)call->n[0] * call->n[1];
+    return (int)(1 + 2 * ((tokens + SORT_TOKENS - 1) / SORT_TOKENS));
+}
+
+/* A copy from each of the others, where there are none: what a call is measured with. */
+static int all_to_all(const struct pp_call *call)
+{
+    const int64_t elements = pp_call_operand(call, 1).elements;
+    return elements > 0 ? (int)(pp_call_operand(call, 0).elements / elements) : 0;
+}
+
 int pp_cuda_launches(const struct pp_call *call)
 {
     switch (call->kernel) {
@@ -51,6 +66,14 @@ int pp_cuda_launches(const struct pp_call *call)
         return pp_flash_launches(call);
     case PP_KERNEL_FLASH_GRAD:
         return flash_grad(call);
+    case PP_KERNEL_EMBED_GRAD:
+        return embed_grad(call);
+    case PP_KERNEL_LAYERNORM_GRAD:
+    case PP_KERNEL_RMSNORM_GRAD:
+    case PP_KERNEL_QK_NORM_GRAD:
+        return NORM_GRAD_LAUNCHES;
+    case PP_KERNEL_ALL_TO_ALL:
+        return all_to_all(call);
     default:
         return MOST_LAUNCHES;
     }

@@ -58,6 +58,11 @@ extern const struct parity_case parity_cases[], parity_context_cases[], parity_u
 /* Runs the case in one variant on the device, twice, and on the cpu. Fails the test that calls it with a message. */
 void parity_call(const struct parity_device *d, const struct parity_case *c, unsigned variant);
 
+/* Runs the call on the device and, where that is emulated, fails unless as much was queued as the backend says.
+ * shifted: its operands are not aligned. */
+pp_status parity_run(const struct parity_device *d, const struct pp_call *call, const struct pp_frame *frame,
+                     bool shifted);
+
 /* Of dropout, where it is on. */
 #define PARITY_PROBABILITY 0.2f
 /* Of operand i of the call: of learned positions there are those of whole rows. */

@@ -215,7 +215,6 @@ static char *make_image(const struct run *r, int poison)
 static bool run_device(struct run *r, int poison, char **given, char **got)
 {
     const struct parity_device *d = r->d;
-    const struct pp_program program = {.calls = &r->call, .ncalls = 1};
     struct pp_frame frame = r->frame;
     void *base;
     *given = make_image(r, poison);
@@ -230,7 +229,7 @@ static bool run_device(struct run *r, int poison, char **given, char **got)
         frame.clip_factor = NAN;
     }
     PARITY_OK(d->backend->upload(d->device, base, *given, r->bytes));
-    const pp_status status = d->backend->run(d->device, &program, &frame, NULL, NULL);
+    const pp_status status = parity_run(d, &r->call, &frame, r->variant & PARITY_SHIFT);
     const bool dispensable = status == PP_UNSUPPORTED && is_badly_aligned(r);
     if (dispensable)
         print_message("%s: not offered: %s\n", r->text, pp_message());

@@ -137,6 +137,7 @@ static cudaError_t fill(const char *function, void *to, int value, size_t bytes,
     struct copy *c = malloc(sizeof(*c));
     if (!c) return cudaErrorMemoryAllocation;
     *c = (struct copy){.op.run = run_copy, .to = to, .value = value, .bytes = bytes};
+    pp_emu_count(PP_EMU_FILLS, 1);
     pp_emu_enqueue(stream, &c->op);
     return cudaSuccess;
 }

@@ -62,6 +62,7 @@ enum pp_emu_count {
     PP_EMU_LAUNCHES,
     PP_EMU_PRODUCTS,
     PP_EMU_COPIES,
+    PP_EMU_FILLS,
     PP_EMU_HOST_WAITS, /* calls that wait for the device, if it still has work or not: that is chance */
     PP_EMU_HOST_FUNCTIONS,
     PP_EMU_FULL_QUEUES, /* launches that had to wait for room in their stream */
@@ -80,6 +81,8 @@ enum pp_emu_count {
     PP_EMU_COUNTS
 };
 void pp_emu_count(enum pp_emu_count what, int64_t by);
+/* Kernels, products, copies and fills that were put into streams so far, for tests (parity_queue.c). */
+int64_t pp_emu_queued(void);
 
 /* ---- locks and order ---- */
 

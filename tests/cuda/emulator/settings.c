@@ -25,10 +25,11 @@ static atomic_llong counts[PP_EMU_COUNTS];
 static _Thread_local cudaError_t last_error;
 
 static const char *const count_names[PP_EMU_COUNTS] = {
-    "launches",           "products",           "copies",           "host_waits",   "host_functions",
-    "full_queues",        "device_allocations", "host_allocations", "streams",      "events",
-    "collectives",        "live_device_bytes",  "live_host_bytes",  "live_streams", "live_events",
-    "live_communicators", "live_contexts",      "complaints"};
+    "launches",           "products",        "copies",       "fills",
+    "host_waits",         "host_functions",  "full_queues",  "device_allocations",
+    "host_allocations",   "streams",         "events",       "collectives",
+    "live_device_bytes",  "live_host_bytes", "live_streams", "live_events",
+    "live_communicators", "live_contexts",   "complaints"};
 
 static int64_t number(const char *name, int64_t other)
 {
@@ -194,6 +195,12 @@ void pp_emu_complain(const char *format, ...)
 }
 
 void pp_emu_count(enum pp_emu_count what, int64_t by) { atomic_fetch_add(&counts[what], by); }
+
+int64_t pp_emu_queued(void)
+{
+    return atomic_load(&counts[PP_EMU_LAUNCHES]) + atomic_load(&counts[PP_EMU_PRODUCTS]) +
+           atomic_load(&counts[PP_EMU_COPIES]) + atomic_load(&counts[PP_EMU_FILLS]);
+}
 
 int64_t pp_emu_now_ns(void)
 {
