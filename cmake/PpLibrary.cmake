@@ -15,11 +15,11 @@ function(pp_program name)
   install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endfunction()
 
-# pp_rows(OUT file regex): the rows of a list *.def, which are its lines but for comments. C would take one that is not as
+# pp_rows(OUT file regex): the rows of a list *.def, which are its lines but for comments and #undef. C would take one that is not as
 # `regex` says, and CMake would leave it out unseen: here it is an error.
 function(pp_rows out file regex)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
-  file(STRINGS ${file} rows REGEX "^[ \t]*[^/* \t]")
+  file(STRINGS ${file} rows REGEX "^[ \t]*[^/*# \t]")
   foreach(row IN LISTS rows)
     if(NOT row MATCHES "^${regex}$")
       message(FATAL_ERROR "${file}: '${row}' is no row that CMake understands: ${regex}")

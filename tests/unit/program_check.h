@@ -255,13 +255,20 @@ static inline void check_tokens(const struct check *c)
         require(c, n[0] == c->rows && n[1] == (parts ? part : own) && n[4] == (parts ? c->rows * own : 0), 0);
 }
 
+/* Does it weigh rows by a gate of each, what is beside experts? */
+static inline bool is_beside_experts(const struct check *c)
+{
+    const int32_t *n = c->call->n;
+    return c->model->shape.shared_gate && n[1] == c->model->local.shared_ff && n[0] == n[2] && n[3] == 1;
+}
+
 /* The copy of weights, what only norms that come first have, and the output of a layer that is made again. */
 static inline bool may_be_missing(const struct check *c, int i)
 {
     const int kernel = c->call->kernel;
     const bool again = (c->spec.checkpoint_layers || c->spec.again) && *c->kind == 'B';
     if (is_step(kernel)) return i == 2;
-    if (pp_shape_expert_parallel(&c->model->shape) > 1) /* gates have come with their places */
+    if (pp_shape_expert_parallel(&c->model->shape) > 1 || is_beside_experts(c)) /* gates have come with their places */
         if ((kernel == PP_KERNEL_WEIGH && i == 2) || (kernel == PP_KERNEL_WEIGH_GRAD && i == 4)) return true;
     return pp_kernel_is_norm(kernel) && (i == 7 || (i == 0 && again));
 }
