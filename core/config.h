@@ -76,6 +76,7 @@ struct pp_config {
     /* simulating */
     const char *times, *straggler; /* see core/given_times.h */
     double jitter;                 /* percent */
+    int host_order;                /* 1: a host has replicas of a rank, before it has other ranks */
     const char *profile, *emit;
     struct pp_texts machine; /* none: not asked: pp_config_machine() */
     bool draw;

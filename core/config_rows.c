@@ -323,6 +323,10 @@ const struct pp_opt pp_config_rows[] = {
      "JSON file (its path without a comma). A list compares machines, each with its own memory, precisions and "
      "profiles",
      0},
+    {"host-order", PP_OPT_CHOICE, AT(host_order), PP_PPSIM, PREDICTING, NULL, "pipeline", 0, 0, "pipeline|replicas",
+     "what a host of --machine is filled with first: the ranks of a replica, as ppexec's processes are numbered, or "
+     "the replicas of a rank, as Megatron-LM's are",
+     0},
     {"profile", PP_OPT_TEXT, AT(profile), PP_PPSIM, PREDICTING, "FILE", NULL, 0, 0, NULL,
      "take measured times from this file, such as ppreport --profiles writes, and from no database", 0},
     {"memory", PP_OPT_BYTES, AT(memory), PP_PPSIM, PREDICTING, NULL, NULL, 1, 0x1p62, NULL,

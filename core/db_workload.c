@@ -69,13 +69,26 @@ static void add_cut(struct text *t, const struct pp_model *model)
     if (model->nstages > MOST) add(t, " cut %016" PRIx64, hash);
 }
 
+/* --split as it was given; a list that is too long for people by a hash. */
+static void add_word(struct text *t, const char *word)
+{
+    enum { MOST = 160 };
+    uint64_t hash = 0;
+    if (strlen(word) <= MOST) {
+        add(t, " %s", word);
+        return;
+    }
+    for (const char *c = word; *c; c++) hash = pp_plan_hash_word(hash, (uint64_t)*c);
+    add(t, " split %016" PRIx64, hash);
+}
+
 /* The plan does not tell all cuts apart, and one cut has several names, of which `time` may be another tomorrow. */
 static pp_status add_split(struct text *t, const struct pp_config *config, const struct pp_job *job)
 {
     const char *word = config->split ? config->split : "uniform";
     if (job && job->model && strcmp(word, "uniform") != 0) PP_TRY(find_word(job, &word));
     if (word)
-        add(t, " %s", word);
+        add_word(t, word);
     else
         add_cut(t, job->model);
     return PP_OK;
@@ -183,5 +196,6 @@ pp_status pp_db_workload(const struct pp_config *config, const struct pp_job *jo
         add_real(&t, ", jitter ", config->jitter);
         add(&t, " %%");
     }
-    return PP_OK;
+    if (t.used < PP_WORKLOAD_BYTES) return PP_OK;
+    return pp_fail(PP_INTERNAL, "a workload's name has %zu characters: raise PP_WORKLOAD_BYTES", t.used);
 }

@@ -128,7 +128,8 @@ void pp_writer_take_again(struct pp_writer *w, bool reads_u)
 
 struct pp_call *pp_writer_call(struct pp_writer *w, enum pp_kernel kernel, int n0, int n1, int n2, int n3)
 {
-    struct pp_call *call = &w->out->calls[w->out->ncalls++];
+    const int at = w->out->ncalls++;
+    struct pp_call *call = &w->out->calls[at < w->room ? at : w->room];
     *call = (struct pp_call){.kernel = kernel, .n = {n0, n1, n2, n3}, .precision = w->model->local.precision};
     return call;
 }
@@ -246,11 +247,15 @@ pp_status pp_model_program(const struct pp_model *model, const struct pp_class *
             "chunks, fewer --tokens or more stages",
             spec->slot_rows, pp_plural(spec->slot_rows), spec->seq, pp_plural(spec->seq));
     const int pieces = w.sum_pieces > 1 ? w.sum_pieces : 0;
-    PP_TRY(PP_NEW(&out->calls, MAX_OTHER_CALLS + pieces * MAX_OTHER_PIECES +
-                                   (MAX_LAYER_CALLS + pieces * MAX_LAYER_PIECES) * (w.part.end - w.part.begin) +
-                                   (cls->kind == PP_NORM ? w.stage->tensors * pp_norm_calls(&model->shape) : 0)));
+    w.room = MAX_OTHER_CALLS + pieces * MAX_OTHER_PIECES +
+             (MAX_LAYER_CALLS + pieces * MAX_LAYER_PIECES) * (w.part.end - w.part.begin) +
+             (cls->kind == PP_NORM ? w.stage->tensors * pp_norm_calls(&model->shape) : 0);
+    PP_TRY(PP_NEW(&out->calls, w.room + 1));
     write_calls(&w, cls);
-    pp_write_signature(&w, cls->kind);
+    if (out->ncalls > w.room)
+        return pp_fail(PP_INTERNAL, "a program has %d calls, and room for %d: raise MAX_LAYER_CALLS", out->ncalls,
+                       w.room);
+    PP_TRY(pp_write_signature(&w, cls->kind));
     for (int i = 0; i < out->ncalls; i++) {
         out->flops += pp_call_flops(&out->calls[i]);
         out->bytes += pp_call_bytes(&out->calls[i]);

@@ -142,6 +142,7 @@ struct pp_writer {
     struct pp_ref own;       /* parts of several pieces, backward: scratch for the worker's, one behind the other */
     struct pp_ref pieces[2]; /* context: scratch for what attention reads and makes [T,q], or for keys and values */
     struct pp_program *out;
+    int room; /* for so many calls; those behind it overwrite each other */
 };
 
 static inline struct pp_ref pp_ref_to(enum pp_region region, int64_t offset)
@@ -381,8 +382,7 @@ void pp_write_expert_weights(struct pp_writer *w, int l, const struct pp_expert_
  * makes, added to z. */
 void pp_write_shared_up(struct pp_writer *w, int l, struct pp_ref x);
 void pp_write_shared_down(struct pp_writer *w, int l, struct pp_ref z);
-/* Its u once more, of its a. */
-void pp_write_shared_again(struct pp_writer *w, int l);
+void pp_write_shared_again(struct pp_writer *w, int l); /* its u once more, of its a */
 /* Takes what it needs of the scratch. */
 void pp_writer_shared_scratch(struct pp_writer *w, struct pp_expert_scratch *scratch);
 /* dz -> the gradient at its first output, and that of its gate at x, which is the same in all workers of a rank, added
@@ -395,6 +395,6 @@ void pp_write_shared_weights(struct pp_writer *w, int l, const struct pp_expert_
                              struct pp_ref x);
 
 /* signature.c: pp_program.signature. */
-void pp_write_signature(const struct pp_writer *w, int kind);
+pp_status pp_write_signature(const struct pp_writer *w, int kind) PP_MUST_CHECK;
 
 #endif

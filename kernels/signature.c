@@ -131,7 +131,7 @@ static int write_layers(const struct pp_writer *w, int kind, char *text, size_t 
 
 /* "B 2l+emb d200 h2 ff200 causal p0.2 seq35 rows5": what the work depends on, and nothing else. The rows stand at the
  * end: between shapes that differ in nothing else, times are interpolated. */
-void pp_write_signature(const struct pp_writer *w, int kind)
+pp_status pp_write_signature(const struct pp_writer *w, int kind)
 {
     const struct pp_shape *shape = &w->model->shape;
     char *text = w->out->signature;
@@ -149,12 +149,15 @@ void pp_write_signature(const struct pp_writer *w, int kind)
     write_precision(shape, precision, sizeof precision);
     write_workers(shape, tensors, parts, sizeof parts);
     if (shape->zero) snprintf(share, sizeof share, " zero 1/%d", shape->replicas);
-    const int used = write_layers(w, kind, text, size);
+    int used = write_layers(w, kind, text, size);
     if (tensors)
-        snprintf(text + used, size - (size_t)used, "%s ff%d%s%s%s%s%s%s%s%s", heads, shape->d_ff, experts, vocab, parts,
-                 precision, layers, tied_word(w), kind == PP_STEP ? optimizer_words[shape->optimizer] : "", share);
+        used += snprintf(text + used, size - (size_t)used, "%s ff%d%s%s%s%s%s%s%s%s", heads, shape->d_ff, experts,
+                         vocab, parts, precision, layers, tied_word(w),
+                         kind == PP_STEP ? optimizer_words[shape->optimizer] : "", share);
     else
-        snprintf(text + used, size - (size_t)used, "%s ff%d%s%s%s %s%s%s%s%s%s seq%d rows%d", heads, shape->d_ff,
-                 experts, vocab, parts, shape->mask == PP_MASK_CAUSAL ? "causal" : "full",
-                 attention_words[shape->attention], dropout, precision, layers, again, w->row_seq, w->rows);
+        used += snprintf(text + used, size - (size_t)used, "%s ff%d%s%s%s %s%s%s%s%s%s seq%d rows%d", heads,
+                         shape->d_ff, experts, vocab, parts, shape->mask == PP_MASK_CAUSAL ? "causal" : "full",
+                         attention_words[shape->attention], dropout, precision, layers, again, w->row_seq, w->rows);
+    if ((size_t)used < size) return PP_OK;
+    return pp_fail(PP_INTERNAL, "a program's name has %d characters: raise PP_SIGNATURE_BYTES", used);
 }

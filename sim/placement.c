@@ -21,10 +21,20 @@ struct pp_placement pp_placement_of(const struct pp_job *job, const struct pp_ma
     struct pp_placement p = pp_placement_on(machine);
     p.plan = job->train;
     p.sharers = pp_cost_sharers(job);
+    p.replicas_first = job->config->host_order != 0;
     return p;
 }
 
-static int device_of(const struct pp_placement *p, int worker) { return worker / p->sharers; }
+/* The worker's place in the order that fills hosts. */
+static int place_of(const struct pp_placement *p, int worker)
+{
+    if (!p->replicas_first) return worker;
+    const int each = pp_plan_neighbours(p->plan), groups = p->plan->replicas / p->plan->context;
+    const int rank = worker / each % p->plan->ranks, group = worker / each / p->plan->ranks;
+    return (rank * groups + group) * each + worker % each;
+}
+
+static int device_of(const struct pp_placement *p, int worker) { return place_of(p, worker) / p->sharers; }
 
 static int host_of(const struct pp_placement *p, int worker)
 {
@@ -294,7 +304,7 @@ static int64_t longer(int64_t a, int64_t b) { return a > b ? a : b; }
 int64_t pp_placement_hop_ns(const struct pp_placement *p, int64_t latency_ns)
 {
     const int each = p->plan->zero ? pp_norm_workers(p->plan) : p->plan->ranks * pp_plan_neighbours(p->plan);
-    for (int first = 0; first < pp_plan_workers(p->plan); first += each)
-        if (host_of(p, first) != host_of(p, first + each - 1)) return longer(p->network.latency_ns, latency_ns);
+    for (int w = 0; w < pp_plan_workers(p->plan); w++)
+        if (host_of(p, w) != host_of(p, w - w % each)) return longer(p->network.latency_ns, latency_ns);
     return latency_ns;
 }

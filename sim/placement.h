@@ -11,11 +11,12 @@
 #include "core/job.h"
 #include "sim/machine.h"
 
-/* Workers are numbered as in core/plan.h. So many successive ones share a device, and so many successive devices are in
- * a host. */
+/* So many successive workers share a device, and so many successive devices are in a host. Workers follow each other as
+ * core/workers.h numbers them, or, replicas_first, rank after rank, of each all replicas. */
 struct pp_placement {
     const struct pp_plan *plan;     /* borrowed; NULL: none, where only sums are asked for */
     int sharers, devices;           /* devices 0: one host holds all */
+    bool replicas_first;
     double taken;                   /* by a sum from the kernels beside it (core/cost.h) */
     struct pp_network_cost network; /* of one device */
 };

@@ -91,6 +91,7 @@ static void set_source(json_t **row, const struct pp_predictor *p, const struct 
     bool machine = prediction->cost->source == PP_COST_MACHINE || prediction->origin.link_computed;
     set(row, "cost_source", json_string(pp_cost_source_names[prediction->cost->source]));
     set(row, "machine", machine ? json_string(p->machine.name) : json_null());
+    set(row, "host_order", json_string(p->config->host_order ? "replicas" : "pipeline"));
     set(row, "link_source", link ? json_string(link) : json_null());
     set(row, "interpolated", json_integer(prediction->origin.from[PP_COST_INTERPOLATED]));
     set(row, "from_kernels", json_integer(prediction->origin.from[PP_COST_KERNELS]));

@@ -38,6 +38,7 @@ static void test_placement(void **state)
 {
     (void)state;
 #define SHAPE "--device cuda --clip 1 --layers 16 --rows 48 --chunks 2 "
+#define REPLICAS "--host-order replicas "
 #define TENSOR "--heads 8 --d-model 64 --d-ff 64 "
     static const struct {
         const char *options;
@@ -66,7 +67,13 @@ static void test_placement(void **state)
         /* those with parts of the same rows are next to each other, and sum gradients as replicas */
         {SHAPE TENSOR "--tokens 40 --stages 4 --replicas 2 --context-parallel 2", 8, "", 13000, 20, 2 * 1000},
         {SHAPE TENSOR "--tokens 40 --stages 4 --replicas 1 --context-parallel 4", 8, "1", 3000, 200, 2 * 5000},
-        {SHAPE TENSOR "--tokens 40 --stages 2 --replicas 1 --context-parallel 8", 4, "0", 13000, 40, 5000}};
+        {SHAPE TENSOR "--tokens 40 --stages 2 --replicas 1 --context-parallel 8", 4, "0", 13000, 40, 5000},
+        /* a host for all replicas of a rank; of two ranks */
+        {SHAPE REPLICAS "--stages 4 --replicas 8", 8, "0 1 2", 3000, 200, 2 * 5000},
+        {SHAPE REPLICAS TENSOR "--stages 2 --replicas 4 --tensor 2", 8, "0", 3000, 200, 2 * 5000},
+        {SHAPE REPLICAS TENSOR "--stages 4 --replicas 2 --tensor 2", 8, "1", 3000, 200, 3 * 5000},
+        {SHAPE REPLICAS TENSOR "--tokens 40 --stages 4 --replicas 2 --context-parallel 2", 8, "1", 3000, 200,
+         2 * 5000}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct pp_job *job = create_job(cases[i].options);
         const struct pp_machine m = round_machine(cases[i].devices);
