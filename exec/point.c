@@ -85,10 +85,9 @@ static bool is_stuck(struct crew *crew)
     return pp_now_ns() - crew->failed_ns > PATIENCE_NS;
 }
 
-/* Until all have ended, *ended of them; reports now and then. A report that fails (a full disk) stops the workers. */
-static pp_status attend(struct crew *crew, struct pp_report *report, int *ended)
+/* Until all have ended, *ended of them; reports now and then. */
+static void attend(struct crew *crew, struct pp_report *report, int *ended)
 {
-    pp_status status = PP_OK;
     for (*ended = 0; *ended < crew->started && !is_stuck(crew);) {
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
@@ -96,11 +95,8 @@ static pp_status attend(struct crew *crew, struct pp_report *report, int *ended)
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;
         if (sem_timedwait(&crew->ended, &until) == 0) ++*ended;
-        if (!report || status != PP_OK) continue;
-        status = pp_report_update(report);
-        if (status != PP_OK) pp_world_stop(crew->session->world, status);
+        if (report) pp_report_update(report);
     }
-    return status;
 }
 
 /* Of the failures the one that came first by itself, not because others failed. */
@@ -144,15 +140,15 @@ static pp_status run_crew(struct pp_session *s, struct pp_report *report)
     }
     sem_init(&crew->ended, 0, 0);
     status = start(crew);
-    pp_status reported = attend(crew, report, &ended);
-    if (status == PP_OK && reported == PP_OK) status = first_failure(crew);
+    attend(crew, report, &ended);
+    if (status == PP_OK) status = first_failure(crew);
     s->stuck = ended < crew->started;
     if (!s->stuck) {
         status = tell_whose_signal(s->world, status);
         dismiss(crew);
     } else if (status == PP_OK)
         status = pp_world_check(s->world);
-    return status != PP_OK ? status : reported;
+    return status;
 }
 
 /* Stores the run's end without losing the message of its failure. */

@@ -169,6 +169,16 @@ pp_status pp_report_begin(struct pp_report *r, struct pp_exec *exec, const struc
     return begin_run(r);
 }
 
+static bool stores(const struct pp_report *r) { return r->exec->db && !r->lost; }
+
+/* Hours of training are worth more than their record. Others must not wait for what is half written. */
+static void stop_storing(struct pp_report *r)
+{
+    pp_warn("%s; training goes on, and nothing more of it is stored", pp_message());
+    (void)pp_db_flush(r->exec->db);
+    r->lost = true;
+}
+
 /* --- records --- */
 
 /* As the tutorials print it, but for small ones, which that makes 0. */
@@ -207,7 +217,7 @@ static pp_status take_step(struct pp_report *r, const struct pp_record *record)
     }
     check_finite(r, record->loss, "loss of step", record->step + 1, record->step > 0);
     pp_progress("step %d of %d, loss %.3f", record->step + 1, r->session->agenda->steps, record->loss);
-    if (!r->exec->db) return PP_OK;
+    if (!stores(r)) return PP_OK;
     return pp_db_add_step(r->exec->db, r->run_id, record->step, record->epoch, record->ns, record->loss, record->tokens,
                           record->traced);
 }
@@ -226,7 +236,7 @@ static pp_status take_epoch(struct pp_report *r, const struct pp_record *record)
                 train, exp(train));
     }
     r->interval_ns = r->interval_timed = 0;
-    return r->exec->db ? pp_db_add_epoch(r->exec->db, r->run_id, record->epoch, record->loss, record->ns) : PP_OK;
+    return stores(r) ? pp_db_add_epoch(r->exec->db, r->run_id, record->epoch, record->loss, record->ns) : PP_OK;
 }
 
 static pp_status take_test(struct pp_report *r, const struct pp_record *record)
@@ -237,7 +247,7 @@ static pp_status take_test(struct pp_report *r, const struct pp_record *record)
     return PP_OK;
 }
 
-pp_status pp_report_update(struct pp_report *r)
+void pp_report_update(struct pp_report *r)
 {
     static pp_status (*const takers[])(struct pp_report *, const struct pp_record *) = {
         [PP_RECORD_STEP] = take_step, [PP_RECORD_EPOCH] = take_epoch, [PP_RECORD_TEST] = take_test};
@@ -245,9 +255,9 @@ pp_status pp_report_update(struct pp_report *r)
     int64_t published = atomic_load_explicit(&journal->published, memory_order_acquire), before = r->taken;
     for (; r->taken < published; r->taken++) {
         const struct pp_record *record = &journal->records[r->taken];
-        PP_TRY(takers[record->kind](r, record));
+        if (takers[record->kind](r, record) != PP_OK) stop_storing(r);
     }
-    return r->exec->db && r->taken > before ? pp_db_flush(r->exec->db) : PP_OK;
+    if (stores(r) && r->taken > before && pp_db_flush(r->exec->db) != PP_OK) stop_storing(r);
 }
 
 /* --- the end --- */
@@ -294,10 +304,24 @@ static pp_status store_results(const struct pp_report *r)
     return store_clocks(r);
 }
 
+/* Perhaps there is room again. */
+static pp_status end_incomplete(const struct pp_report *r)
+{
+    struct pp_run_result end = pp_result_none;
+    end.status = "failed: the database could not be written while the run went on";
+    (void)pp_db_run_end(r->exec->db, r->run_id, &end);
+    return pp_fail(
+        PP_IO,
+        "database %s is incomplete: it could not be written to the end of the run; the training itself ended "
+        "well",
+        r->exec->config.db);
+}
+
 pp_status pp_report_end(struct pp_report *r, const char *status, const struct pp_result *result)
 {
     pp_progress(NULL);
     if (!r->run_id) return PP_OK;
+    if (r->lost) return end_incomplete(r);
     struct pp_run_result end = result ? result->stored : pp_result_none;
     end.status = status;
     if (result) PP_TRY(store_results(r));

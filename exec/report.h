@@ -17,14 +17,17 @@ struct pp_report {
     int64_t interval_ns;     /* of this run's steps since the last log line */
     int interval_timed;      /* so many */
     bool diverged;           /* and said so */
+    bool lost;               /* the database failed: nothing more is stored */
 };
 
 /* Header, and the run in the database. */
 pp_status pp_report_begin(struct pp_report *report, struct pp_exec *exec,
                           const struct pp_session *session) PP_MUST_CHECK;
-/* Takes what the journal has published since. */
-pp_status pp_report_update(struct pp_report *report) PP_MUST_CHECK;
-/* Stores how the run ended ("ok", "interrupted", "failed: ...") and, with a result, traces and memory. */
+/* Takes what the journal has published since. Where the database fails (a full disk) it says so once and stores
+ * nothing more: training goes on. */
+void pp_report_update(struct pp_report *report);
+/* Stores how the run ended ("ok", "interrupted", "failed: ...") and, with a result, traces and memory. PP_IO also where
+ * the database has failed before. */
 pp_status pp_report_end(struct pp_report *report, const char *status, const struct pp_result *result) PP_MUST_CHECK;
 
 /* The figures of a finished run. */
