@@ -223,6 +223,29 @@ static pp_status run_test(struct pp_trainee *t)
     return PP_OK;
 }
 
+/* As worker 0 knows. Weights of which nothing is known (a resumed run that had nothing left to do) are taken for good.
+ */
+static bool diverged(const struct pp_trainee *t)
+{
+    const struct pp_journal *journal = &t->session->journal;
+    if (t->session->agenda->evaluates) return !t->has_best;
+    for (int64_t i = journal->written - 1; i >= 0; i--)
+        if (journal->records[i].kind == PP_RECORD_STEP) return !isfinite(journal->records[i].loss);
+    return false;
+}
+
+/* An older file may be the last good one. */
+static pp_status save_weights(struct pp_trainee *t)
+{
+    const char *path = t->session->config->save;
+    if (!path || !has_weights(t)) return PP_OK;
+    if (t->worker->me == 0 && diverged(t))
+        return pp_fail(PP_INPUT,
+                       "--save %s: not written, for training has diverged: %s a finite number; use a smaller --lr",
+                       path, t->session->agenda->evaluates ? "no validation loss is" : "its last loss is not");
+    return pp_parameters_save(t->worker, path);
+}
+
 /* The reference kernel on all cores at once; a median each, for the system may take a core away for a moment. Of a GPU
  * one worker tells. Only a database has it, that of worker 0's process: without one nobody runs it. */
 static pp_status reference(struct pp_trainee *t, int64_t *ns)
@@ -289,7 +312,7 @@ static pp_status run(struct pp_trainee *t)
     for (int epoch = t->step / s->agenda->batches; epoch < s->config->epochs; epoch++) PP_TRY(run_epoch(t, epoch));
     PP_TRY(reference(t, &s->reference_ns[1]));
     PP_TRY(run_test(t));
-    if (s->config->save && has_weights(t)) PP_TRY(pp_parameters_save(t->worker, s->config->save));
+    PP_TRY(save_weights(t));
     PP_TRY(pp_collect(s, t->worker));
     /* Before anybody closes a channel that another one's device still takes from. */
     return s->backend->queue ? pp_barrier(s->world, t->worker->me) : PP_OK;
