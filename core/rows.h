@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "core/config.h"
 #include "core/status.h"
 
 /* A number, or null where it is not finite: JSON knows no NaN. */
@@ -43,10 +44,11 @@ pp_status pp_rows_write_lines(const json_t *rows, int format, int digits, FILE *
 struct pp_row_column {
     const char *heading, *key;
     void (*show)(const json_t *row, const char *key, char *buf, size_t size);
-    bool left;         /* texts stand left, numbers right */
-    bool if_known;     /* left out where all its cells are "-" */
-    bool if_mixed;     /* left out where all its cells but "-" are alike */
-    const char *usual; /* left out where all its cells are that; NULL: of no text */
+    bool left;          /* texts stand left, numbers right */
+    bool if_known;      /* left out where all its cells are "-" */
+    bool if_mixed;      /* left out where all its cells but "-" are alike */
+    const char *usual;  /* left out where all its cells are that; NULL: of no text */
+    const char *option; /* of numbers or choices: never left out where a list of it was given; NULL: there is none */
 };
 
 /* Of a row's value; "-" where it is null. A figure has fewer decimals where it is large; mib takes bytes, of an array
@@ -59,8 +61,10 @@ void pp_show_mib(const json_t *row, const char *key, char *buf, size_t size);
 /* The most of an array; a number as it is. */
 double pp_json_most(const json_t *value);
 
-/* Aligned, with headings: the configuration and its ms/batch, which every program has, and n columns more. */
+/* Aligned, with headings: the configuration and its ms/batch, which every program has, and n columns more. config:
+ * what was asked for. */
 enum { PP_ROW_COLUMNS = 16 }; /* at most */
-void pp_rows_table(const json_t *rows, const struct pp_row_column *columns, int n, FILE *out);
+void pp_rows_table(const json_t *rows, const struct pp_config *config, const struct pp_row_column *columns, int n,
+                   FILE *out);
 
 #endif

@@ -80,13 +80,13 @@ static const struct pp_row_column configuration[] = {
     {"chunks", "chunks", pp_show_count},
     {"M", "microbatches", pp_show_count},
     {"D", "replicas", pp_show_count},
-    {"T", "tensor", pp_show_count, .usual = "1"},
-    {"K", "overlap_tensor_sums", pp_show_count, .if_mixed = true},
+    {"T", "tensor", pp_show_count, .usual = "1", .option = "tensor"},
+    {"K", "overlap_tensor_sums", pp_show_count, .if_mixed = true, .option = "overlap-tensor-sums"},
     {"EP", "expert_parallel", pp_show_count, .usual = "1"},
-    {"CP", "context_parallel", pp_show_count, .usual = "1"},
-    {"zero", "zero", show_zero, .if_mixed = true},
-    {"shard", "shard_degree", show_degree, .usual = "-"},
-    {"checkpoint", "checkpoint", pp_show_text, .left = true, .if_mixed = true},
+    {"CP", "context_parallel", pp_show_count, .usual = "1", .option = "context-parallel"},
+    {"zero", "zero", show_zero, .if_mixed = true, .option = "zero"},
+    {"shard", "shard_degree", show_degree, .usual = "-", .option = "shard-degree"},
+    {"checkpoint", "checkpoint", pp_show_text, .left = true, .if_mixed = true, .option = "checkpoint"},
     {"ms/batch", "ms_per_batch", pp_show_figure},
 };
 
@@ -100,8 +100,15 @@ static const char *cell(const struct pp_row_column *column, const json_t *row, c
     return buf;
 }
 
+/* Were several values asked for? That all rows that are left have the same is then an answer. */
+static bool varies(const struct pp_row_column *column, const struct pp_config *config)
+{
+    const struct pp_opt *row = column->option ? pp_config_row(column->option) : NULL;
+    return row && ((const struct pp_ints *)((const char *)config + row->offset))->n > 1;
+}
+
 /* How wide its widest cell is; 0: it is left out. */
-static int width_of(const struct pp_row_column *column, const json_t *rows)
+static int width_of(const struct pp_row_column *column, const json_t *rows, const struct pp_config *config)
 {
     char buf[CELL_BYTES], first[CELL_BYTES] = "-";
     int width = (int)strlen(column->heading);
@@ -114,7 +121,7 @@ static int width_of(const struct pp_row_column *column, const json_t *rows)
         other |= column->usual && strcmp(text, column->usual) != 0;
         if ((int)strlen(text) > width) width = (int)strlen(text);
     }
-    return known && mixed && other ? width : 0;
+    return varies(column, config) || (known && mixed && other) ? width : 0;
 }
 
 static void print_line(const struct pp_row_column *columns, const int *width, int n, const json_t *row, FILE *out)
@@ -130,14 +137,15 @@ static void print_line(const struct pp_row_column *columns, const int *width, in
     fputc('\n', out);
 }
 
-void pp_rows_table(const json_t *rows, const struct pp_row_column *columns, int n, FILE *out)
+void pp_rows_table(const json_t *rows, const struct pp_config *config, const struct pp_row_column *columns, int n,
+                   FILE *out)
 {
     struct pp_row_column all[CONFIGURATION + PP_ROW_COLUMNS];
     int width[CONFIGURATION + PP_ROW_COLUMNS];
     memcpy(all, configuration, sizeof configuration);
     memcpy(all + CONFIGURATION, columns, (size_t)n * sizeof *columns);
     n += CONFIGURATION;
-    for (int c = 0; c < n; c++) width[c] = width_of(&all[c], rows);
+    for (int c = 0; c < n; c++) width[c] = width_of(&all[c], rows, config);
     print_line(all, width, n, NULL, out);
     for (size_t i = 0; i < json_array_size(rows); i++) print_line(all, width, n, json_array_get(rows, i), out);
 }

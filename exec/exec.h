@@ -54,7 +54,8 @@ void pp_exec_bits(const struct pp_exec *exec, const struct pp_plan *plan, char *
  * aborted. */
 pp_status pp_exec_point(struct pp_exec *exec, const struct pp_point *point, struct pp_result *out) PP_MUST_CHECK;
 void pp_result_free(struct pp_result *result);
-/* format: enum pp_format. */
-pp_status pp_results_print(const struct pp_result *results, int n, int format, FILE *out) PP_MUST_CHECK;
+/* In the format of config, which is what was asked for. */
+pp_status pp_results_print(const struct pp_result *results, int n, const struct pp_config *config,
+                           FILE *out) PP_MUST_CHECK;
 
 #endif

@@ -65,12 +65,12 @@ static const struct pp_row_column columns[] = {
     {"valid loss", "valid_loss", show_loss}, {"test loss", "test_loss", show_loss},
 };
 
-pp_status pp_results_print(const struct pp_result *results, int n, int format, FILE *out)
+pp_status pp_results_print(const struct pp_result *results, int n, const struct pp_config *config, FILE *out)
 {
     json_t *rows = make_rows(results, n);
     if (!rows) return pp_fail(PP_NOMEM, "cannot allocate memory for the results");
-    if (format == PP_FORMAT_TABLE) pp_rows_table(rows, columns, sizeof columns / sizeof *columns, out);
-    pp_status status = pp_rows_write(rows, format, out);
+    if (config->format == PP_FORMAT_TABLE) pp_rows_table(rows, config, columns, sizeof columns / sizeof *columns, out);
+    pp_status status = pp_rows_write(rows, config->format, out);
     json_decref(rows);
     return status;
 }

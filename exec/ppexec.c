@@ -246,7 +246,7 @@ static pp_status train(struct session *s)
     }
     if (s->nresults == 0) return pp_fail(PP_USAGE, "none of the %d configurations is possible", s->npoints);
     if (s->exec.processes.index != 0) return PP_OK;
-    return pp_results_print(s->results, s->nresults, s->exec.config.format, stdout);
+    return pp_results_print(s->results, s->nresults, &s->exec.config, stdout);
 }
 
 static pp_status run(void *session, const char *operand)

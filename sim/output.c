@@ -50,7 +50,7 @@ static void cell_source(const json_t *row, const char *key, char *buf, size_t si
 }
 
 static const struct pp_row_column columns[] = {
-    {"devices", "devices", pp_show_count, .if_mixed = true},
+    {"devices", "devices", pp_show_count, .if_mixed = true, .option = "workers"},
     {"tokens/s", "tokens_per_s", pp_show_count, .if_known = true},
     {"MFU %", "mfu", pp_show_percent, .if_known = true},
     {"days", "train_days", pp_show_figure, .if_known = true},
@@ -138,10 +138,10 @@ static void print_layers(const json_t *row, FILE *out)
     fputc('\n', out);
 }
 
-pp_status pp_rows_print(const json_t *rows, int format, FILE *out)
+pp_status pp_rows_print(const json_t *rows, const struct pp_config *config, FILE *out)
 {
-    if (format != PP_FORMAT_TABLE) return pp_rows_write(rows, format, out);
-    pp_rows_table(rows, columns, sizeof columns / sizeof *columns, out);
+    if (config->format != PP_FORMAT_TABLE) return pp_rows_write(rows, config->format, out);
+    pp_rows_table(rows, config, columns, sizeof columns / sizeof *columns, out);
     if (json_array_size(rows) != 1) return PP_OK;
     print_ranks(json_array_get(rows, 0), out);
     print_layers(json_array_get(rows, 0), out);

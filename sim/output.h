@@ -15,7 +15,7 @@
 pp_status pp_row_create(const struct pp_predictor *p, const struct pp_prediction *prediction,
                         json_t **out) PP_MUST_CHECK;
 
-/* rows: array of such objects. format: enum pp_format. */
-pp_status pp_rows_print(const json_t *rows, int format, FILE *out) PP_MUST_CHECK;
+/* rows: array of such objects. config: what was asked for, and the format. */
+pp_status pp_rows_print(const json_t *rows, const struct pp_config *config, FILE *out) PP_MUST_CHECK;
 
 #endif

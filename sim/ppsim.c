@@ -300,7 +300,7 @@ static pp_status predict(struct session *s)
     pp_remarks_schedule(&s->remarks[0]);
     for (int t = 0; t < s->ntargets; t++) pp_remarks_fits(&s->remarks[t]);
     if (fflush(s->drawings) != 0) return pp_fail(PP_NOMEM, "cannot allocate room for the drawings");
-    PP_TRY(pp_rows_print(s->rows, s->config.format, stdout));
+    PP_TRY(pp_rows_print(s->rows, &s->config, stdout));
     fwrite(s->drawn, 1, s->drawn_size, stdout);
     return PP_OK;
 }

@@ -52,11 +52,12 @@ static int64_t cpu_ns(void)
 
 static pp_status print_row(const struct pp_prediction *prediction, FILE *out)
 {
+    const struct pp_config json = {.format = PP_FORMAT_JSON};
     const struct pp_predictor predictor = {.config = prediction->job->config};
     json_t *rows = json_array(), *row;
     PP_TRY(pp_row_create(&predictor, prediction, &row));
     json_array_append_new(rows, row);
-    pp_status status = pp_rows_print(rows, PP_FORMAT_JSON, out);
+    pp_status status = pp_rows_print(rows, &json, out);
     json_decref(rows);
     return status;
 }
