@@ -149,6 +149,9 @@ void pp_config_cut_rows(struct pp_config *config);
 
 /* What no range of one option can say (config_check.c; pp_config_parse calls it). tool: enum pp_tool. */
 pp_status pp_config_check(const struct pp_config *config, unsigned tool) PP_MUST_CHECK;
+/* PP_USAGE for values of lists that are impossible beside the other options, and for the first --context-parallel.
+ * pp_config_check() lets a list pass of which any value is possible. */
+pp_status pp_config_check_values(const struct pp_config *config, int checkpoint, int zero) PP_MUST_CHECK;
 /* Is it told how long a rank takes, and not what a model takes? */
 bool pp_config_gives_times(const struct pp_config *config);
 /* PP_USAGE for names by which SQLite opens something else than the file of that name. */

@@ -140,27 +140,6 @@ static int most_of(const struct pp_ints *list)
     return most;
 }
 
-/* The last batch may be shorter: exec/data.c sees to that. What is impossible in a list is left out of it: the model
- * says so (pp_model_check_size()). */
-static pp_status check_context(const struct pp_config *config, unsigned tool)
-{
-    const int n = config->context_parallel.n, first = pp_config_context(config);
-    if (n > 1 && tool != PP_PPSIM)
-        return pp_fail(PP_USAGE, "--context-parallel: only ppsim takes a list; choose one number");
-    const bool gathers = config->cp_comm_type == PP_CONTEXT_ALL_GATHER && most_of(&config->context_parallel) > 1;
-    if (gathers && config->attention != PP_ATTENTION_FLASH)
-        return pp_fail(PP_USAGE, "--cp-comm-type all_gather needs --attention flash");
-    if (n == 1 && config->tokens % first)
-        return pp_fail(PP_USAGE, "--context-parallel %d does not divide --tokens %d; choose a divisor", first,
-                       config->tokens);
-    if (n == 1 && gathers && config->tokens % (2 * first))
-        return pp_fail(PP_USAGE,
-                       "--context-parallel %d: with --cp-comm-type all_gather each worker has two parts of a row, so "
-                       "--tokens must be a multiple of %d, not %d",
-                       first, 2 * first, config->tokens);
-    return PP_OK;
-}
-
 static pp_status check_positions(const struct pp_config *config)
 {
     if (config->positions == PP_POSITIONS_LEARNED && config->tokens > pp_config_max_positions(config))
@@ -199,30 +178,52 @@ static pp_status check_joins(const struct pp_config *config)
     return PP_OK;
 }
 
-/* A rank's time is given, not a layer's. */
-static pp_status check_checkpoints(const struct pp_config *config)
+/* --- lists: what is impossible is left out of a sweep, unless all of it is --- */
+
+static pp_status check_context(const struct pp_config *config, int context)
 {
-    char mode[PP_CHECKPOINT_TEXT];
-    for (int i = 0; i < config->checkpoint.n && config->times; i++)
-        if (pp_checkpoint_in_slots(config->checkpoint.v[i]))
-            return pp_fail(PP_USAGE,
-                           "--checkpoint %s: --times says how long a rank's tasks take as a whole, and knows nothing "
-                           "of its layers; choose never, or layers for all of them",
-                           pp_checkpoint_text(config->checkpoint.v[i], mode));
-    return PP_OK;
+    if (context == 1 || config->cp_comm_type != PP_CONTEXT_ALL_GATHER || config->attention == PP_ATTENTION_FLASH)
+        return PP_OK;
+    return pp_fail(PP_USAGE, "--cp-comm-type all_gather needs --attention flash");
 }
 
-static pp_status check_zero(const struct pp_config *config)
+/* A rank's time is given, not a layer's. */
+static pp_status check_checkpoint(const struct pp_config *config, int checkpoint)
 {
-    for (int i = 0; i < config->zero.n; i++) {
-        const int zero = config->zero.v[i];
-        if (zero < 2 || !config->times) continue;
+    char mode[PP_CHECKPOINT_TEXT];
+    if (!config->times || !pp_checkpoint_in_slots(checkpoint)) return PP_OK;
+    return pp_fail(PP_USAGE,
+                   "--checkpoint %s: --times says how long a rank's tasks take as a whole, and knows nothing of its "
+                   "layers; choose never, or layers for all of them",
+                   pp_checkpoint_text(checkpoint, mode));
+}
+
+static pp_status check_zero(const struct pp_config *config, int zero)
+{
+    if (zero >= 2 && config->times)
         return pp_fail(PP_USAGE,
                        "--zero %d: --times says how long a rank's tasks take as a whole, and knows nothing of its "
                        "layers, whose %s one by one; use --zero 1, or a model",
                        zero, zero == 3 ? "parameters are gathered" : "gradients are summed");
-    }
-    return PP_OK;
+    if (!config->overlap_param_gather || zero >= 2 || (zero == 1 && config->overlap_grad_reduce)) return PP_OK;
+    return pp_fail(PP_USAGE, "--overlap-param-gather gathers what replicas have stepped in shares, in parts: add --%s",
+                   zero == 0 ? "zero 1" : "overlap-grad-reduce");
+}
+
+/* Where none of the list is possible, the first says why. */
+static pp_status check_list(const struct pp_config *config, const struct pp_ints *list,
+                            pp_status (*check)(const struct pp_config *, int))
+{
+    for (int i = 0; i < list->n; i++)
+        if (check(config, list->v[i]) == PP_OK) return PP_OK;
+    return list->n > 0 ? check(config, list->v[0]) : PP_OK;
+}
+
+static pp_status check_lists(const struct pp_config *config)
+{
+    PP_TRY(check_list(config, &config->context_parallel, check_context));
+    PP_TRY(check_list(config, &config->checkpoint, check_checkpoint));
+    return check_list(config, &config->zero, check_zero);
 }
 
 static bool has(const struct pp_ints *list, int value)
@@ -239,13 +240,31 @@ static int highest_zero(const struct pp_config *config)
     return zero;
 }
 
-static pp_status check_overlap(const struct pp_config *config)
+/* That nobody shares may be because there is nobody to share with: then it was not asked for. */
+pp_status pp_config_check_values(const struct pp_config *config, int checkpoint, int zero)
 {
-    const bool lasting = has(&config->zero, 0) || (has(&config->zero, 1) && !config->overlap_grad_reduce);
-    const char *lacks = has(&config->zero, 0) ? "zero 1" : "overlap-grad-reduce";
-    if (!config->overlap_param_gather || !lasting) return PP_OK;
-    return pp_fail(PP_USAGE, "--overlap-param-gather gathers what replicas have stepped in shares, in parts: add --%s",
-                   lacks);
+    const bool asked = zero > 0 || (pp_config_holders(config) > 1 && has(&config->zero, 0));
+    PP_TRY(check_context(config, pp_config_context(config)));
+    PP_TRY(check_checkpoint(config, checkpoint));
+    return asked ? check_zero(config, zero) : PP_OK;
+}
+
+/* The last batch may be shorter: exec/data.c sees to that. Which of a list do not divide a row, the model says
+ * (pp_model_check_size()). */
+static pp_status check_rows_parts(const struct pp_config *config, unsigned tool)
+{
+    const int n = config->context_parallel.n, first = pp_config_context(config);
+    if (n > 1 && tool != PP_PPSIM)
+        return pp_fail(PP_USAGE, "--context-parallel: only ppsim takes a list; choose one number");
+    if (n == 1 && config->tokens % first)
+        return pp_fail(PP_USAGE, "--context-parallel %d does not divide --tokens %d; choose a divisor", first,
+                       config->tokens);
+    if (n == 1 && first > 1 && config->cp_comm_type == PP_CONTEXT_ALL_GATHER && config->tokens % (2 * first))
+        return pp_fail(PP_USAGE,
+                       "--context-parallel %d: with --cp-comm-type all_gather each worker has two parts of a row, so "
+                       "--tokens must be a multiple of %d, not %d",
+                       first, 2 * first, config->tokens);
+    return PP_OK;
 }
 
 pp_status pp_config_check_database(const char *path)
@@ -271,10 +290,8 @@ pp_status pp_config_check(const struct pp_config *config, unsigned tool)
     PP_TRY(check_learning(config));
     PP_TRY(check_cut(config));
     PP_TRY(check_joins(config));
-    PP_TRY(check_context(config, tool));
-    PP_TRY(check_checkpoints(config));
-    PP_TRY(check_zero(config));
-    PP_TRY(check_overlap(config));
+    PP_TRY(check_lists(config));
+    PP_TRY(check_rows_parts(config, tool));
     if (config->db) PP_TRY(pp_config_check_database(config->db));
     if (!pp_config_gives_times(config) && (config->straggler || config->jitter > 0))
         return pp_fail(PP_USAGE, "%s changes the times that --times gives; add --times, or use --device delay",

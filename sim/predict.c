@@ -32,7 +32,8 @@ static pp_status create_given(const struct pp_predictor *p, const struct pp_poin
     job->config = p->config;
     job->model_ops = p->ops;
     job->point = *point;
-    pp_status status = pp_given_times_of(p->config, &job->times);
+    pp_status status = pp_config_check_values(p->config, point->checkpoint, point->zero);
+    if (status == PP_OK) status = pp_given_times_of(p->config, &job->times);
     if (status == PP_OK) status = build_given(p, job);
     if (status != PP_OK)
         pp_job_free(job);
