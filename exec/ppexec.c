@@ -155,6 +155,9 @@ static pp_status check_device(const struct pp_config *config, const struct pp_ba
                        backend->name);
     PP_TRY(pp_backend_check_algorithms(backend, config->algorithms));
     if (!backend->waits) return PP_OK;
+    if (config->save || config->init)
+        return pp_fail(PP_USAGE, "--%s: device %s computes nothing, so weights stay as they are; leave --%s out",
+                       config->save ? "save" : "init", backend->name, config->save ? "save" : "init");
     if (config->d_model < LEAST_WIDTH)
         return pp_fail(PP_USAGE, "--d-model %d: with --device %s messages carry a time; use at least %d",
                        config->d_model, backend->name, LEAST_WIDTH);

@@ -188,13 +188,22 @@ static const char *rate_text(double rate, char *buf, size_t size)
     return buf;
 }
 
-/* Not a number has a sign that says nothing. */
-static double unsigned_nan(double loss) { return isnan(loss) ? (double)NAN : loss; }
+/* The loss and its perplexity, "-" of a device that has none. Not a number has a sign that says nothing. */
+enum { LOSS_TEXT = 400 }; /* a perplexity may have 308 digits */
+static const char *loss_text(const struct pp_report *r, const char *of, double loss, char buf[LOSS_TEXT])
+{
+    const double shown = isnan(loss) ? (double)NAN : loss;
+    if (r->session->backend->waits)
+        snprintf(buf, LOSS_TEXT, "%sloss     - | %sppl        -", of, of);
+    else
+        snprintf(buf, LOSS_TEXT, "%sloss %5.2f | %sppl %8.2f", of, shown, of, exp(shown));
+    return buf;
+}
 
 /* Before the first step the learning rate is not to blame. */
 static void check_finite(struct pp_report *r, double loss, const char *what, int number, bool trained)
 {
-    if (isfinite(loss) || r->diverged) return;
+    if (isfinite(loss) || r->diverged || r->session->backend->waits) return;
     r->diverged = true;
     pp_warn("the %s %d is not a finite number: %s", what, number,
             trained ? "training has diverged, its weights are useless; use a smaller --lr"
@@ -203,20 +212,20 @@ static void check_finite(struct pp_report *r, double loss, const char *what, int
 
 static pp_status take_step(struct pp_report *r, const struct pp_record *record)
 {
-    char rate[32];
+    char rate[32], loss[LOSS_TEXT];
     int interval = r->exec->config.log_interval, batches = r->session->agenda->batches;
     pp_totals_add(&r->totals, record, interval);
     r->interval_ns += record->ns;
     r->interval_timed++;
     if ((record->batch + 1) % interval == 0) {
-        double loss = unsigned_nan(r->totals.interval_loss / r->totals.interval_steps);
-        pp_info("| epoch %3d | %5d/%5d batches | lr %s | ms/batch %5.2f | loss %5.2f | ppl %8.2f", record->epoch + 1,
-                record->batch + 1, batches, rate_text(record->learning_rate, rate, sizeof rate),
-                (double)r->interval_ns / 1e6 / r->interval_timed, loss, exp(loss));
+        loss_text(r, "", r->totals.interval_loss / r->totals.interval_steps, loss);
+        pp_info("| epoch %3d | %5d/%5d batches | lr %s | ms/batch %5.2f | %s", record->epoch + 1, record->batch + 1,
+                batches, rate_text(record->learning_rate, rate, sizeof rate),
+                (double)r->interval_ns / 1e6 / r->interval_timed, loss);
         r->interval_ns = r->interval_timed = 0;
     }
     check_finite(r, record->loss, "loss of step", record->step + 1, record->step > 0);
-    pp_progress("step %d of %d, loss %.3f", record->step + 1, r->session->agenda->steps, record->loss);
+    pp_progress("step %d of %d, %s", record->step + 1, r->session->agenda->steps, loss_text(r, "", record->loss, loss));
     if (!stores(r)) return PP_OK;
     return pp_db_add_step(r->exec->db, r->run_id, record->step, record->epoch, record->ns, record->loss, record->tokens,
                           record->traced);
@@ -225,15 +234,15 @@ static pp_status take_step(struct pp_report *r, const struct pp_record *record)
 static pp_status take_epoch(struct pp_report *r, const struct pp_record *record)
 {
     int epochs = r->exec->config.epochs, every = (epochs + EPOCH_LINES - 1) / EPOCH_LINES;
-    const double train = unsigned_nan(r->totals.epoch_loss / r->session->agenda->batches);
-    const double valid = unsigned_nan(record->loss), seconds = (double)record->ns / 1e9;
+    const double train = r->totals.epoch_loss / r->session->agenda->batches, seconds = (double)record->ns / 1e9;
+    char loss[LOSS_TEXT];
     if (r->session->agenda->evaluates) {
-        check_finite(r, valid, "validation loss of epoch", record->epoch + 1, true);
-        pp_info("| end of epoch %3d | time: %5.2fs | valid loss %5.2f | valid ppl %8.2f", record->epoch + 1, seconds,
-                valid, exp(valid));
+        check_finite(r, record->loss, "validation loss of epoch", record->epoch + 1, true);
+        pp_info("| end of epoch %3d | time: %5.2fs | %s", record->epoch + 1, seconds,
+                loss_text(r, "valid ", record->loss, loss));
     } else if ((record->epoch + 1) % every == 0 || record->epoch + 1 == epochs) {
-        pp_info("| end of epoch %3d | time: %5.2fs | train loss %5.2f | train ppl %8.2f", record->epoch + 1, seconds,
-                train, exp(train));
+        pp_info("| end of epoch %3d | time: %5.2fs | %s", record->epoch + 1, seconds,
+                loss_text(r, "train ", train, loss));
     }
     r->interval_ns = r->interval_timed = 0;
     return stores(r) ? pp_db_add_epoch(r->exec->db, r->run_id, record->epoch, record->loss, record->ns) : PP_OK;
@@ -241,9 +250,8 @@ static pp_status take_epoch(struct pp_report *r, const struct pp_record *record)
 
 static pp_status take_test(struct pp_report *r, const struct pp_record *record)
 {
-    const double loss = unsigned_nan(record->loss);
-    (void)r;
-    pp_info("| End of training | test loss %5.2f | test ppl %8.2f", loss, exp(loss));
+    char loss[LOSS_TEXT];
+    pp_info("| End of training | %s", loss_text(r, "test ", record->loss, loss));
     return PP_OK;
 }
 

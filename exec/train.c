@@ -46,6 +46,14 @@ static double rate_of_step(const struct pp_trainee *t)
     return t->learning_rate * pp_lr_share(&config->over_steps, config->lr, t->step);
 }
 
+/* A device that waits learns nothing, so it has no loss. */
+static pp_status take_step(const struct pp_trainee *t, const struct pp_step *step, double *sum)
+{
+    PP_TRY(pp_worker_step(t->worker, step, sum));
+    if (t->session->backend->waits) *sum = NAN;
+    return PP_OK;
+}
+
 static pp_status train_step(struct pp_trainee *t, int epoch, int batch)
 {
     const struct pp_job *job = t->session->job;
@@ -62,7 +70,7 @@ static pp_status train_step(struct pp_trainee *t, int epoch, int batch)
                            .learning_rate = rate,
                            .loss_scale = 1 / tokens};
     int64_t start = pp_now_ns();
-    PP_TRY(pp_worker_step(t->worker, &step, &sum));
+    PP_TRY(take_step(t, &step, &sum));
     if (t->worker->me == 0)
         *pp_journal_begin(&t->session->journal) = (struct pp_record){.kind = PP_RECORD_STEP,
                                                                      .epoch = epoch,
@@ -97,7 +105,7 @@ static pp_status evaluate_part(struct pp_trainee *t, enum pp_part part, double *
         const struct pp_phase *phase = eval_phase(t->session->job, pp_batches_seq(&batches, i));
         struct pp_step step = {.track = PP_TRACK_EVAL, .phase = phase, .batches = &batches, .batch = i};
         PP_TRY(pp_world_check(t->session->world)); /* a lone rank never waits, and would not learn of a signal */
-        PP_TRY(pp_worker_step(t->worker, &step, &batch_sum));
+        PP_TRY(take_step(t, &step, &batch_sum));
         sum += batch_sum;
         tokens += (double)batches.rows * phase->seq;
     }

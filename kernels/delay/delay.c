@@ -129,8 +129,8 @@ static void delay_add(struct pp_device *device, float *to, const float *a, const
 
 static const char *delay_describe(struct pp_device *device)
 {
-    return device->prompt ? "timed waits at real-time priority: nothing is computed or learned, losses are 0"
-                          : "timed waits at ordinary priority: nothing is computed or learned, losses are 0";
+    return device->prompt ? "timed waits at real-time priority: nothing is computed or learned"
+                          : "timed waits at ordinary priority: nothing is computed or learned";
 }
 
 static int64_t delay_reference_ns(struct pp_device *device)
