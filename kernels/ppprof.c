@@ -217,6 +217,9 @@ static pp_status measure_and_store(struct session *s)
     if (measured != PP_OK && measured != PP_INTERRUPTED) return measured;
     PP_TRY(pp_profile_store(s->profile, s->db, s->run_id));
     struct pp_profile_links links = {s->links.samples, s->links.nsamples, s->links.figures, s->links.nfigures};
+    if (measured == PP_INTERRUPTED && shapes_timed(s->profile) == 0)
+        return pp_fail(measured, "profiling was interrupted before any task was timed: %s has figures of links alone",
+                       path_of(s));
     if (measured == PP_INTERRUPTED)
         return pp_fail(measured,
                        "profiling was interrupted: the times of %d of %d task shapes are in %s, and predictions use "

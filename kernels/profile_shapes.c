@@ -96,12 +96,42 @@ static pp_status add_job(struct pp_profile *profile, const struct pp_job *job)
     return PP_OK;
 }
 
+/* Of the ranks that are measured together, each with its arena. */
+static int64_t most_team_bytes(const struct pp_profile *profile, const struct pp_job *job)
+{
+    const int ranks = job->train->ranks, n = pp_profile_at_once(&profile->setup, job->train);
+    int64_t most = 0;
+    for (int first = 0; first < ranks; first += n) {
+        int64_t bytes = 0;
+        for (int i = 0; i < n; i++) bytes += job->layout->arena_bytes[(first + i) % ranks];
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}
+
+/* Else that would be known after minutes of measuring links. */
+static pp_status check_memory(const struct pp_profile *profile, const struct pp_job *job)
+{
+    const struct pp_backend *backend = profile->setup.backend;
+    const double gib = 1 << 30;
+    const int64_t available = backend->available_bytes ? backend->available_bytes() : -1;
+    const int64_t needed = most_team_bytes(profile, job);
+    if (available < 0 || needed <= available) return PP_OK;
+    const int n = pp_profile_at_once(&profile->setup, job->train);
+    return pp_fail(
+        PP_NOMEM,
+        "profiling needs the memory of %d worker%s at once, %.2f GiB, and the machine has %.2f GiB left: use "
+        "more stages, fewer rows or a smaller model",
+        n, pp_plural(n), (double)needed / gib, (double)available / gib);
+}
+
 static pp_status add_point(struct pp_profile *profile, const struct pp_point *point)
 {
     const struct pp_profile_setup *setup = &profile->setup;
     struct pp_job *job;
     PP_TRY(pp_job_create(setup->config, point, setup->schedules, setup->ops, false, NULL, &job));
-    pp_status status = add_job(profile, job);
+    pp_status status = check_memory(profile, job);
+    if (status == PP_OK) status = add_job(profile, job);
     pp_job_free(job);
     return status;
 }

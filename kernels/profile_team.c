@@ -299,6 +299,7 @@ static pp_status measure(struct worker *w)
     PP_TRY(list_tasks(w));
     int workers = setup->backend->queue ? pp_plan_workers(plan) : team->n;
     struct pp_device_spec spec = pp_profile_device(setup->config, w->index, workers);
+    spec.interrupted = setup->interrupted;
     PP_TRY(setup->backend->open(&spec, &device));
     pp_status status = measure_tasks(w, device);
     setup->backend->close(device);

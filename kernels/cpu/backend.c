@@ -165,6 +165,7 @@ const struct pp_backend pp_backend_cpu = {
     .open = cpu_open,
     .close = cpu_close,
     .alloc = cpu_alloc,
+    .available_bytes = available_bytes,
     .release = cpu_release,
     .upload = cpu_copy,
     .download = cpu_copy,
