@@ -183,6 +183,19 @@ const char *pp_point_text(const struct pp_point *point, char buf[PP_POINT_TEXT])
     return buf;
 }
 
+/* The preset's number was not given. */
+static pp_status check_chunks(const struct pp_config *config, int chunks)
+{
+    const bool shared = config->workers.n > 0;
+    const bool given = pp_config_given(config, "chunks") || pp_config_given(config, "micro-batch-size");
+    char preset[64] = "";
+    if (chunks <= config->rows) return PP_OK;
+    if (!given && config->preset) snprintf(preset, sizeof preset, " of --preset %s", config->preset);
+    return pp_fail(PP_USAGE, "--chunks %d%s is more than the %d row%s of a %s; use at most %d chunk%s, or more --%s",
+                   chunks, preset, config->rows, pp_plural(config->rows), shared ? "replica" : "batch", config->rows,
+                   pp_plural(config->rows), shared ? "global-rows" : "rows");
+}
+
 pp_status pp_point_check(const struct pp_config *config, const struct pp_point *point)
 {
     const int64_t stages = (int64_t)point->stages * point->virtual_stages;
@@ -204,10 +217,5 @@ pp_status pp_point_check(const struct pp_config *config, const struct pp_point *
         return pp_fail(PP_USAGE,
                        "--sequence-parallel gathers one microbatch at a time, so there is no --batch-w %d with it",
                        config->batch_w);
-    const bool shared = config->workers.n > 0;
-    if (point->chunks > config->rows)
-        return pp_fail(PP_USAGE, "--chunks %d is more than the %d row%s of a %s; use at most %d chunk%s, or more --%s",
-                       point->chunks, config->rows, pp_plural(config->rows), shared ? "replica" : "batch", config->rows,
-                       pp_plural(config->rows), shared ? "global-rows" : "rows");
-    return PP_OK;
+    return check_chunks(config, point->chunks);
 }
