@@ -2,6 +2,7 @@
 """Files of convert-weights: safetensors, read and written tensor by tensor, and JSON. What is damaged is Refused."""
 
 import contextlib
+import errno
 import json
 import math
 import os
@@ -17,6 +18,7 @@ except ImportError:
 BLOCK = 1 << 24  # bytes that are read at once; a multiple of any type
 LARGEST_JSON = 100_000_000  # bytes; that of safetensors' headers
 MOST_DIMENSIONS = 16
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 WIDTHS = {"F32": 4, "F16": 2, "BF16": 2}
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 
@@ -200,6 +202,10 @@ def replaced(path, sources):
         with open(part, "wb") as file:
             yield file
         os.replace(part, path)
+    except OSError as error:  # a write knows no name
+        if error.filename is None and error.errno in NO_ROOM:
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
     finally:
         part.unlink(missing_ok=True)
 

@@ -329,7 +329,9 @@ class Writing(Case):
         full = OSError(28, "No space left on device")
         for way in ((self.folder, self.file), words):
             with mock.patch.object(convert.weight_files, "widen", side_effect=full):
+                self.refuse(f"{way[-1]}", *way)
                 self.refuse("No space left on device", *way)
+            self.assertFalse((self.root / "back").exists())
             stop = lambda kind, raw: os.kill(os.getpid(), signal.SIGTERM) or raw  # noqa: E731
             with mock.patch.object(convert.weight_files, "widen", stop), self.assertRaises(SystemExit) as ended:
                 self.run_script(*way)
