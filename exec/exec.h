@@ -35,7 +35,7 @@ struct pp_exec {
 struct pp_result {
     json_t *configuration; /* pp_job_row() */
     int ranks, workers, vocabulary;
-    int first_step; /* of the losses */
+    int first_step, first_epoch; /* of the losses, of those of validation */
     int64_t parameters;
     uint64_t plan;
     struct pp_run_result stored; /* times, bubble, test loss; NAN where there is none */

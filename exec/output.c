@@ -36,6 +36,7 @@ static json_t *make_row(const struct pp_result *r)
     set_measurements(&row, r);
     snprintf(plan, sizeof plan, "%016" PRIx64, r->plan);
     set(&row, "first_step", json_integer(r->first_step));
+    set(&row, "first_epoch", json_integer(r->first_epoch));
     set(&row, "parameters", json_integer(r->parameters));
     set(&row, "vocabulary", json_integer(r->vocabulary));
     set(&row, "plan", json_string(plan));
