@@ -122,12 +122,13 @@ done:
 }
 
 /* Evaluation: forward only, one replica; with shards of parameters a group that shares, on the same rows. Whatever the
- * schedule, batches are cut in the same way, so that losses have the same bits. */
+ * schedule, batches are cut in the same way, so that losses have the same bits: by M, which the accumulation key has,
+ * and not by --chunks, of which several numbers may cut a training batch alike. */
 static pp_status build_eval(struct pp_job *job, const struct pp_schedules *schedules, int *rows,
                             const struct stages *stages)
 {
-    const int eval_rows = job->config->eval_rows, chunks = job->point.chunks;
-    const int m = pp_chunk_rows(eval_rows, chunks < eval_rows ? chunks : eval_rows, rows);
+    const int eval_rows = job->config->eval_rows, most = job->train->microbatches;
+    const int m = pp_chunk_rows(eval_rows, most < eval_rows ? most : eval_rows, rows);
     struct pp_plan_spec spec = spec_of(job, rows, m, stages);
     spec.training = false;
     spec.replicas = job->train->shard_params ? job->train->shard_group : job->train->context;
