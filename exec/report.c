@@ -175,7 +175,8 @@ static bool stores(const struct pp_report *r) { return r->exec->db && !r->lost; 
 static void stop_storing(struct pp_report *r)
 {
     pp_warn("%s; training goes on, and nothing more of it is stored", pp_message());
-    (void)pp_db_flush(r->exec->db);
+    const pp_status closed = pp_db_flush(r->exec->db); /* where that fails, too, nothing else can be done */
+    (void)closed;
     r->lost = true;
 }
 
@@ -317,7 +318,8 @@ static pp_status end_incomplete(const struct pp_report *r)
 {
     struct pp_run_result end = pp_result_none;
     end.status = "failed: the database could not be written while the run went on";
-    (void)pp_db_run_end(r->exec->db, r->run_id, &end);
+    const pp_status told = pp_db_run_end(r->exec->db, r->run_id, &end);
+    (void)told;
     return pp_fail(
         PP_IO,
         "database %s is incomplete: it could not be written to the end of the run; the training itself ended "
