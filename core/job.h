@@ -82,6 +82,22 @@ struct pp_job {
     char accumulation_key[PP_ACCUMULATION_KEY];
 };
 
+/* A worker's arena in the steps of a phase. */
+struct pp_arena {
+    char *base;
+    int rank;
+    const int64_t *slot_offset; /* of the phase's plan (struct pp_layout) */
+};
+/* The memory of a slot; NULL: slot is -1. */
+static inline void *pp_arena_slot(const struct pp_arena *arena, int32_t slot)
+{
+    return slot < 0 ? NULL : arena->base + arena->slot_offset[slot];
+}
+/* Sets where the task finds everything there (frame->base), and whether it adds to gradients; of a microbatch also its
+ * rows in the slot (act_row), and first_row is counted on to its first one. The rest is the caller's. */
+void pp_frame_place(const struct pp_job *job, const struct pp_phase *phase, const struct pp_arena *arena,
+                    const struct pp_task *task, struct pp_frame *frame);
+
 /* For messages: ", zero 3 in groups of 8", or "" where nothing is shared. Returns buf. */
 const char *pp_sharing_text(int zero, int degree, char *buf, size_t size);
 

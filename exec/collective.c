@@ -47,17 +47,18 @@ void *pp_gather_block(const struct pp_gather *gather, int member)
     return gather->blocks + (me - member + n) % n * gather->bytes;
 }
 
+static pp_status look_at_gather(struct pp_world *world, void *at, bool *done)
+{
+    struct pp_gather *gather = at;
+    PP_TRY(pp_gather_poll(world, gather));
+    *done = gather->done;
+    return PP_OK;
+}
+
 static pp_status finish_gather(struct pp_world *world, struct pp_gather *gather)
 {
-    int64_t idle_since = 0;
     PP_TRY(pp_gather_start(world, gather));
-    for (;;) {
-        unsigned seen = pp_bell_seen(world, gather->me);
-        PP_TRY(pp_gather_poll(world, gather));
-        if (gather->done) return PP_OK;
-        PP_TRY(pp_world_check(world));
-        pp_world_wait(world, gather->me, seen, &idle_since);
-    }
+    return pp_world_await(world, gather->me, look_at_gather, gather);
 }
 
 pp_status pp_allgather(struct pp_world *world, int me, const void *mine, int64_t bytes, void *all)

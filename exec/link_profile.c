@@ -43,18 +43,28 @@ struct side {
 
 static int64_t now_of(const struct side *s) { return pp_now_ns() + s->world->processes.clock_offset_ns; }
 
+struct timed {
+    struct pp_request *request;
+    int64_t last_ns; /* what the last look took */
+};
+
+static pp_status look_timed(struct pp_world *world, void *at, bool *done)
+{
+    struct timed *timed = at;
+    const int64_t start = pp_now_ns();
+    PP_TRY(pp_test(world, timed->request));
+    timed->last_ns = pp_now_ns() - start;
+    *done = timed->request->done;
+    return PP_OK;
+}
+
 /* Waits as a worker does. *last_ns: the call that found it done. */
 static pp_status finish(struct side *s, struct pp_request *request, int64_t *last_ns)
 {
-    for (int64_t idle_since = 0;;) {
-        unsigned seen = pp_bell_seen(s->world, s->me);
-        int64_t start = pp_now_ns();
-        PP_TRY(pp_test(s->world, request));
-        *last_ns = pp_now_ns() - start;
-        if (request->done) return PP_OK;
-        PP_TRY(pp_world_check(s->world));
-        pp_world_wait(s->world, s->me, seen, &idle_since);
-    }
+    struct timed timed = {.request = request};
+    PP_TRY(pp_world_await(s->world, s->me, look_timed, &timed));
+    *last_ns = timed.last_ns;
+    return PP_OK;
 }
 
 static pp_status send_one(struct side *s, int64_t bytes, bool write, bool more)
@@ -169,17 +179,19 @@ static pp_status measure_p2p(struct side *s)
     return s->me == 0 ? add_parameters(s, x, y, points, calls) : PP_OK;
 }
 
+static pp_status look_at_reduce(struct pp_world *world, void *at, bool *done)
+{
+    struct pp_reduce *reduce = at;
+    if (!reduce->done) PP_TRY(pp_reduce_poll(world, reduce));
+    *done = reduce->done;
+    return PP_OK;
+}
+
 static pp_status reduce_once(struct side *s, struct pp_reduce *reduce, int64_t bytes)
 {
     int64_t start = pp_now_ns();
     PP_TRY(pp_reduce_start(s->world, reduce, s->outgoing, bytes / (int64_t)sizeof(float)));
-    for (int64_t idle_since = 0; !reduce->done;) {
-        unsigned seen = pp_bell_seen(s->world, s->me);
-        PP_TRY(pp_reduce_poll(s->world, reduce));
-        if (reduce->done) break;
-        PP_TRY(pp_world_check(s->world));
-        pp_world_wait(s->world, s->me, seen, &idle_since);
-    }
+    PP_TRY(pp_world_await(s->world, s->me, look_at_reduce, reduce));
     return pp_times_add(&s->one_way, pp_now_ns() - start);
 }
 

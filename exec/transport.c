@@ -190,16 +190,17 @@ pp_status pp_test(struct pp_world *world, struct pp_request *request)
     return route(world, request)->test(world, request);
 }
 
+static pp_status look_at_request(struct pp_world *world, void *at, bool *done)
+{
+    struct pp_request *request = at;
+    PP_TRY(pp_test(world, request));
+    *done = request->done;
+    return PP_OK;
+}
+
 pp_status pp_finish(struct pp_world *world, int me, struct pp_request *request)
 {
-    int64_t idle_since = 0;
-    for (;;) {
-        unsigned seen = pp_bell_seen(world, me);
-        PP_TRY(pp_test(world, request));
-        if (request->done) return PP_OK;
-        PP_TRY(pp_world_check(world));
-        pp_world_wait(world, me, seen, &idle_since);
-    }
+    return pp_world_await(world, me, look_at_request, request);
 }
 
 /* Where the message lies for the transport: a short one often comes from a stack. */

@@ -179,6 +179,10 @@ pp_status pp_world_check(struct pp_world *world) PP_MUST_CHECK;
 unsigned pp_bell_seen(struct pp_world *world, int me);
 void pp_bell_ring(struct pp_world *world, int worker); /* of this process */
 void pp_world_wait(struct pp_world *world, int me, unsigned seen, int64_t *idle_since);
+/* All of that, for one thing alone: looks at it again and again until *done. PP_INTERRUPTED, PP_PEER; or what looking
+ * gives. */
+typedef pp_status pp_world_look(struct pp_world *world, void *at, bool *done);
+pp_status pp_world_await(struct pp_world *world, int me, pp_world_look *look, void *at) PP_MUST_CHECK;
 /* The same for whoever waits for a time: returns when it is reached, or something came in, or now and then. */
 void pp_world_sleep(struct pp_world *world, int me, unsigned seen, int64_t until_ns);
 

@@ -175,8 +175,6 @@ void *pp_worker_slot(const struct pp_worker *w, int32_t slot)
     return slot < 0 ? NULL : w->arena + w->track->slot_offset[slot];
 }
 
-static void *at(const struct pp_worker *w, int64_t offset) { return offset < 0 ? NULL : w->arena + offset; }
-
 /* For NORM and STEP: which share, and where its sums are. */
 static void set_share(const struct pp_worker *w, int stage, struct pp_frame *frame)
 {
@@ -190,33 +188,11 @@ static void set_share(const struct pp_worker *w, int stage, struct pp_frame *fra
 
 static void set_frame(struct pp_worker *w, const struct pp_task *task, struct pp_frame *frame)
 {
-    const struct pp_layout *layout = w->job->layout;
-    const struct pp_phase *phase = w->step.phase;
+    const struct pp_arena arena = {w->arena, w->rank, w->track->slot_offset};
     *frame = w->frame;
-    frame->base[PP_MEM_PARAM] = w->arena + layout->param_offset[task->stage];
-    frame->base[PP_MEM_PARAM16] = at(w, layout->param16_offset[task->stage]);
-    frame->base[PP_MEM_GRAD] = w->arena + layout->grad_offset[task->stage];
-    frame->base[PP_MEM_STATE] = at(w, layout->state_offset[task->stage]);
-    frame->base[PP_MEM_ACT] = pp_worker_slot(w, task->act);
-    frame->base[PP_MEM_CKPT] = pp_worker_slot(w, task->ckpt);
-    frame->base[PP_MEM_IN] = pp_worker_slot(w, task->in);
-    frame->base[PP_MEM_OUT] = pp_worker_slot(w, task->out);
-    frame->base[PP_MEM_WORK] = w->arena + layout->work_offset[w->rank];
-    frame->accumulate = !(task->flags & PP_TASK_FIRST);
-    if (phase->plan->shards || phase->plan->shard_params)
-        pp_frame_set_part(frame, w->job->model, &phase->plan->classes[task->cls],
-                          pp_worker_slot(w, pp_task_param(phase->plan, task)),
-                          pp_worker_slot(w, pp_task_grad(phase->plan, task)));
     set_share(w, task->stage, frame);
-    if (task->microbatch < 0) return;
-    const struct pp_plan *plan = phase->plan;
-    int64_t row = plan->first_row[task->microbatch];
-    frame->act_row = row - plan->first_row[pp_slot_first(plan, task->microbatch)];
-    const int64_t first = row * pp_own_tokens(&w->job->model->shape, phase->seq);
-    frame->base[PP_MEM_TOKENS] = tokens_of(w) + first;
-    frame->base[PP_MEM_TARGETS] = tokens_of(w) + layout->data_elements + first;
-    frame->first_row += row;
-    frame->loss = &w->losses[task->microbatch];
+    pp_frame_place(w->job, w->step.phase, &arena, task, frame);
+    if (task->microbatch >= 0) frame->loss = &w->losses[task->microbatch];
 }
 
 /* A device that waits instead of computing. */

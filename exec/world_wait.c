@@ -115,6 +115,18 @@ void pp_world_wait(struct pp_world *world, int me, unsigned seen, int64_t *idle_
     }
 }
 
+pp_status pp_world_await(struct pp_world *world, int me, pp_world_look *look, void *at)
+{
+    bool done = false;
+    for (int64_t idle_since = 0;;) {
+        const unsigned seen = pp_bell_seen(world, me);
+        PP_TRY(look(world, at, &done));
+        if (done) return PP_OK;
+        PP_TRY(pp_world_check(world));
+        pp_world_wait(world, me, seen, &idle_since);
+    }
+}
+
 void pp_world_sleep(struct pp_world *world, int me, unsigned seen, int64_t until_ns)
 {
     int64_t left = until_ns - pp_now_ns(), longest = world->remote ? longest_nap(world) : CHECK_NS;

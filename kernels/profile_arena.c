@@ -183,53 +183,23 @@ void pp_profile_arena_close(struct pp_profile_arena *arena)
     arena->results = NULL;
 }
 
-static void *slot_memory(const struct pp_profile_arena *arena, int32_t slot)
-{
-    return slot < 0 ? NULL : arena->base + slot_offset(arena->job, slot);
-}
-
 void pp_profile_arena_frame(struct pp_profile_arena *arena, const struct pp_task *task, struct pp_frame *out)
 {
     const struct pp_job *job = arena->job;
-    const struct pp_layout *layout = job->layout;
-    int seq = job->phase[PP_TRAIN].seq;
-    const struct pp_plan *plan = job->train;
-    int64_t first_row = task->microbatch < 0 ? 0 : plan->first_row[task->microbatch];
-    int64_t slot_row = task->microbatch < 0 ? 0 : plan->first_row[pp_slot_first(plan, task->microbatch)];
-    int64_t copies = layout->param16_offset[task->stage], states = layout->state_offset[task->stage];
-    char *tokens = arena->base + layout->data_offset[arena->rank];
-    int64_t skip = first_row * pp_own_tokens(&job->model->shape, seq) * (int64_t)sizeof(int32_t);
+    const struct pp_phase *phase = &job->phase[PP_TRAIN];
+    const struct pp_arena place = {arena->base, arena->rank, job->layout->slot_offset[job->phase_layout[PP_TRAIN]]};
     *out = (struct pp_frame){
-        .base =
-            {
-                [PP_MEM_PARAM] = arena->base + layout->param_offset[task->stage],
-                [PP_MEM_PARAM16] = copies < 0 ? NULL : arena->base + copies,
-                [PP_MEM_GRAD] = arena->base + layout->grad_offset[task->stage],
-                [PP_MEM_STATE] = states < 0 ? NULL : arena->base + states,
-                [PP_MEM_ACT] = slot_memory(arena, task->act),
-                [PP_MEM_CKPT] = slot_memory(arena, task->ckpt),
-                [PP_MEM_IN] = slot_memory(arena, task->in),
-                [PP_MEM_OUT] = slot_memory(arena, task->out),
-                [PP_MEM_WORK] = arena->base + layout->work_offset[arena->rank],
-                [PP_MEM_TOKENS] = tokens + skip,
-                [PP_MEM_TARGETS] = tokens + layout->data_elements * (int64_t)sizeof(int32_t) + skip,
-            },
-        .act_row = first_row - slot_row,
         .seed = job->config->seed,
-        .first_row = first_row,
         .training = true,
-        .accumulate = !(task->flags & PP_TASK_FIRST),
-        .loss_scale = 1.0F / (float)((int64_t)job->config->rows * seq * job->config->replicas),
+        .loss_scale = 1.0F / (float)((int64_t)job->config->rows * phase->seq * job->config->replicas),
         .learning_rate = learning_rate,
         .adamw = pp_adamw_at(&job->config->adamw, learning_rate, 0),
         .clip_factor = 1,
         .loss = arena->results,
         .sums = arena->results + 1,
-        .tensor = pp_plan_tensor(plan),
-        .context = plan->context,
+        .tensor = pp_plan_tensor(phase->plan),
+        .context = phase->plan->context,
         .halves = pp_shape_gathers_keys(&job->model->shape),
     };
-    if (plan->shards || plan->shard_params)
-        pp_frame_set_part(out, job->model, &plan->classes[task->cls], slot_memory(arena, pp_task_param(plan, task)),
-                          slot_memory(arena, pp_task_grad(plan, task)));
+    pp_frame_place(job, phase, &place, task, out);
 }

@@ -5,7 +5,6 @@
 source "$(dirname "$0")/common.sh"
 library=$1
 
-export OMPI_MCA_odls_base_sigkill_timeout=0 # mpirun waits 1 s for processes that have ended
 export ASAN_OPTIONS=${ASAN_OPTIONS:-}:verify_asan_link_order=0:detect_leaks=0
 
 # From the first call of a run to messages of its first step.
