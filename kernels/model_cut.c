@@ -85,10 +85,6 @@ static pp_status cut_balanced(const double *cost, int layers, int stages, int *o
     PP_TRY_DONE(PP_NEW(&c.now, c.width));
     PP_TRY_DONE(PP_NEW(&c.last, (size_t)stages * (size_t)c.width));
     for (int j = 0; j < items; j++) prefix[j + 1] = prefix[j] + cost[j];
-    if (!(prefix[items] < most_cost)) {
-        status = pp_fail(PP_INPUT, "--split: layers that cost %g cannot be weighed against each other", prefix[items]);
-        goto done;
-    }
     c.prefix = prefix;
     cut_rows(&c, stages);
     for (int i = stages, j = items; i > 0; j -= out[--i]) out[i - 1] = c.last[(int64_t)(i - 1) * c.width + j - i];
@@ -204,6 +200,8 @@ static pp_status even_out(const struct pp_shape *shape, const struct pp_cut *cut
     for (int l = 1; l <= shape->layers; l++) mean += cost[l] / shape->layers;
     PP_TRY_DONE(PP_NEW(&e.stage_cost, e.stages));
     PP_TRY_DONE(PP_NEW(&e.rank_cost, e.ranks));
+    for (int r = 0; r < e.ranks; r++) e.rank_cost[r] = DBL_MAX; /* without a stage it takes none */
+    for (int s = 0; s < e.stages; s++) e.rank_cost[e.stage_rank[s]] = 0;
     add_cost(&e, 0, cost[0]);
     add_cost(&e, e.stages - 1, cost[shape->layers + 1]);
     for (int s = 0; s < e.stages; s++) {
@@ -220,6 +218,15 @@ done:
     free(e.stage_cost);
     free(e.rank_cost);
     return status;
+}
+
+/* cost: [layers + 2] */
+static pp_status check_costs(const struct pp_shape *shape, const double *cost)
+{
+    double sum = 0;
+    for (int i = 0; i < shape->layers + 2; i++) sum += cost[i];
+    if (sum < most_cost) return PP_OK;
+    return pp_fail(PP_INPUT, "--split: layers that cost %g cannot be weighed against each other", sum);
 }
 
 static pp_status check_stages(const struct pp_shape *shape, const struct pp_cut *cut)
@@ -251,13 +258,15 @@ pp_status pp_model_cut(const struct pp_shape *shape, const struct pp_cut *cut, i
         count_parameters(shape, cost);
     else
         memcpy(cost, cut->layer_ns, (size_t)(shape->layers + 2) * sizeof *cost);
-    pp_status status = PP_OK;
+    pp_status status = check_costs(shape, cost);
+    if (status != PP_OK) goto done;
     if (cut->stage_rank)
         status = even_out(shape, cut, cost, layers_out);
     else if (uniform)
         cut_uniform(shape->layers, cut->stages, layers_out);
     else
         status = cut_balanced(cost, shape->layers, cut->stages, layers_out);
+done:
     free(cost);
     return status;
 }

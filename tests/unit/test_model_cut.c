@@ -108,7 +108,7 @@ static void test_even_ranks(void **state)
         const double most = most_of_a_rank(&cut, layers, times, all);
         assert_true(most <= least_most(&cut, tried, 0, all, times, all) + 1e-9);
     }
-    const int interleaved[] = {0, 1, 0, 1};
+    const int interleaved[] = {0, 1, 0, 1}, gap[] = {2, 2, 1, 1}; /* a file's first stages may leave out a rank */
     struct pp_shape shape = small;
     int layers[4];
     shape.layers = 6; /* not 1,2,1,2 */
@@ -116,6 +116,10 @@ static void test_even_ranks(void **state)
     assert_int_equal(layers[0] + layers[2], 3);
     assert_int_equal(pp_model_cut(&shape, &(struct pp_cut){4, "1,2,1,2", NULL, interleaved}, layers), PP_OK);
     assert_int_equal(layers[0] + layers[2], 2); /* a list is as it is */
+    assert_int_equal(pp_model_cut(&shape, &(struct pp_cut){4, NULL, NULL, gap}, layers), PP_OK);
+    assert_int_equal(layers[0] + layers[1], 3);
+    const double endless[] = {0, 1, 1, HUGE_VAL, 1, 1, 1, 1};
+    assert_int_equal(pp_model_cut(&shape, &(struct pp_cut){4, "time", endless, gap}, layers), PP_INPUT);
 }
 
 static void check_refused(int layers, int stages, const char *split, const char *words)
