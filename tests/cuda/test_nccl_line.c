@@ -88,10 +88,12 @@ static void the_largest_sums_are_tried(void **state)
     port.backend->close(port.device);
 }
 
-/* No thread starts while it is set: CMake has the linker wrap pthread_create. */
+/* No thread starts while it is set: CMake has the linker wrap pthread_create. Not hidden, for the library of a
+ * sanitizer, too, is linked against it. */
 static bool no_threads;
 int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*body)(void *), void *arg);
-int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*body)(void *), void *arg);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*body)(void *), void *arg)
+    __attribute__((visibility("default")));
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*body)(void *), void *arg)
 {
     return no_threads ? EAGAIN : __real_pthread_create(thread, attributes, body, arg);
