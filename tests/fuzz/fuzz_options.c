@@ -44,10 +44,16 @@ static void parse_rest(const struct pp_config *config)
     pp_config_shape(config, &shape);
     if (shape.layers > LAYERS || config->stages.n == 0 || config->stages.v[0] > shape.layers) return;
     if (!config->split || strcmp(config->split, "time") == 0) return;
-    if (pp_model_cut(&shape, config->stages.v[0], config->split, NULL, layers) != PP_OK) return;
-    int sum = 0;
-    for (int i = 0; i < config->stages.v[0]; i++) sum += layers[i];
-    fuzz_must(sum == shape.layers, "a split has all layers");
+    int stage_rank[LAYERS];
+    struct pp_cut cut = {.stages = config->stages.v[0], .split = config->split};
+    for (int ranks = 0; ranks <= 2; ranks += 2) { /* a rank for each stage, or two for all */
+        int sum = 0;
+        for (int i = 0; i < cut.stages; i++) stage_rank[i] = i % 2;
+        cut.stage_rank = ranks ? stage_rank : NULL;
+        if (pp_model_cut(&shape, &cut, layers) != PP_OK) return;
+        for (int i = 0; i < cut.stages; i++) sum += layers[i];
+        fuzz_must(sum == shape.layers, "a split has all layers");
+    }
 }
 
 /* What is refused at once is no work, however large. */
