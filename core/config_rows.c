@@ -159,8 +159,8 @@ const struct pp_opt pp_config_rows[] = {
      LATER},
     {"min-lr", PP_OPT_REAL, AT(over_steps.least), PP_RUNS, BATCH, NULL, "0", 0, FLT_MAX, NULL,
      "of cosine and linear: what the learning rate falls to, at most --lr", LATER},
-    {"eval-rows", PP_OPT_INT, AT(eval_rows), PP_RUNS, BATCH, NULL, "10", COUNT, NULL, "rows of an evaluation batch",
-     FIXED},
+    {"eval-rows", PP_OPT_INT, AT(eval_rows), PP_RUNS, BATCH, NULL, "10", COUNT, NULL,
+     "rows of an evaluation batch, which is cut into as many microbatches as one of training", FIXED},
 
     {"schedule", PP_OPT_TEXTS, AT(schedule), PP_RUNS, PIPELINE, NULL, "gpipe", 0, 0, NULL,
      "order of forwards and backwards; --list names them, PyTorch's names for them are known, and FILE.csv is an "

@@ -170,9 +170,15 @@ const struct pp_shares *pp_worker_join_parts(struct pp_worker *w, const struct p
     return w->parts;
 }
 
+static struct pp_arena arena_of(const struct pp_worker *w)
+{
+    return (struct pp_arena){w->arena, w->rank, w->track->slot_offset};
+}
+
 void *pp_worker_slot(const struct pp_worker *w, int32_t slot)
 {
-    return slot < 0 ? NULL : w->arena + w->track->slot_offset[slot];
+    const struct pp_arena arena = arena_of(w);
+    return pp_arena_slot(&arena, slot);
 }
 
 /* For NORM and STEP: which share, and where its sums are. */
@@ -188,7 +194,7 @@ static void set_share(const struct pp_worker *w, int stage, struct pp_frame *fra
 
 static void set_frame(struct pp_worker *w, const struct pp_task *task, struct pp_frame *frame)
 {
-    const struct pp_arena arena = {w->arena, w->rank, w->track->slot_offset};
+    const struct pp_arena arena = arena_of(w);
     *frame = w->frame;
     set_share(w, task->stage, frame);
     pp_frame_place(w->job, w->step.phase, &arena, task, frame);

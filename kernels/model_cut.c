@@ -150,8 +150,8 @@ static pp_status cut_list(const struct pp_shape *shape, int stages, const char *
 /* Where ranks have several stages: each layer goes to the rank that has least so far, and there to the stage that has
  * least. So ranks have as much as each other, and so have the stages of one round through the ranks. All stages have a
  * layer from the beginning, but for the ends, which need none; all layers count as a mean one. Of equal ones the last
- * takes it where ranks follow each other in a loop and the ends weigh something, else the first: in simulations of
- * large models steps were shorter so, by up to a tenth. */
+ * takes it where ranks follow each other in a loop and the ends weigh something, else the first: so simulated steps of
+ * large models are mostly shorter. */
 struct evening {
     const int *stage_rank;
     double *stage_cost, *rank_cost;

@@ -321,6 +321,9 @@ void pp_write_forward(struct pp_writer *w, bool recompute);
  * of a stage without layers. */
 void pp_write_layer_again(struct pp_writer *w, int l, const struct pp_scratch *scratch);
 void pp_write_backward(struct pp_writer *w, bool input_grads, bool weight_grads);
+/* Gradient of weight [m,n] and bias [m], if there is one, of a linear from dy [T,m] and its input [T,n]. */
+void pp_write_weight_grads(struct pp_writer *w, struct pp_ref weight, struct pp_ref bias, struct pp_ref dy, int m,
+                           struct pp_ref input, int n);
 
 /* NORM, STEP. Calls of NORM for each tensor: for all its parts, or the share. */
 void pp_write_norm(struct pp_writer *w);
@@ -356,18 +359,15 @@ struct pp_expert_scratch {
     struct pp_ref there;        /* where workers share the experts: gradients at received gates, float32 [S] */
     struct pp_ref dgates;       /* [T,K], float32 */
     struct pp_ref droute;       /* [T,E], in other plans */
-    /* Beside experts. */
-    struct pp_ref shared_du;     /* [T,g], in other plans, and with swiglu */
-    struct pp_ref shared_dgate;  /* [T], float32 */
-    struct pp_ref shared_dlogit; /* [T], in other plans */
+    /* beside experts: [T,g], in other plans, and with swiglu; [T], float32; [T], in other plans */
+    struct pp_ref shared_du, shared_dgate, shared_dlogit;
 };
 struct pp_expert_scratch pp_writer_expert_scratch(struct pp_writer *w, bool input_grads);
 
 /* What linear2 of layer l reads, of linear1's output, or, again, of what it has become: u. */
 void pp_write_inner(struct pp_writer *w, int l, bool again);
-/* Its second half, of experts: by gates, in place. */
-void pp_write_weighing(struct pp_writer *w, int l);
-/* x [T,d], of the worker's tokens, -> z; where that has no memory only as far as the backward needs it. */
+void pp_write_weighing(struct pp_writer *w, int l); /* its second half, of experts: by gates, in place */
+/* x [T,d], the worker's, -> z; where that has no memory only as far as the backward needs it. */
 void pp_write_experts(struct pp_writer *w, int l, struct pp_ref x, struct pp_ref z, const struct pp_expert_places *at);
 /* dz, of all tokens, -> dh and the gradient at the router's output, and the gradient at x, written to `out` or added;
  * returns where it is. du [S,ff], dh: as pp_write_activation_grad() has them. */

@@ -78,9 +78,8 @@ static struct pp_ref gathered(struct pp_writer *w, const struct path *path, stru
     return w->by_tokens && path->inputs ? w->full[PP_FULL_GRADIENTS] : pp_writer_gather(w, PP_FULL_GRADIENTS, dz);
 }
 
-/* Gradient of weight [m, n] and bias [m], if there is one, of a linear from dy [T, m] and its input [T, n]. */
-static void write_weight_grads(struct pp_writer *w, struct pp_ref weight, struct pp_ref bias, struct pp_ref dy, int m,
-                               struct pp_ref input, int n)
+void pp_write_weight_grads(struct pp_writer *w, struct pp_ref weight, struct pp_ref bias, struct pp_ref dy, int m,
+                           struct pp_ref input, int n)
 {
     struct pp_call *product =
         pp_writer_gemm(w, PP_KERNEL_GEMM_TN, (const int[]){m, n, (int)w->tokens}, PP_GEMM_BY_FRAME, weight, dy, input);
@@ -225,8 +224,8 @@ static void write_attention_first(struct pp_writer *w, const struct path *path, 
 static void write_linear_grads(struct pp_writer *w, int l, enum pp_layer_tensor weight, struct pp_ref dy, int m,
                                struct pp_ref input, int n)
 {
-    write_weight_grads(w, pp_ref_layer(w, PP_MEM_GRAD, l, weight), pp_ref_layer(w, PP_MEM_GRAD, l, weight + 1), dy, m,
-                       input, n);
+    pp_write_weight_grads(w, pp_ref_layer(w, PP_MEM_GRAD, l, weight), pp_ref_layer(w, PP_MEM_GRAD, l, weight + 1), dy,
+                          m, input, n);
 }
 
 static void write_feed_forward_weights(struct pp_writer *w, const struct path *path, int l)
@@ -300,10 +299,10 @@ static void write_decoder_grads(struct pp_writer *w, struct path *path, struct p
 {
     if (path->inputs) write_decoder_input_grad(w, path, out);
     if (!path->weights) return;
-    write_weight_grads(w, pp_ref_last(w, PP_MEM_GRAD, PP_DECODER_WEIGHT), pp_ref_last(w, PP_MEM_GRAD, PP_DECODER_BIAS),
-                       pp_ref_slot(w->slot.dlogits), pp_padded_vocab(&w->model->local),
-                       pp_writer_gather(w, PP_FULL_OTHERS, pp_ref_slot(w->slot.decoder_input)),
-                       w->model->local.d_model);
+    pp_write_weight_grads(
+        w, pp_ref_last(w, PP_MEM_GRAD, PP_DECODER_WEIGHT), pp_ref_last(w, PP_MEM_GRAD, PP_DECODER_BIAS),
+        pp_ref_slot(w->slot.dlogits), pp_padded_vocab(&w->model->local),
+        pp_writer_gather(w, PP_FULL_OTHERS, pp_ref_slot(w->slot.decoder_input)), w->model->local.d_model);
 }
 
 /* Where the gradient of the stage's input goes; of the embedding's output. */

@@ -287,16 +287,12 @@ struct pp_ref pp_write_experts_grad(struct pp_writer *w, int l, const struct pp_
     return pp_write_gradient_sum(w, mode, out);
 }
 
-/* Gradient of the router's weight, or of those of the worker's experts, [m, n], from that at its output [k, m] and its
- * input [k, n]. */
-static void write_weight_grad(struct pp_writer *w, int l, enum pp_layer_tensor tensor, const int mnk[3],
-                              struct pp_ref dy, struct pp_ref x)
+/* Of a weight [m, n] of each of the worker's experts, from the gradient at its output [k, m] and its input [k, n]. */
+static void write_weight_grads(struct pp_writer *w, int l, enum pp_layer_tensor tensor, const int mnk[3],
+                               struct pp_ref dy, struct pp_ref x)
 {
     const struct pp_ref to = pp_ref_layer(w, PP_MEM_GRAD, l, tensor);
-    struct pp_call *product = tensor == PP_ROUTER_WEIGHT
-                                  ? pp_writer_gemm(w, PP_KERNEL_GEMM_TN, mnk, PP_GEMM_BY_FRAME, to, dy, x)
-                                  : write_products(w, PP_KERNEL_GEMM_TN, mnk, PP_GEMM_BY_FRAME, to, dy, x);
-    product->n[4] = true;
+    write_products(w, PP_KERNEL_GEMM_TN, mnk, PP_GEMM_BY_FRAME, to, dy, x)->n[4] = true;
 }
 
 void pp_write_expert_weights(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, bool left,
@@ -306,11 +302,11 @@ void pp_write_expert_weights(struct pp_writer *w, int l, const struct pp_expert_
     const int rows = expert_rows(w), d = shape->d_model;
     const struct pp_ref inputs = inputs_of(w, l, &scratch->at);
     if (!left && !is_apart(w)) write_dispatch(w, l, scratch->dy, dz);
-    write_weight_grad(w, l, PP_LINEAR2_WEIGHT, (const int[]){d, shape->d_ff, rows}, dy_of(w, l, scratch),
-                      pp_ref_u(w, l));
+    write_weight_grads(w, l, PP_LINEAR2_WEIGHT, (const int[]){d, shape->d_ff, rows}, dy_of(w, l, scratch),
+                       pp_ref_u(w, l));
     if (!is_apart(w)) write_dispatch(w, l, inputs, x);
-    write_weight_grad(w, l, PP_LINEAR1_WEIGHT, (const int[]){pp_linear1_width(shape), d, rows}, dh, inputs);
-    write_weight_grad(w, l, PP_ROUTER_WEIGHT, (const int[]){w->model->shape.experts, d, (int)w->tokens},
-                      droute_of(w, l, scratch), x);
+    write_weight_grads(w, l, PP_LINEAR1_WEIGHT, (const int[]){pp_linear1_width(shape), d, rows}, dh, inputs);
+    pp_write_weight_grads(w, pp_ref_layer(w, PP_MEM_GRAD, l, PP_ROUTER_WEIGHT), (struct pp_ref){0},
+                          droute_of(w, l, scratch), w->model->shape.experts, x, d);
     pp_write_shared_weights(w, l, scratch, dz, x);
 }

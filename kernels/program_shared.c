@@ -131,22 +131,15 @@ void pp_write_shared_input_grad(struct pp_writer *w, int l, const struct pp_expe
                    dx, dh_of(w, l, scratch), pp_ref_weight(w, l, PP_SHARED1_WEIGHT));
 }
 
-/* [m, n], from the gradient at an output [T, m] and an input [T, n]. */
-static void write_weight_grad(struct pp_writer *w, int l, enum pp_layer_tensor tensor, int m, struct pp_ref dy, int n,
-                              struct pp_ref x)
-{
-    pp_writer_gemm(w, PP_KERNEL_GEMM_TN, (const int[]){m, n, (int)w->tokens}, PP_GEMM_BY_FRAME,
-                   pp_ref_layer(w, PP_MEM_GRAD, l, tensor), dy, x)
-        ->n[4] = true;
-}
-
 void pp_write_shared_weights(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, struct pp_ref dz,
                              struct pp_ref x)
 {
     if (!is_there(w)) return;
     const struct pp_inner inner = pp_shared_inner_of(w, l);
     const int d = w->model->local.d_model;
-    write_weight_grad(w, l, PP_SHARED2_WEIGHT, d, dz, inner.width, inner.u);
-    write_weight_grad(w, l, PP_SHARED1_WEIGHT, width(w), dh_of(w, l, scratch), d, x);
-    if (w->model->shape.shared_gate) write_weight_grad(w, l, PP_SHARED_GATE_WEIGHT, 1, dlogit_of(w, l, scratch), d, x);
+    const struct pp_ref none = {0}, gate = pp_ref_layer(w, PP_MEM_GRAD, l, PP_SHARED_GATE_WEIGHT);
+    pp_write_weight_grads(w, pp_ref_layer(w, PP_MEM_GRAD, l, PP_SHARED2_WEIGHT), none, dz, d, inner.u, inner.width);
+    pp_write_weight_grads(w, pp_ref_layer(w, PP_MEM_GRAD, l, PP_SHARED1_WEIGHT), none, dh_of(w, l, scratch), width(w),
+                          x, d);
+    if (w->model->shape.shared_gate) pp_write_weight_grads(w, gate, none, dlogit_of(w, l, scratch), 1, x, d);
 }

@@ -7,10 +7,7 @@
 
 #include "kernels/cuda/gpu.cuh"
 
-enum {
-    THREADS = 256,
-    SORT_TOKENS = 1 << 12 /* sorted at a time: the work is their square */
-};
+enum { THREADS = 256 };
 
 /* table [seq, d]: sine in even columns, cosine in odd ones, of t * exp(-ln(10000) * 2k/d), t the places of a row's
  * tokens. In double, and in half turns, which need no reduction of the angle. */
@@ -90,7 +87,7 @@ cudaError_t pp_cuda_embed(const struct pp_cuda_call *c) { return PP_BY_PRECISION
 struct sorted {
     int32_t word, token;
 };
-static_assert(SORT_TOKENS * sizeof(sorted) <= PP_CUDA_SCRATCH_BYTES, "the list lies in the scratch");
+static_assert(PP_CUDA_SORT_TOKENS * sizeof(sorted) <= PP_CUDA_SCRATCH_BYTES, "the list lies in the scratch");
 
 /* A warp for each token: its place among all is the number of those before it. */
 static __global__ void __launch_bounds__(THREADS) sort_tokens(const int32_t *word, int tokens, sorted *out)
@@ -177,8 +174,8 @@ template <typename T> static cudaError_t run_embed_grad(const struct pp_cuda_cal
         if (error != cudaSuccess) return error;
     }
     const bool aligned = d % PP_QUAD == 0 && pp_aligned(e.grad) && pp_aligned(e.dy);
-    for (int64_t first = 0; first < tokens; first += SORT_TOKENS) {
-        e.tokens = (int)std::min(tokens - first, (int64_t)SORT_TOKENS);
+    for (int64_t first = 0; first < tokens; first += PP_CUDA_SORT_TOKENS) {
+        e.tokens = (int)std::min(tokens - first, (int64_t)PP_CUDA_SORT_TOKENS);
         add_tokens(c, e, first, aligned);
     }
     return cudaGetLastError();

@@ -22,6 +22,8 @@ extern "C" {
 
 /* Of each worker, beside the workspace of products; more where a call of its programs needs it. */
 enum { PP_CUDA_SCRATCH_BYTES = 16 << 20 };
+/* Of the embedding's gradient: sorted at a time; the work is their square. */
+enum { PP_CUDA_SORT_TOKENS = 1 << 12 };
 
 struct pp_cuda_gemm; /* kernels/cuda/gemm.h */
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/flash.h"
+#include "kernels/cuda/launch.h"
 
 /* Norms go back in one launch behind sums of columns, which are two. Attention of long rows: a part of what goes
  * through scratch, with room for parts that are not full. */
-enum { MOST_LAUNCHES = 2, NORM_GRAD_LAUNCHES = 3, PART_LAUNCHES = 8, SORT_TOKENS = 1 << 12 /* as embedding.cu's */ };
+enum { MOST_LAUNCHES = 2, NORM_GRAD_LAUNCHES = 3, PART_LAUNCHES = 8 };
 
 static int stored_attention(const struct pp_call *call)
 {
@@ -46,7 +47,7 @@ static int flash_grad(const struct pp_call *call)
 static int embed_grad(const struct pp_call *call)
 {
     const int64_t tokens = (int64_t)call->n[0] * call->n[1];
-    return (int)(1 + 2 * ((tokens + SORT_TOKENS - 1) / SORT_TOKENS));
+    return (int)(1 + 2 * ((tokens + PP_CUDA_SORT_TOKENS - 1) / PP_CUDA_SORT_TOKENS));
 }
 
 /* A copy from each of the others, where there are none: what a call is measured with. */

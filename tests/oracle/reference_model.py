@@ -195,8 +195,10 @@ class LabLayer(nn.TransformerEncoderLayer):
 
 
 def microbatches(o, training, x):
-    """Parts of x [rows, ...] that ppkit works on at a time: an evaluation is made by one replica."""
-    return [part for rows in x.chunk(o["replicas"] if training else 1) for part in rows.chunk(o["chunks"])]
+    """Parts of x [rows, ...] that ppkit works on at a time: an evaluation is made by one replica, in as many as training
+    has, which may be fewer than chunks."""
+    chunks = o["chunks"] if training else len(torch.arange(o["rows"]).chunk(o["chunks"]))
+    return [part for rows in x.chunk(o["replicas"] if training else 1) for part in rows.chunk(chunks)]
 
 
 class Experts:
