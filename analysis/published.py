@@ -20,6 +20,7 @@ import arguments  # noqa: E402
 import published_fsdp  # noqa: E402
 import published_llama  # noqa: E402
 import published_modern  # noqa: E402
+import published_pairs  # noqa: E402
 import published_tensor  # noqa: E402
 from fidelity_table import markdown, percent  # noqa: E402
 from published_facts import Program, command, read_facts  # noqa: E402
@@ -365,6 +366,7 @@ def page(folder):
     tables_llama, words_llama = published_llama.section(program, facts)
     tables_modern, words_modern, errors_modern = published_modern.section(program, facts)
     tables_fsdp, words_fsdp, errors_fsdp = published_fsdp.section(program, facts)
+    tables_pairs, words_pairs = published_pairs.section(program, facts)
     table_bubbles, errors_most, bytes_used = bubbles(program, facts, models, a)
     means = [statistics.mean(errors) for errors in errors_a.values()]
     all_b, all_flash = (list(itertools.chain(*errors.values())) for errors in (errors_b, errors_flash))
@@ -388,6 +390,7 @@ def page(folder):
         **tables_llama,
         **tables_modern,
         **tables_fsdp,
+        **tables_pairs,
     }
     words = {
         "schedules": ", ".join(f"{c} is `{words_of(c)}`" for c in COLUMNS[1:]),
@@ -413,6 +416,7 @@ def page(folder):
         **words_llama,
         **words_modern,
         **words_fsdp,
+        **words_pairs,
         **published_modern.of_all("today", [*errors_modern, *errors_fsdp]),
     }
     text = TEXT.read_text(encoding="utf-8")
