@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Single products and collectives by the machine files beside published times of GPUs, as a page for docs/results.
+"""Single products, attention and collectives by the machine files beside published times of GPUs, as a page for docs/results.
 
   published_kernels.py --program build/tests/bench/bin/kernel_times --out docs/results/kernels.md
   published_kernels.py --program build/tests/bench/bin/kernel_times --fit h100 bf16    # "tiles" of the machine file
@@ -44,6 +44,17 @@ class Case:
         else:
             self.group, self.devices, self.bytes = cells[1:4]
             self.line = f"{ASKED[self.group]} {self.devices} {self.bytes}"
+
+
+class Attention:
+    """A line of kind "attention" of published_kernels.tsv. ppkit's kernel has mma.sync."""
+
+    def __init__(self, name, which, rows, heads, tokens, width, mask, rate, whose, mma_sync):
+        self.machine, self.which, self.whose, self.alike = name, which, whose, mma_sync == "yes"
+        self.shape = (rows, heads, tokens, width, mask)
+        flops = 4 * rows * heads * tokens**2 * width * {"forward": 1, "backward": 2.5}[which]
+        self.us = flops / {"full": 1, "causal": 2}[mask] / rate / 1e6
+        self.line = " ".join(map(str, ("attention", which, *self.shape)))
 
 
 class Measured:
@@ -221,6 +232,35 @@ def others_table(predictor):
     return table(["GPU", "m", "n", "k", "whose", "TFLOP/s", "ppsim TFLOP/s", "too fast by %"], rows)
 
 
+def both_passes(predictor, name, cases):
+    """[error of forward and backward together] of shapes of which both were measured"""
+    found = {(case.shape, case.which): (case.us, us) for case, us in zip(cases, predictor.microseconds(name, cases))}
+    errors = []
+    for shape in {case.shape for case in cases}:
+        if all((shape, which) in found for which in ("forward", "backward")):
+            measured, predicted = map(sum, zip(found[shape, "forward"], found[shape, "backward"]))
+            errors.append(predicted / measured - 1)
+    return errors
+
+
+def attention_table(predictor):
+    cases = [Attention(*cells) for cells in read_facts(FACTS)["attention"]]
+    rows = []
+    for key in dict.fromkeys((case.machine, case.whose, case.alike) for case in cases):
+        some = [case for case in cases if (case.machine, case.whose, case.alike) == key]
+        errors = list(zip(some, predictor.errors(key[0], some)))
+        of_pass = [[error for case, error in errors if case.which == which] for which in ("forward", "backward")]
+        shown = [shown_errors(each) for each in (*of_pass, both_passes(predictor, key[0], some))]
+        rows.append([key[0], key[1], "yes" if key[2] else "no", len(some), *shown])
+    head = ["GPU", "whose kernel", "`mma.sync`", "cases", "forward %", "backward %", "both together %"]
+    return table(head, rows)
+
+
+def shown_errors(errors):
+    """ "-20 to -5", of what was measured"""
+    return f"{100 * min(errors):+.0f} to {100 * max(errors):+.0f}" if errors else ""
+
+
 def fitted_sums(predictor, name, cases):
     """latency_us and gb_per_s that are nearest to all collectives of a MiB and more, by the mean size of the error"""
     machine = copy.deepcopy(machine_file(name))
@@ -242,6 +282,7 @@ def page(program):
         products=products_table(predictor, products),
         examples=examples_table(predictor, products),
         others=others_table(predictor),
+        attention=attention_table(predictor),
         collectives=collectives_table(predictor, collectives),
     )
 

@@ -3,6 +3,7 @@
  * What a machine file says of single products and sums. kernel_times MACHINE reads lines such as
  *   product bf16 1 4096 4096 4096      so many C [m,n] = A [m,k] B [k,n] at once: times, m, n, k; "wide" behind: C is
  *                                      float32 whatever the precision
+ *   attention forward 2 16 8192 128 causal    or backward; rows, heads, tokens, width of a head; or full; in bf16
  *   sum 2 8 1048576                    rounds of a ring (1: all-gather, reduce-scatter; 2: all-reduce), devices, bytes
  *   exchange 8 1048576                 all to all: devices, bytes of each
  * and answers each with a line of microseconds, in which nothing is for launching it. The devices are in one host.
@@ -37,6 +38,22 @@ static bool time_product(const struct pp_machine *m, const char *line, double *u
     return true;
 }
 
+static bool time_attention(const struct pp_machine *m, const char *line, double *us)
+{
+    char pass[16], mask[16];
+    struct pp_call call = {.precision = PP_BF16};
+    int32_t *n = call.n;
+    if (sscanf(line, "attention %15s %d %d %d %d %15s", pass, &n[0], &n[2], &n[1], &n[3], mask) != 6) return false;
+    const bool back = strcmp(pass, "backward") == 0;
+    call.kernel = back ? PP_KERNEL_FLASH_GRAD : PP_KERNEL_FLASH;
+    n[4] = strcmp(mask, "causal") == 0;
+    if (n[0] < 1 || n[1] < 1 || n[2] < 1 || n[3] < 1) return false;
+    for (int i = 0; i < 5; i++) call.ref[i].region = i == 3 && !back ? PP_MEM_NONE : PP_MEM_WORK; /* there is no bias */
+    const struct pp_work work = pp_call_work(&call, m->cores == 0);
+    *us = pp_machine_work_ns(m, &work) / 1e3;
+    return true;
+}
+
 static bool time_join(const struct pp_machine *m, const char *line, double *us)
 {
     struct pp_join_work join = {.rounds = 1};
@@ -63,7 +80,8 @@ int main(int argc, char **argv)
     if (argc != 2) return fprintf(stderr, "usage: kernel_times MACHINE <LINES\n"), 2;
     if (pp_machine_find(argv[1], &machine) != PP_OK) return fprintf(stderr, "%s\n", pp_message()), 1;
     while (fgets(line, sizeof line, stdin)) {
-        if (!time_product(&machine, line, &us) && !time_join(&machine, line, &us))
+        if (!time_product(&machine, line, &us) && !time_attention(&machine, line, &us) &&
+            !time_join(&machine, line, &us))
             return fprintf(stderr, "kernel_times: what is \"%s\"?\n", line), 1;
         printf("%.3f\n", us);
     }

@@ -90,6 +90,25 @@ class Bytes(unittest.TestCase):
             self.assertAlmostEqual(published_kernels.Predictor(PROGRAM).microseconds(machine, [case])[0], us, places=2)
 
 
+class Attention(unittest.TestCase):
+    def test_times_follow_from_rates(self):
+        forward = published_kernels.Attention("h100", "forward", 2, 16, 1024, 64, "full", 100.0, "whose", "yes")
+        backward = published_kernels.Attention("h100", "backward", 2, 16, 1024, 64, "causal", 100.0, "whose", "yes")
+        self.assertAlmostEqual(forward.us, 4 * 2 * 16 * 1024**2 * 64 / 100e6)
+        self.assertAlmostEqual(backward.us, 1.25 * forward.us)
+
+    def test_the_kernel_takes_as_long_as_shared_memory(self):
+        case = published_kernels.Attention("h100", "forward", 1, 132, 1024, 128, "full", 100.0, "whose", "yes")
+        us = 0.28125 * 132 * 1024**2 * 128 / 30900e9 * 1e6  # bytes for each score and column, docs/TIMES.md
+        self.assertAlmostEqual(published_kernels.Predictor(PROGRAM).microseconds("h100", [case])[0] / us, 1, places=2)
+
+    def test_both_passes_are_added_where_both_were_measured(self):
+        cells = [("forward", 1024, 100.0), ("backward", 1024, 50.0), ("forward", 2048, 100.0)]
+        cases = [published_kernels.Attention("h100", p, 2, 16, t, 64, "full", r, "whose", "yes") for p, t, r in cells]
+        predictor = mock.Mock(microseconds=lambda _, some: [2 * case.us for case in some])
+        self.assertEqual(published_kernels.both_passes(predictor, "h100", cases), [1.0])
+
+
 class Fit(unittest.TestCase):
     def test_machine_files_have_what_fits(self):
         predictor = published_kernels.Predictor(PROGRAM)
