@@ -6,8 +6,9 @@
   bench_path.py --db pp.db                                                        # all traced runs of a database
 
 Each task has its median length over the traced steps; the path is the longest way through the plan with these lengths
-(docs/METRICS.md, "Critical path of measured tasks"). ms/batch is the median of the steps that are not traced. Plans of
---zero 2 and 3, whose tasks for shares it does not know, are left out; `ppreport --why` has their paths.
+(docs/METRICS.md, "Critical path of measured tasks"). ms/batch is the median of the steps that are not traced. The
+database knows what each task needs (view v_task_edge); runs of older files, whose plans have no such edges, are left
+out.
 """
 
 import argparse
@@ -28,16 +29,17 @@ HEAD = (
     "| --- | --- | --- | ---: | ---: | ---: | ---: |"
 )
 RUNS = (
-    "SELECT id, schedule, transport, plan, ms_per_batch FROM run WHERE tool = 'ppexec' AND status = 'ok' "
-    "AND ms_per_batch > 0 AND EXISTS (SELECT 1 FROM event WHERE event.run = run.id) ORDER BY id"
+    "SELECT run.id, schedule, transport, plan, ms_per_batch, edges IS NOT NULL "
+    "FROM run JOIN plan ON plan.id = run.plan WHERE tool = 'ppexec' AND status = 'ok' AND ms_per_batch > 0 "
+    "AND EXISTS (SELECT 1 FROM event WHERE event.run = run.id) ORDER BY run.id"
 )
-TASKS = "SELECT id, kind, stage, microbatch, count, lane FROM task WHERE plan = ? ORDER BY id"
+TASKS = "SELECT id, kind, lane FROM task WHERE plan = ? ORDER BY id"
+# What a task works on; not the memory, or the place in a list, that it also waits for.
+EDGES = "SELECT task, needs, steps_back FROM v_task_edge WHERE plan = ? AND why IN ('input', 'parameters')"
 # A transfer lasts from its last post to its arrival, which the receiver sees.
 LENGTHS = "SELECT task, end_ns - start_ns FROM event WHERE run = ? AND side != 1"
 MOVES = ("XFER_F", "XFER_B")
-# Whose edges are known: of other kinds tasks would seem to wait for nothing, or for the wrong ones.
-KINDS = {"F", "B", "I", "W", "R", *MOVES, "REDUCE_GRAD", "REDUCE_SHARE", "REDUCE_TIED", "GATHER_PARAM"}
-KINDS |= {"NORM", "NORM_ALL", "STEP"}
+WITHOUT_EDGES = "an older ppkit stored its plan without edges; ppsim with the same options and --db adds them"
 
 
 def lengths_of(db, run):
@@ -48,94 +50,33 @@ def lengths_of(db, run):
     return {task: statistics.median(all_ns) for task, all_ns in seen.items()}
 
 
-def edges_of(tasks):
-    """task -> tasks it needs, beside the one before it on its lane (core/plan.h, Waiting); a later one: of the step
-    before"""
-    made, needs, gathered = {}, {}, gathered_for(tasks)
-    last = max((stage for _, _, stage, *_ in tasks), default=0)
-    steps = {stage: task for task, kind, stage, *_ in tasks if kind == "STEP"}
-    for task, kind, stage, first, count, _ in tasks:
-        group = range(first, first + count)
-        if kind == "F":
-            needs[task] = [made.get(("F", stage - 1, m)) for m in group] + gathered[task]
-        elif kind in ("B", "I"):
-            needs[task] = [made.get(("B", stage + 1, m)) for m in group]
-        elif kind in MOVES:
-            needs[task] = [made[kind[-1], stage, m] for m in group]
-        elif kind == "REDUCE_GRAD":
-            needs[task] = made.get(("grad", stage), [])
-        elif kind == "REDUCE_SHARE":
-            needs[task] = [made.get(("sum", stage))]
-        elif kind == "REDUCE_TIED":
-            needs[task] = [t for s in (0, last) for t in final(made, s)]
-            made["sum", 0] = made["sum", last] = task
-        elif kind == "GATHER_PARAM":
-            needs[task] = [steps.get(stage)]
-        elif kind == "NORM_ALL":
-            needs[task] = made.get("norm", [])
-        else:
-            needs[task] = [made.get(("sum", stage)), made.get("norm all")]
-        keep(made, task, kind, stage, group)
-    return {task: [t for t in wanted if t is not None] for task, wanted in needs.items()}
-
-
-def gathered_for(tasks):
-    """F -> what gathers its parameters: of its part, if that begins the step; else all of its rank"""
-    found, parts = {}, {}
-    lanes = {stage: lane for _, kind, stage, *_, lane in tasks if kind == "F"}
-    gathers = [(task, stage) for task, kind, stage, *_ in tasks if kind == "GATHER_PARAM"]
-    for task, kind, stage, first, _, lane in tasks:
-        if kind != "F":
-            continue
-        before = [t for t, s in gathers if s == stage and t < task]
-        part = parts[stage, first] = parts.get((stage, first), -1) + 1
-        found[task] = before[part : part + 1] or before[-1:] or [t for t, s in gathers if lanes[s] == lane]
-    return found
-
-
-def final(made, stage):
-    """After which tasks a stage's gradients are final, but for those that are tied to another's"""
-    return [made["sum", stage]] if ("sum", stage) in made else made.get(("grad", stage), [])
-
-
-def keep(made, task, kind, stage, group):
-    """Notes what the task makes; a transfer stands for what it brings."""
-    if kind in ("F", "B", "I", *MOVES):
-        for m in group:
-            made["F" if kind in ("F", "XFER_F") else "B", stage, m] = task
-    if kind in ("B", "W"):
-        made.setdefault(("grad", stage), []).append(task)
-    if kind in ("REDUCE_GRAD", "REDUCE_SHARE"):
-        made["sum", stage] = task
-    if kind == "NORM":
-        made.setdefault("norm", []).append(task)
-    if kind == "NORM_ALL":
-        made["norm all"] = task
-
-
-def path_ns(tasks, needs, lengths):
-    """Distance of the ends of two successive steps."""
-    lane_end, end, ends = {}, {}, [0]
+def path_ns(tasks, edges, lengths):
+    """Distance of the ends of two successive steps. tasks: (id, kind, lane) in order of ids; edges: (task, needs,
+    steps_back). A task begins when the one before it on its lane has ended, and all that it needs."""
+    needs = {}
+    for task, needed, steps_back in edges:
+        needs.setdefault(task, []).append((needed, steps_back))
+    lane_end, steps, ends = {}, [{}, {}], [0]  # steps: task -> end, of this step and of the one before it
     for _ in range(STEPS):
-        for task, *_, lane in tasks:
-            start = max([lane_end.get(lane, 0)] + [end.get(t, 0) for t in needs[task]])
-            end[task] = lane_end[lane] = start + lengths.get(task, 0)
-        ends.append(max(end.values()))
+        steps = [{}, steps[0]]
+        for task, _, lane in tasks:
+            given = (steps[back].get(needed, 0) for needed, back in needs.get(task, ()))
+            steps[0][task] = lane_end[lane] = max(lane_end.get(lane, 0), *given, 0) + lengths.get(task, 0)
+        ends.append(max(steps[0].values()))
     return ends[-1] - ends[-2]
 
 
 def measure(db):
-    """(run, schedule, transport, ms/batch, path, path without transfers, ratio) of each traced run with known tasks"""
-    for run, schedule, transport, plan, ms in db.execute(RUNS).fetchall():
-        tasks = db.execute(TASKS, (plan,)).fetchall()
-        unknown = sorted({kind for _, kind, *_ in tasks} - KINDS)
-        if unknown:
-            print(f"run {run} is left out: its plan has {', '.join(unknown)}; see ppreport --why", file=sys.stderr)
+    """(run, schedule, transport, ms/batch, path, path without transfers, ratio) of each traced run"""
+    for run, schedule, transport, plan, ms, has_edges in db.execute(RUNS).fetchall():
+        if not has_edges:
+            print(f"run {run} is left out: {WITHOUT_EDGES}", file=sys.stderr)
             continue
-        needs, lengths = edges_of(tasks), lengths_of(db, run)
-        still = {task: lengths.get(task, 0) for task, kind, *_ in tasks if kind not in MOVES}
-        path = path_ns(tasks, needs, lengths) / 1e6
-        yield run, schedule, transport, ms, path, path_ns(tasks, needs, still) / 1e6, ms / path
+        tasks, edges = db.execute(TASKS, (plan,)).fetchall(), db.execute(EDGES, (plan,)).fetchall()
+        lengths = lengths_of(db, run)
+        still = {task: lengths.get(task, 0) for task, kind, _ in tasks if kind not in MOVES}
+        path = path_ns(tasks, edges, lengths) / 1e6
+        yield run, schedule, transport, ms, path, path_ns(tasks, edges, still) / 1e6, ms / path
 
 
 def run_model(ppexec, model, database):

@@ -70,7 +70,7 @@ struct walk {
     const struct pp_path_sharing *sharing;
     struct pp_path *path;
     int64_t origin_ns, at_ns; /* the walk has come back to at_ns */
-    int64_t edge;             /* busy edges from here on are later than at_ns */
+    int64_t change;           /* the step's changes from this one on are later than at_ns */
     int active, alike;        /* workers that compute at at_ns; how many each of them stands for */
     int64_t capacity;
 };
@@ -96,15 +96,17 @@ static double lost(const struct walk *w, int kind, int active)
     return active >= full ? 1 - alone : (1 - alone) * (active - 1) / (full - 1);
 }
 
-/* The walk only goes back, so each edge is passed once. */
+/* The walk only goes back, so each change is passed once. */
 static double lost_since(struct walk *w, int kind, int64_t from_ns, int64_t until_ns)
 {
     double sum = 0;
-    const struct pp_busy_edge *edges = w->step->edges;
+    const struct pp_busy_change *changes = w->step->changes;
     if (w->sharing->cores == 0) return 0;
     while (until_ns > from_ns) {
-        for (; w->edge > 0 && edges[w->edge - 1].at_ns >= until_ns; w->edge--) w->active -= edges[w->edge - 1].change;
-        int64_t stop_ns = w->edge > 0 && edges[w->edge - 1].at_ns > from_ns ? edges[w->edge - 1].at_ns : from_ns;
+        for (; w->change > 0 && changes[w->change - 1].at_ns >= until_ns; w->change--)
+            w->active -= changes[w->change - 1].change;
+        const bool changes_between = w->change > 0 && changes[w->change - 1].at_ns > from_ns;
+        const int64_t stop_ns = changes_between ? changes[w->change - 1].at_ns : from_ns;
         sum += (double)(until_ns - stop_ns) * lost(w, kind, w->active * w->alike);
         until_ns = stop_ns;
     }
@@ -147,7 +149,7 @@ static pp_status pass_computation(struct walk *w, int32_t task)
 static int32_t pass_one(struct walk *w, int32_t task, int rank)
 {
     const struct pp_node *node = &w->step->nodes[task];
-    const int32_t from = pp_step_needs(w->step, task);
+    const int32_t from = node->needs;
     back_to(w, pp_step_end_ns(w->step, task, rank), PP_CAUSE_POLLING);
     w->path->cause_count[cause_of[node->kind]]++;
     back_to(w, node->start_ns, cause_of[node->kind]);
@@ -171,7 +173,7 @@ static int32_t pass_exchange(struct walk *w, int32_t task, int rank)
 static int32_t pass_gap(struct walk *w, int32_t task)
 {
     const struct pp_node *nodes = w->step->nodes, *node = &nodes[task];
-    const int32_t before = node->before, needs = pp_step_needs(w->step, task);
+    const int32_t before = node->before, needs = node->needs;
     int64_t given = INT64_MIN, turn = before >= 0 ? nodes[before].end_ns : INT64_MIN;
     if (needs >= 0) given = pp_step_end_ns(w->step, needs, node->src);
     if (needs >= 0 && given > turn) {
@@ -227,7 +229,7 @@ pp_status pp_path_read(struct pp_db *db, int64_t run, int step, const struct pp_
     *out = (struct pp_path){.run = run, .step = step};
     PP_TRY(pp_step_read(db, run, step, &s));
     out->ranks = s.ranks;
-    struct walk w = {.step = &s, .sharing = sharing, .path = out, .edge = s.nedges, .alike = 1};
+    struct walk w = {.step = &s, .sharing = sharing, .path = out, .change = s.nchanges, .alike = 1};
     if (s.traced_replicas > 0) w.alike = s.replicas / s.traced_replicas * (s.tensor / s.traced_tensor);
     pp_status status = walk_back(&w);
     pp_step_free(&s);

@@ -1,53 +1,59 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One traced step of replica 0, of its ranks' first workers, by task, with the edges that data takes. They follow from
- * what the tasks are (core/plan.h, Waiting), so databases of every version have them.
+ * One traced step of a run, read from the database: when each task of the plan was posted, started and ended, and which
+ * task gave it what it works on (view v_task_edge). Of all workers it has replica 0, and of each rank's workers the
+ * first.
  */
 #ifndef PP_ANALYSIS_STEP_H
 #define PP_ANALYSIS_STEP_H
 
 #include "core/db_query.h"
 
+/* A task of the plan. Where `seen` is false, the step has no event of the task, and all other members are 0. */
 struct pp_node {
-    int32_t kind, stage, microbatch, count;
-    int32_t src, dst;
-    bool seen;                /* it has an event */
-    int64_t posted_ns;        /* of a transfer: by its sender */
-    int64_t start_ns, end_ns; /* of a transfer: end at its receiver; of what several ranks do: the first one's */
-    int32_t before;           /* computation before it on its rank; -1 = none */
+    int32_t kind; /* enum pp_kind */
+    int32_t stage, microbatch, count;
+    int32_t src, dst; /* ranks of the task's lane, -1 for NORM_ALL */
+    bool seen;
+    int64_t posted_ns; /* of a transfer: when the sender posted it */
+    int64_t start_ns,
+        end_ns;     /* a transfer ends when the receiver has it. Tasks of several ranks: see pp_step_end_ns() */
+    int32_t before; /* the computation before this one on its rank; -1: none, or this is no computation */
+    /* Of the tasks whose results this one works on (edges "input" and "parameters" of the same step), the one that
+     * ended last; -1: there is none. Edges that only keep memory or the order of receives do not count. */
+    int32_t needs;
 };
 
-/* When a rank came to what several ranks do together, and when that was over there. */
+/* When one rank came to a task that several ranks do together, and when the task was over on that rank. */
 struct pp_joining {
     int64_t posted_ns, end_ns;
 };
 
-struct pp_busy_edge {
+/* A moment at which a worker begins to compute (change = 1) or ends (change = -1). */
+struct pp_busy_change {
     int64_t at_ns;
-    int change; /* +1: a worker begins to compute, -1: it ends */
+    int change;
 };
 
 struct pp_step {
     int64_t run;
-    int ranks, replicas, tensor, microbatches;
-    int traced_replicas, traced_tensor; /* a prediction may have one */
+    int ranks, stages, replicas, microbatches;
+    int tensor;                         /* workers of each rank */
+    int traced_replicas, traced_tensor; /* of how many there are events; a prediction may have one of each */
     int64_t nnodes;
-    struct pp_node *nodes;
-    int32_t *made;  /* [stages][microbatches][2] computation that makes an activation, a gradient; -1 = none */
-    int32_t *moved; /* ... transfer of it */
-    int stages;
-    struct pp_joining *norm, *tied; /* [ranks] NORM_ALL, REDUCE_TIED; all 0 where a rank has none */
-    int64_t nedges;
-    struct pp_busy_edge *edges; /* computations of all workers, in order of time */
+    struct pp_node *nodes;          /* [nnodes], by the ids of tasks */
+    struct pp_joining *norm, *tied; /* [ranks] of NORM_ALL and of REDUCE_TIED; 0 for a rank that takes no part */
+    int64_t nchanges;
+    struct pp_busy_change *changes; /* computations of all workers, in order of time */
 };
 
+/* Reads the step. PP_INPUT if the rows are not such as ppkit writes, or if the plan was stored without its edges (by a
+ * ppkit older than schema version 7). pp_step_free() releases what was read; after a failure nothing is held. */
 pp_status pp_step_read(struct pp_db *db, int64_t run, int step, struct pp_step *out) PP_MUST_CHECK;
 void pp_step_free(struct pp_step *step);
-/* When a rank came to a task, and when it was over there. */
+
+/* When `rank` came to a task, and when the task was over on that rank. Ranks differ in what they do together. */
 int64_t pp_step_posted_ns(const struct pp_step *step, int32_t task, int rank);
 int64_t pp_step_end_ns(const struct pp_step *step, int32_t task, int rank);
-/* The transfer, computation of the same rank, or collective that gives the task what it works on; -1 if it waits for
- * nothing but its turn. */
-int32_t pp_step_needs(const struct pp_step *step, int32_t task);
 
 #endif

@@ -16,18 +16,45 @@ static double gap_of(const struct pp_table *table, int64_t row)
     return fabs(pp_cell_real(pp_table_cell(table, row, "error_percent")));
 }
 
-/* Rows that were predicted and measured, the largest relative gap first. */
-static pp_status sort_rows(const struct pp_table *table, int64_t **rows, int64_t *n)
+/* The rows that are printed, and how many were left out. */
+struct chosen {
+    int64_t *rows, n;
+    int64_t without_edges; /* predicted and measured, but an older ppkit stored the plan */
+};
+
+/* Does the database know what the tasks of the run's plan wait for? */
+static pp_status has_edges(struct pp_db *db, int64_t run, bool *has)
 {
-    PP_TRY(PP_NEW(rows, table->nrows));
-    *n = 0;
+    int64_t unused;
+    return pp_db_integer(
+        db, "SELECT edges FROM plan JOIN run ON run.plan = plan.id WHERE run.id = ?1 AND edges IS NOT NULL",
+        PP_VALUES(PP_INT(run)), &unused, has);
+}
+
+/* Adds a row behind those with larger relative gaps. */
+static void insert(const struct pp_table *table, struct chosen *c, int64_t row)
+{
+    int64_t at = c->n++;
+    for (; at > 0 && gap_of(table, c->rows[at - 1]) < gap_of(table, row); at--) c->rows[at] = c->rows[at - 1];
+    c->rows[at] = row;
+}
+
+/* Rows that were predicted and measured, the largest relative gap first. Plans without edges have no paths: if there is
+ * no other row, one of these is taken, so that reading it says what to do. */
+static pp_status choose(struct pp_db *db, const struct pp_table *table, struct chosen *c)
+{
+    int64_t older = -1;
+    PP_TRY(PP_NEW(&c->rows, table->nrows));
     for (int64_t row = 0; row < table->nrows; row++) {
         const struct pp_pair pair = pp_compare_pair(table, row);
+        bool has;
         if (pair.predicted < 0 || pair.measured < 0) continue;
-        int64_t at = (*n)++;
-        for (; at > 0 && gap_of(table, (*rows)[at - 1]) < gap_of(table, row); at--) (*rows)[at] = (*rows)[at - 1];
-        (*rows)[at] = row;
+        PP_TRY(has_edges(db, pair.predicted, &has));
+        if (has) insert(table, c, row);
+        if (!has) older = row;
+        c->without_edges += !has;
     }
+    if (c->n == 0 && older >= 0) insert(table, c, older);
     return PP_OK;
 }
 
@@ -39,8 +66,8 @@ static pp_status print_stays(const struct pp_table *paths, FILE *out)
     if (n <= MOST_STAYS) return pp_table_print(paths, 0, paths->nrows, out);
     PP_TRY(pp_table_print(paths, 0, MOST_STAYS, out));
     fprintf(out, "  ... %" PRId64 " more stay%s (--format tsv has all); makespan %.3f predicted, %.3f measured\n",
-            n - MOST_STAYS, pp_plural(n - MOST_STAYS), ms(paths->cells[n * paths->ncolumns + 4].integer),
-            ms(paths->cells[n * paths->ncolumns + 7].integer));
+            n - MOST_STAYS, pp_plural(n - MOST_STAYS), ms(pp_cell_integer(pp_table_cell(paths, n, "predicted_ns"))),
+            ms(pp_cell_integer(pp_table_cell(paths, n, "measured_ns"))));
     return PP_OK;
 }
 
@@ -135,16 +162,20 @@ static pp_status print_all(struct pp_db *db, const struct pp_table *table, const
 
 pp_status pp_why_print(struct pp_db *db, const struct pp_table *table, int format, FILE *out)
 {
-    int64_t *rows, n;
+    struct chosen c = {0};
     PP_TRY(pp_compare_notes(db, table));
-    PP_TRY(sort_rows(table, &rows, &n));
-    pp_status status = PP_OK;
-    if (n == 0)
+    pp_status status = choose(db, table, &c);
+    if (status == PP_OK && c.n == 0)
         status = pp_fail(PP_INPUT,
                          "database %s: --why needs a configuration that was predicted and measured: run ppsim and "
                          "ppexec with the same options and --db %s",
                          db->path, db->path);
-    if (status == PP_OK) status = print_all(db, table, rows, n, format, out);
-    free(rows);
+    if (status == PP_OK) status = print_all(db, table, c.rows, c.n, format, out);
+    if (status == PP_OK && c.without_edges)
+        pp_info("%" PRId64
+                " configuration%s left out: an older ppkit did not store what tasks wait for; ppsim with the "
+                "same options and --db %s adds it.",
+                c.without_edges, pp_plural(c.without_edges), db->path);
+    free(c.rows);
     return status;
 }

@@ -22,7 +22,7 @@ enum {
 };
 
 extern const char pp_schema_sql[], pp_schema_2_sql[], pp_schema_3_sql[], pp_schema_4_sql[], pp_schema_5_sql[],
-    pp_schema_6_sql[], pp_views_sql[];
+    pp_schema_6_sql[], pp_schema_7_sql[], pp_views_sql[];
 
 /* What each primary result code means for the user. */
 static const struct {
@@ -92,8 +92,8 @@ static pp_status run_script(struct pp_db *db, const char *text, const char *doin
 }
 
 /* Steps from version i to i + 1. */
-static const char *const upgrades[PP_DB_VERSION] = {pp_schema_sql,   pp_schema_2_sql, pp_schema_3_sql,
-                                                    pp_schema_4_sql, pp_schema_5_sql, pp_schema_6_sql};
+static const char *const upgrades[PP_DB_VERSION] = {pp_schema_sql,   pp_schema_2_sql, pp_schema_3_sql, pp_schema_4_sql,
+                                                    pp_schema_5_sql, pp_schema_6_sql, pp_schema_7_sql};
 
 /* In one statement, which sees one state of the file: between two, another process can have made the tables. */
 static pp_status read_header(struct pp_db *db, int64_t *version, int64_t *application, int64_t *tables)

@@ -10,7 +10,7 @@
 
 #include "core/db.h"
 
-enum { PP_DB_VERSION = 6 }; /* core/schema.sql makes 1, core/schema_2.sql makes 2 of 1, and so on */
+enum { PP_DB_VERSION = 7 }; /* core/schema.sql makes 1, core/schema_2.sql makes 2 of 1, and so on */
 
 enum { PP_DB_STATEMENTS = 32 };
 

@@ -148,11 +148,40 @@ static pp_status insert_task(struct pp_db *db, int64_t id, const struct pp_job *
     int64_t taken = 0, freed = 0;
     if (phase && pp_kinds[task->kind].computes)
         pp_layout_task_bytes(job->model, job->model_ops, phase, number, &taken, &freed);
-    return pp_db_execute(db, "INSERT INTO task VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+    return pp_db_execute(db,
+                         "INSERT OR REPLACE INTO task VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, "
+                         "nullif(?13, -1), nullif(?14, -1), nullif(?15, -1), ?16)",
                          PP_VALUES(PP_INT(id), PP_INT(number), PP_TEXT(pp_kinds[task->kind].name), PP_INT(task->stage),
                                    PP_INT(task->microbatch), PP_INT(task->count), PP_INT(task->lane),
                                    PP_INT(pp_kinds[task->kind].computes), PP_INT(lane->src), PP_INT(lane->dst),
-                                   PP_INT(taken), PP_INT(freed)));
+                                   PP_INT(taken), PP_INT(freed), PP_INT(task->dep[0]), PP_INT(task->dep[1]),
+                                   PP_INT(task->dep[2]), PP_INT((task->flags & PP_TASK_DEP_RANGE) != 0)));
+}
+
+static pp_status insert_wrap(struct pp_db *db, int64_t id, const struct pp_wrap *wrap)
+{
+    return pp_db_execute(db, "INSERT OR REPLACE INTO wrap VALUES(?1, ?2, ?3)",
+                         PP_VALUES(PP_INT(id), PP_INT(wrap->to), PP_INT(wrap->from)));
+}
+
+/* Tasks of the same step that a task waits for. */
+static int64_t count_needs(const struct pp_task *task)
+{
+    if (task->flags & PP_TASK_DEP_RANGE) return (int64_t)task->dep[1] - task->dep[0] + 1;
+    return (task->dep[0] >= 0) + (task->dep[1] >= 0) + (task->dep[2] >= 0);
+}
+
+/* All tasks of a plan with their edges; rows that an older ppkit stored without edges are replaced. */
+static pp_status insert_tasks(struct pp_db *db, int64_t id, const struct pp_job *job, const struct pp_plan *plan)
+{
+    const struct pp_phase *phase = phase_of(job, plan);
+    int64_t edges = plan->nwraps;
+    for (int64_t i = 0; i < plan->ntasks; i++) {
+        PP_TRY(insert_task(db, id, job, phase, plan, (int32_t)i));
+        edges += count_needs(&plan->tasks[i]);
+    }
+    for (int i = 0; i < plan->nwraps; i++) PP_TRY(insert_wrap(db, id, &plan->wraps[i]));
+    return pp_db_execute(db, "UPDATE plan SET edges = ?2 WHERE id = ?1", PP_VALUES(PP_INT(id), PP_INT(edges)));
 }
 
 pp_status pp_db_add_tasks(struct pp_db *db, const struct pp_job *job, const struct pp_plan *plan)
@@ -160,12 +189,11 @@ pp_status pp_db_add_tasks(struct pp_db *db, const struct pp_job *job, const stru
     int64_t id, unused;
     bool found;
     pp_status status;
-    const struct pp_phase *phase = phase_of(job, plan);
     PP_TRY(pp_db_transaction(db));
     PP_TRY_DONE(plan_id(db, plan, job, &id));
-    PP_TRY_DONE(
-        pp_db_integer(db, "SELECT 1 FROM task WHERE plan = ?1 LIMIT 1", PP_VALUES(PP_INT(id)), &unused, &found));
-    for (int64_t i = 0; !found && i < plan->ntasks; i++) PP_TRY_DONE(insert_task(db, id, job, phase, plan, (int32_t)i));
+    PP_TRY_DONE(pp_db_integer(db, "SELECT 1 FROM plan WHERE id = ?1 AND edges IS NOT NULL", PP_VALUES(PP_INT(id)),
+                              &unused, &found));
+    if (!found) status = insert_tasks(db, id, job, plan);
 done:
     return pp_db_finish(db, status);
 }

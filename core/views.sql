@@ -73,6 +73,29 @@ SELECT run, kind, count(*) * 1.0 / count(DISTINCT pass) AS per_step, avg(ns) / 1
     max(ns) / 1e3 AS max_us, sum(ns) / 1e6 / count(DISTINCT pass) AS ms_per_step
 FROM taken GROUP BY run, kind;
 
+-- What each task of a plan waits for, one row for each edge: `task` starts when `needs` of the same step (steps_back = 0), or of the step
+-- before (steps_back = 1), has ended. `why` names the reason (docs/DATABASE.md): what it works on (input, parameters), memory that must be
+-- free again (send slot, receive slot), or the place of a receive in its rank's list (receive order).
+DROP VIEW IF EXISTS v_task_edge;
+CREATE VIEW v_task_edge AS
+SELECT plan, id AS task, dep0 AS needs, 0 AS steps_back, 'input' AS why
+FROM task WHERE dep0 IS NOT NULL AND NOT dep_range
+UNION ALL
+SELECT plan, id, dep1, 0, CASE WHEN computes THEN 'send slot' WHEN kind IN ('XFER_F', 'XFER_B') THEN 'receive slot'
+    WHEN kind = 'REDUCE_TIED' THEN 'input' END
+FROM task WHERE dep1 IS NOT NULL AND NOT dep_range
+UNION ALL
+SELECT plan, id, dep2, 0, CASE WHEN computes THEN 'parameters' WHEN kind IN ('XFER_F', 'XFER_B') THEN 'receive order' END
+FROM task WHERE dep2 IS NOT NULL AND NOT dep_range
+UNION ALL
+SELECT t.plan, t.id, n.id, 0, 'input'
+FROM task t JOIN task n ON n.plan = t.plan AND n.id BETWEEN t.dep0 AND t.dep1 WHERE t.dep_range
+UNION ALL
+SELECT w.plan, w.task, w.needs, 1, CASE WHEN t.kind IN ('XFER_F', 'XFER_B') THEN 'receive slot'
+    WHEN n.kind IN ('XFER_F', 'XFER_B') THEN 'send slot' WHEN t.kind = 'GATHER_PARAM' THEN 'input'
+    WHEN n.kind = 'GATHER_PARAM' THEN 'parameters' END
+FROM wrap w JOIN task t ON t.plan = w.plan AND t.id = w.task JOIN task n ON n.plan = w.plan AND n.id = w.needs;
+
 -- The finished runs that can be compared.
 DROP VIEW IF EXISTS v_result;
 CREATE VIEW v_result AS

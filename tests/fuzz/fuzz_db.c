@@ -6,6 +6,7 @@
 #include "analysis/chrome.h"
 #include "analysis/compare.h"
 #include "analysis/plot.h"
+#include "analysis/why.h"
 #include "kernels/model.h"
 #include "sim/predict.h"
 #include "tests/unit/synthetic_db.h"
@@ -69,8 +70,8 @@ static void script(const char *text)
 /* Without rules, as a program of another day could have written it. */
 static void free_tables(void)
 {
-    static const char *const tables[] = {"plan", "task",  "run",    "run_config",  "event",     "busy",
-                                         "step", "epoch", "memory", "kernel_time", "task_time", "link"};
+    static const char *const tables[] = {"plan",  "task",   "run",         "run_config", "event", "busy", "step",
+                                         "epoch", "memory", "kernel_time", "task_time",  "link",  "wrap"};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
         char text[256];
         snprintf(text, sizeof text,
@@ -115,8 +116,10 @@ static void report(struct pp_db *db, int run)
     if (pp_compare_read(db, run, &table) == PP_OK) {
         char folder[300];
         int64_t row = pp_compare_main(&table);
-        for (int format = PP_FORMAT_TABLE; format <= PP_FORMAT_JSON; format++)
+        for (int format = PP_FORMAT_TABLE; format <= PP_FORMAT_JSON; format++) {
             (void)!pp_compare_print(db, &table, format, out);
+            (void)!pp_why_print(db, &table, format, out);
+        }
         snprintf(folder, sizeof folder, "%s", fuzz_folder());
         struct pp_plots plots = {.db = db, .table = &table, .folder = folder};
         for (int kind = 0; kind < PP_PLOT_KINDS; kind++) (void)!pp_plot_draw(&plots, kind, row);

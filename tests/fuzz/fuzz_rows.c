@@ -9,8 +9,8 @@
 
 enum { CHANGE = 12, CHANGES = 16 };
 
-static const char *const tables[] = {"plan", "task",   "run",       "event", "busy",
-                                     "step", "memory", "task_time", "link",  "run_config"};
+static const char *const tables[] = {"plan",   "task",      "run",  "event",      "busy", "step",
+                                     "memory", "task_time", "link", "run_config", "wrap"};
 static char columns[sizeof tables / sizeof *tables][64][32];
 static int ncolumns[sizeof tables / sizeof *tables];
 

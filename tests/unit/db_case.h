@@ -18,14 +18,14 @@
 
 #define PATH "test.db"
 
-static int empty_folder(void **state)
+static inline int empty_folder(void **state)
 {
     (void)state;
     unlink(PATH), unlink(PATH "-wal"), unlink(PATH "-shm");
     return 0;
 }
 
-static struct pp_db *open_db(enum pp_db_mode mode)
+static inline struct pp_db *open_db(enum pp_db_mode mode)
 {
     struct pp_db *db;
     must(pp_db_open(PATH, mode, &db));
@@ -33,7 +33,7 @@ static struct pp_db *open_db(enum pp_db_mode mode)
 }
 
 /* The first value of a query; NAN for NULL or no row. */
-static double number(struct pp_db *db, const char *text)
+static inline double number(struct pp_db *db, const char *text)
 {
     sqlite3_stmt *statement;
     double value = NAN;
@@ -45,7 +45,7 @@ static double number(struct pp_db *db, const char *text)
     return value;
 }
 
-static void near(double value, double expected)
+static inline void near(double value, double expected)
 {
     if (!(fabs(value - expected) <= 1e-9 * fabs(expected) + 1e-12)) fail_msg("%.12g is not %.12g", value, expected);
 }

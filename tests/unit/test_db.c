@@ -7,10 +7,10 @@
 static void test_schema(void **state)
 {
     (void)state;
-    static const char *const views[] = {"v_ms_per_batch", "v_bubble",        "v_memory",  "v_task_kind",
-                                        "v_pair",         "v_configuration", "v_compare", "v_kind"};
+    static const char *const views[] = {"v_ms_per_batch",  "v_bubble",  "v_memory", "v_task_kind", "v_pair",
+                                        "v_configuration", "v_compare", "v_kind",   "v_task_edge"};
     struct pp_db *db = open_db(PP_DB_WRITE);
-    near(number(db, "PRAGMA user_version"), 6);
+    near(number(db, "PRAGMA user_version"), 7);
     for (size_t i = 0; i < sizeof views / sizeof *views; i++) {
         char text[64];
         snprintf(text, sizeof text, "SELECT count(*) FROM %s", views[i]);

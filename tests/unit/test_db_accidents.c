@@ -63,6 +63,8 @@ static void test_older(void **state)
            "INSERT INTO busy VALUES(2, 0, 0, 0, 10, 10, 0), (2, 0, 1, 0, 10, 5, 0), (2, 0, 2, 0, 20, 20, 0),"
            " (2, 0, 3, 0, 20, 5, 0);"
            "INSERT INTO task_time VALUES(1, 'F', '', 1, 0, 9, 500, 490, 510, 480, NULL, NULL);"
+           "INSERT INTO plan VALUES(1, '0123456789abcdef', 'w', 1, 1, 1, 1, 2);"
+           "INSERT INTO task VALUES(1, 0, 'F', 0, 0, 1, 0, 1, 0, 0, 8, 0), (1, 1, 'B', 0, 0, 1, 0, 1, 0, 0, 0, 8);"
            "CREATE VIEW v_compare AS SELECT id AS process_bytes FROM run");
     refused(PP_DB_READ, PP_INPUT, "schema version 1");
     struct pp_db *db = open_db(PP_DB_WRITE);
@@ -70,6 +72,9 @@ static void test_older(void **state)
     assert_true(found && ns == 500);
     near(number(db, "SELECT count(*) FROM pragma_table_info('v_compare') WHERE name = 'measured_process_bytes'"), 1);
     near(number(db, "SELECT tensor FROM run WHERE id = 2"), 1);
+    near(number(db, "SELECT edges IS NULL FROM plan"), 1);
+    near(number(db, "SELECT sum(id) FROM task WHERE dep0 IS NULL AND NOT dep_range"), 1);
+    near(number(db, "SELECT count(*) FROM v_task_edge"), 0);
     near(number(db, "SELECT sum(10 * replica + rank) FROM v_bubble"), 22);
     near(number(db, "SELECT bubble FROM v_bubble WHERE worker = 3"), 0.75);
     struct pp_sample later = {.name = "F", .load = 2, .median_ns = 600, .mean_ns = 620};
