@@ -12,73 +12,74 @@
 #define MIB (1.0 / (1 << 20))
 #define COUNT_OF(array) ((int)(sizeof(array) / sizeof *(array)))
 
-/* In the order of the query below. Settings that are the same for a block of the table stand above it. */
-static const struct pp_column columns[] = {
-    {"preset", "", NULL, 0, 0},
-    {"workload", "", NULL, 0, 0},
-    {"device", "", NULL, 0, 0},
-    {"threads", "", NULL, 0, 0},
-    {"plan", "", NULL, 0, 0},
-    {"cost_source", "", NULL, 0, 0},
-    {"schedule", "", "schedule", 0, 0},
-    {"stages", "", "P", 0, 0},
-    {"virtual", "", "V", 0, 0},
-    {"chunks", "", "chunks", 0, 0},
-    {"microbatches", "", "M", 0, 0},
-    {"replicas", "", "D", 0, 0},
-    {"tensor", "", "T", 0, 0},
-    {"expert_parallel", "", NULL, 0, 0}, /* of a workload there is one: it stands above the table */
-    {"context_parallel", "", NULL, 0, 0},
-    {"checkpoint", "", "checkpoint", 0, 0},
-    {"transport", "", "transport", 0, 0},
-    {"predicted_ms", "ms/batch", "predicted", 1, 2},
-    {"measured_ms", "ms/batch", "measured", 1, 2},
-    {"error_percent", "ms/batch", "error %", 1, 1},
-    {"measured_p5_ms", "ms/batch", "p5", 1, 2},
-    {"measured_p95_ms", "ms/batch", "p95", 1, 2},
-    {"steps", "ms/batch", "steps", 0, 0},
-    {"predicted_bubble", "bubble %", "pred.", 100, 1},
-    {"measured_bubble", "bubble %", "meas.", 100, 1},
-    {"bubble_error_points", "bubble %", NULL, 1, 1},
-    {"predicted_peak_bytes", "peak memory MiB", "predicted", MIB, 1},
-    {"measured_peak_bytes", "peak memory MiB", "arena", MIB, 1},
-    {"predicted_process_bytes", "process MiB", "predicted", MIB, 1},
-    {"measured_process_bytes", "process MiB", "measured", MIB, 1},
-    {"predicted_run", "runs", "pred.", 0, 0},
-    {"measured_run", "runs", "meas.", 0, 0},
-};
+/* The columns of view v_configuration that are read, X(members of struct pp_column). Settings that are the same for a
+ * block of the table stand above it, so they have no heading. */
+#define COLUMNS(X)                                                                                                     \
+    X("preset", "", NULL, 0, 0)                                                                                        \
+    X("workload", "", NULL, 0, 0)                                                                                      \
+    X("device", "", NULL, 0, 0)                                                                                        \
+    X("threads", "", NULL, 0, 0)                                                                                       \
+    X("plan", "", NULL, 0, 0)                                                                                          \
+    X("cost_source", "", NULL, 0, 0)                                                                                   \
+    X("schedule", "", "schedule", 0, 0)                                                                                \
+    X("stages", "", "P", 0, 0)                                                                                         \
+    X("virtual", "", "V", 0, 0)                                                                                        \
+    X("chunks", "", "chunks", 0, 0)                                                                                    \
+    X("microbatches", "", "M", 0, 0)                                                                                   \
+    X("replicas", "", "D", 0, 0)                                                                                       \
+    X("tensor", "", "T", 0, 0)                                                                                         \
+    X("expert_parallel", "", NULL, 0, 0)                                                                               \
+    X("context_parallel", "", NULL, 0, 0)                                                                              \
+    X("checkpoint", "", "checkpoint", 0, 0)                                                                            \
+    X("transport", "", "transport", 0, 0)                                                                              \
+    X("predicted_ms", "ms/batch", "predicted", 1, 2)                                                                   \
+    X("measured_ms", "ms/batch", "measured", 1, 2)                                                                     \
+    X("error_percent", "ms/batch", "error %", 1, 1)                                                                    \
+    X("measured_p5_ms", "ms/batch", "p5", 1, 2)                                                                        \
+    X("measured_p95_ms", "ms/batch", "p95", 1, 2)                                                                      \
+    X("steps", "ms/batch", "steps", 0, 0)                                                                              \
+    X("predicted_bubble", "bubble %", "pred.", 100, 1)                                                                 \
+    X("measured_bubble", "bubble %", "meas.", 100, 1)                                                                  \
+    X("bubble_error_points", "bubble %", NULL, 1, 1)                                                                   \
+    X("predicted_peak_bytes", "peak memory MiB", "predicted", MIB, 1)                                                  \
+    X("measured_peak_bytes", "peak memory MiB", "arena", MIB, 1)                                                       \
+    X("predicted_process_bytes", "process MiB", "predicted", MIB, 1)                                                   \
+    X("measured_process_bytes", "process MiB", "measured", MIB, 1)                                                     \
+    X("predicted_run", "runs", "pred.", 0, 0)                                                                          \
+    X("measured_run", "runs", "meas.", 0, 0)
 
-static const struct pp_column kind_columns[] = {
-    {"predicted_run", "", NULL, 0, 0},
-    {"measured_run", "", NULL, 0, 0},
-    {"kind", "", "kind", 0, 0},
-    {"per_step", "", "tasks/step", 1, 0},
-    {"predicted_us", "us/task", "predicted", 1, 1},
-    {"measured_us", "us/task", "measured", 1, 1},
-    {"error_percent", "us/task", "error %", 1, 1},
-    {"predicted_ms", "ms/step, all ranks", "predicted", 1, 2},
-    {"measured_ms", "ms/step, all ranks", "measured", 1, 2},
-};
+/* Tasks of one kind in the predicted run ?1 and in the measured run ?2, X(key, its value in SQL, other members of
+ * struct pp_column). */
+#define KIND_COLUMNS(X)                                                                                                \
+    X("predicted_run", "?1", "", NULL, 0, 0)                                                                           \
+    X("measured_run", "?2", "", NULL, 0, 0)                                                                            \
+    X("kind", "kind", "", "kind", 0, 0)                                                                                \
+    X("per_step", "max(per_step)", "", "tasks/step", 1, 0)                                                             \
+    X("predicted_us", "max(mean_us) FILTER (WHERE run = ?1)", "us/task", "predicted", 1, 1)                            \
+    X("measured_us", "max(mean_us) FILTER (WHERE run = ?2)", "us/task", "measured", 1, 1)                              \
+    X("error_percent", "100.0 * (max(mean_us) FILTER (WHERE run = ?1) / max(mean_us) FILTER (WHERE run = ?2) - 1)",    \
+      "us/task", "error %", 1, 1)                                                                                      \
+    X("predicted_ms", "max(ms_per_step) FILTER (WHERE run = ?1)", "ms/step, all ranks", "predicted", 1, 2)             \
+    X("measured_ms", "max(ms_per_step) FILTER (WHERE run = ?2)", "ms/step, all ranks", "measured", 1, 2)
 
-#define CONFIGURATION                                                                                                  \
-    "SELECT preset, workload, device, threads, plan, cost_source, schedule, stages, virtual_stages, chunks, "          \
-    "microbatches, replicas, tensor, expert_parallel, context_parallel, checkpoint, transport, predicted_ms, "         \
-    "measured_ms, error_percent, measured_p5_ms, measured_p95_ms, steps, predicted_bubble, measured_bubble, "          \
-    "bubble_error_points, "                                                                                            \
-    "predicted_peak_bytes, measured_peak_bytes, predicted_process_bytes, measured_process_bytes, predicted_run, "      \
-    "measured_run FROM v_configuration "
+#define AS_COLUMN(...) {__VA_ARGS__},
+#define AS_NAME(key, ...) "\"" key "\", "
+static const struct pp_column columns[] = {COLUMNS(AS_COLUMN)};
+
+#define AS_KIND_COLUMN(key, sql, ...) {key, __VA_ARGS__},
+#define AS_VALUE(key, sql, ...) sql " AS " key ", "
+static const struct pp_column kind_columns[] = {KIND_COLUMNS(AS_KIND_COLUMN)};
+
+/* A list of names or values ends with a comma, so a NULL follows it, which is not read. */
+#define CONFIGURATION "SELECT " COLUMNS(AS_NAME) "NULL FROM (SELECT *, virtual_stages AS virtual FROM v_configuration) "
 
 static const char newest[] = CONFIGURATION "WHERE newest AND ?1 = 0 ORDER BY workload, device, threads, replicas, "
                                            "tensor, checkpoint, stages, schedule, virtual_stages, chunks, transport";
 static const char of_run[] =
     CONFIGURATION "WHERE predicted_run = ?1 OR measured_run = ?1 ORDER BY newest DESC, measured_run DESC LIMIT 1";
-
 static const char kinds[] =
-    "SELECT ?1, ?2, kind, max(per_step), "
-    "max(mean_us) FILTER (WHERE run = ?1) AS p, max(mean_us) FILTER (WHERE run = ?2) AS m, "
-    "100.0 * (max(mean_us) FILTER (WHERE run = ?1) / max(mean_us) FILTER (WHERE run = ?2) - 1), "
-    "max(ms_per_step) FILTER (WHERE run = ?1), max(ms_per_step) FILTER (WHERE run = ?2) "
-    "FROM v_task_kind WHERE run IN (?1, ?2) GROUP BY kind ORDER BY 9 DESC, 8 DESC";
+    "SELECT " KIND_COLUMNS(AS_VALUE) "NULL FROM v_task_kind WHERE run IN (?1, ?2) GROUP BY kind "
+                                     "ORDER BY measured_ms DESC, predicted_ms DESC";
 
 static pp_status nothing(struct pp_db *db, int run)
 {

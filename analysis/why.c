@@ -7,32 +7,54 @@
 
 #include "analysis/timeline.h"
 
-#define COUNT_OF(array) ((int)(sizeof(array) / sizeof *(array)))
 #define MS 1e-6
 enum { STAY_BYTES = 64, WORD_BYTES = 64, LONGEST_ROUND = 4, MOST_GAPS = 10 };
 
-static const struct pp_column cause_columns[] = {
-    {"predicted_run", "", NULL, 0, 0},
-    {"measured_run", "", NULL, 0, 0},
-    {"cause", "", "cause", 0, 0},
-    {"predicted_tasks", "on the path", "pred.", 0, 0},
-    {"measured_tasks", "on the path", "meas.", 0, 0},
-    {"predicted_ns", "ms", "predicted", MS, 3},
-    {"measured_ns", "ms", "measured", MS, 3},
-    {"difference_ns", "ms", "difference", MS, 3},
-    {"share_percent", "", "% of gap", 1, 1},
+/* Both tables begin with the two runs. */
+enum { PREDICTED_RUN, MEASURED_RUN, RUN_COLUMNS };
+
+enum {
+    CAUSE = RUN_COLUMNS,
+    PREDICTED_TASKS,
+    MEASURED_TASKS,
+    PREDICTED_NS,
+    MEASURED_NS,
+    DIFFERENCE_NS,
+    SHARE_PERCENT,
+    CAUSE_COLUMNS
 };
 
-static const struct pp_column path_columns[] = {
-    {"predicted_run", "", NULL, 0, 0},
-    {"measured_run", "", NULL, 0, 0},
-    {"predicted_rank", "predicted path", "rank", 0, 0},
-    {"predicted_tasks", "predicted path", "tasks", 0, 0},
-    {"predicted_ns", "predicted path", "ms", MS, 3},
-    {"measured_rank", "measured path", "rank", 0, 0},
-    {"measured_tasks", "measured path", "tasks", 0, 0},
-    {"measured_ns", "measured path", "ms", MS, 3},
-    {"difference_ns", "", "difference", MS, 3},
+static const struct pp_column cause_columns[CAUSE_COLUMNS] = {
+    [PREDICTED_RUN] = {"predicted_run", "", NULL, 0, 0},
+    [MEASURED_RUN] = {"measured_run", "", NULL, 0, 0},
+    [CAUSE] = {"cause", "", "cause", 0, 0},
+    [PREDICTED_TASKS] = {"predicted_tasks", "on the path", "pred.", 0, 0},
+    [MEASURED_TASKS] = {"measured_tasks", "on the path", "meas.", 0, 0},
+    [PREDICTED_NS] = {"predicted_ns", "ms", "predicted", MS, 3},
+    [MEASURED_NS] = {"measured_ns", "ms", "measured", MS, 3},
+    [DIFFERENCE_NS] = {"difference_ns", "ms", "difference", MS, 3},
+    [SHARE_PERCENT] = {"share_percent", "", "% of gap", 1, 1},
+};
+
+/* What is said of a path while it stays on one rank: three columns, at the first of which each path begins. */
+enum { STAY_RANK, STAY_TASKS, STAY_NS, STAY_COLUMNS };
+enum {
+    PREDICTED_STAY = RUN_COLUMNS,
+    MEASURED_STAY = PREDICTED_STAY + STAY_COLUMNS,
+    STAY_DIFFERENCE = MEASURED_STAY + STAY_COLUMNS,
+    PATH_COLUMNS
+};
+
+static const struct pp_column path_columns[PATH_COLUMNS] = {
+    [PREDICTED_RUN] = {"predicted_run", "", NULL, 0, 0},
+    [MEASURED_RUN] = {"measured_run", "", NULL, 0, 0},
+    [PREDICTED_STAY + STAY_RANK] = {"predicted_rank", "predicted path", "rank", 0, 0},
+    [PREDICTED_STAY + STAY_TASKS] = {"predicted_tasks", "predicted path", "tasks", 0, 0},
+    [PREDICTED_STAY + STAY_NS] = {"predicted_ns", "predicted path", "ms", MS, 3},
+    [MEASURED_STAY + STAY_RANK] = {"measured_rank", "measured path", "rank", 0, 0},
+    [MEASURED_STAY + STAY_TASKS] = {"measured_tasks", "measured path", "tasks", 0, 0},
+    [MEASURED_STAY + STAY_NS] = {"measured_ns", "measured path", "ms", MS, 3},
+    [STAY_DIFFERENCE] = {"difference_ns", "", "difference", MS, 3},
 };
 
 /* --- reading --- */
@@ -113,8 +135,8 @@ static struct pp_cell *next_row(struct pp_table *table, const struct pp_why *why
 {
     struct pp_cell *row = &table->cells[table->nrows++ * table->ncolumns];
     for (int i = 0; i < table->ncolumns; i++) row[i] = (struct pp_cell){.type = SQLITE_NULL};
-    set_integer(&row[0], why->pair.predicted);
-    set_integer(&row[1], why->pair.measured);
+    set_integer(&row[PREDICTED_RUN], why->pair.predicted);
+    set_integer(&row[MEASURED_RUN], why->pair.measured);
     return row;
 }
 
@@ -132,31 +154,31 @@ static void set_times(const struct pp_why *why, struct pp_cell *row, int64_t pre
 {
     const int64_t difference = predicted_ns - measured_ns;
     const double gap = shared_gap(why);
-    set_integer(&row[5], predicted_ns);
-    set_integer(&row[6], measured_ns);
-    set_integer(&row[7], difference);
+    set_integer(&row[PREDICTED_NS], predicted_ns);
+    set_integer(&row[MEASURED_NS], measured_ns);
+    set_integer(&row[DIFFERENCE_NS], difference);
     if (gap == 0 || difference == 0) return;
     const double share = 100.0 * (double)difference / gap;
-    row[8] = (struct pp_cell){.type = SQLITE_FLOAT, .real = share};
+    row[SHARE_PERCENT] = (struct pp_cell){.type = SQLITE_FLOAT, .real = share};
 }
 
 pp_status pp_why_causes(const struct pp_why *why, struct pp_table *out)
 {
     const struct pp_path *p = &why->predicted, *m = &why->measured;
-    *out = (struct pp_table){.columns = cause_columns, .ncolumns = COUNT_OF(cause_columns)};
+    *out = (struct pp_table){.columns = cause_columns, .ncolumns = CAUSE_COLUMNS};
     PP_TRY(PP_NEW(&out->cells, (PP_CAUSES + 1) * out->ncolumns));
     for (int c = 0; c < PP_CAUSES; c++) {
         if (!p->cause_ns[c] && !m->cause_ns[c] && c != PP_CAUSE_RESIDUAL) continue;
         struct pp_cell *row = next_row(out, why);
-        PP_TRY(set_text(&row[2], pp_cause_names[c]));
+        PP_TRY(set_text(&row[CAUSE], pp_cause_names[c]));
         if (p->cause_count[c] || m->cause_count[c]) {
-            set_integer(&row[3], p->cause_count[c]);
-            set_integer(&row[4], m->cause_count[c]);
+            set_integer(&row[PREDICTED_TASKS], p->cause_count[c]);
+            set_integer(&row[MEASURED_TASKS], m->cause_count[c]);
         }
         set_times(why, row, p->cause_ns[c], m->cause_ns[c]);
     }
     struct pp_cell *row = next_row(out, why);
-    PP_TRY(set_text(&row[2], "total"));
+    PP_TRY(set_text(&row[CAUSE], "total"));
     set_times(why, row, why->predicted_ns, why->measured_ns);
     return PP_OK;
 }
@@ -267,9 +289,9 @@ static pp_status set_stay(const struct pp_path *path, const struct stay *stay, s
 {
     struct text text = {0};
     stay_text(path, stay, &text);
-    set_integer(&cells[0], path->tasks[stay->first].rank);
-    PP_TRY(set_text(&cells[1], text.buf));
-    set_integer(&cells[2], stay_ns(path, stay));
+    set_integer(&cells[STAY_RANK], path->tasks[stay->first].rank);
+    PP_TRY(set_text(&cells[STAY_TASKS], text.buf));
+    set_integer(&cells[STAY_NS], stay_ns(path, stay));
     return PP_OK;
 }
 
@@ -283,24 +305,24 @@ pp_status pp_why_paths(const struct pp_why *why, struct pp_table *out)
 {
     const struct pp_path *p = &why->predicted, *m = &why->measured;
     struct stay left = {0}, right = {0};
-    *out = (struct pp_table){.columns = path_columns, .ncolumns = COUNT_OF(path_columns)};
+    *out = (struct pp_table){.columns = path_columns, .ncolumns = PATH_COLUMNS};
     PP_TRY(PP_NEW(&out->cells, (p->n + m->n + 1) * out->ncolumns));
     bool predicted = next_stay(p, &left), measured = next_stay(m, &right);
     while (predicted || measured) {
         const bool use_left = predicted && !(measured && comes_first(m, &right, p, &left));
         const bool use_right = measured && !(predicted && comes_first(p, &left, m, &right));
         struct pp_cell *row = next_row(out, why);
-        if (use_left) PP_TRY(set_stay(p, &left, &row[2]));
-        if (use_right) PP_TRY(set_stay(m, &right, &row[5]));
-        if (use_left && use_right) set_integer(&row[8], stay_ns(p, &left) - stay_ns(m, &right));
+        if (use_left) PP_TRY(set_stay(p, &left, &row[PREDICTED_STAY]));
+        if (use_right) PP_TRY(set_stay(m, &right, &row[MEASURED_STAY]));
+        if (use_left && use_right) set_integer(&row[STAY_DIFFERENCE], stay_ns(p, &left) - stay_ns(m, &right));
         if (use_left) predicted = next_stay(p, &left);
         if (use_right) measured = next_stay(m, &right);
     }
     struct pp_cell *row = next_row(out, why);
-    PP_TRY(set_text(&row[3], "makespan"));
-    PP_TRY(set_text(&row[6], "makespan"));
-    set_integer(&row[4], p->length_ns);
-    set_integer(&row[7], m->length_ns);
-    set_integer(&row[8], p->length_ns - m->length_ns);
+    PP_TRY(set_text(&row[PREDICTED_STAY + STAY_TASKS], "makespan"));
+    PP_TRY(set_text(&row[MEASURED_STAY + STAY_TASKS], "makespan"));
+    set_integer(&row[PREDICTED_STAY + STAY_NS], p->length_ns);
+    set_integer(&row[MEASURED_STAY + STAY_NS], m->length_ns);
+    set_integer(&row[STAY_DIFFERENCE], p->length_ns - m->length_ns);
     return PP_OK;
 }
