@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The critical path of a traced step, and what its time went into. docs/METRICS.md defines the causes.
+ * The critical path of a traced step, and the causes of its length. docs/METRICS.md defines the causes.
  *
- * The path is walked backwards from the computation that ends last: to whatever let it start last, the task before it
- * on its rank or the transfer or collective that it needs, and so on to the start of the step. Every nanosecond of the
- * way belongs to one cause, so the causes add up to the makespan.
+ * The path is walked backwards. It begins at the computation that ends last. From each task it goes to the one that let
+ * the task start: to the computation before it on its rank, or to the task that made what it works on (struct
+ * pp_node.needs), whichever ended later; and so on to the start of the step. Every nanosecond of the way belongs to one
+ * cause, so the causes add up to the makespan.
  */
 #ifndef PP_ANALYSIS_PATH_H
 #define PP_ANALYSIS_PATH_H
@@ -36,15 +37,16 @@ enum pp_cause {
 };
 extern const char *const pp_cause_names[PP_CAUSES];
 
+/* A computation on the path. */
 struct pp_path_task {
     int32_t task, kind, stage, microbatch, count, rank;
-    int64_t until_ns; /* when the path leaves it, from the start of the step */
+    int64_t until_ns; /* when the path goes on to the next task, from the start of the step */
 };
 
-/* How computations slow each other down. alone[kind]: time alone / time with all cores busy; cores 0: they do not. */
+/* How much computations that run at the same time slow each other down. */
 struct pp_path_sharing {
-    double alone[PP_KINDS];
-    int cores;
+    double alone[PP_KINDS]; /* time of a task alone / its time with all cores busy; 1: nothing slows it down */
+    int cores;              /* that workers share; 0: not known, and nothing is put down to sharing */
 };
 
 struct pp_path {
@@ -52,15 +54,16 @@ struct pp_path {
     int step, ranks;
     int64_t length_ns;              /* makespan of replica 0's first workers */
     int64_t cause_ns[PP_CAUSES];    /* their sum is length_ns; OUTSIDE and UNTRACED are left 0 */
-    int64_t cause_count[PP_CAUSES]; /* tasks of the path */
+    int64_t cause_count[PP_CAUSES]; /* tasks of the path that have a part of that time */
     int64_t n;
     struct pp_path_task *tasks; /* computations only, in order of time */
 };
 
-/* What a profile of the predicted run's device and workload says of sharing. */
+/* Reads how tasks slow each other down from the newest profile of the predicted run's device and model; without such a
+ * profile all of alone[] is 1. */
 pp_status pp_path_sharing_read(struct pp_db *db, int64_t predicted_run, struct pp_path_sharing *out) PP_MUST_CHECK;
-/* The path of replica 0 in one step of a run, through the first worker of each rank. PP_INPUT if the step was not
- * traced, or is damaged. */
+/* Finds the path of replica 0 in one step of a run, through the first worker of each rank. PP_INPUT if the step was not
+ * traced, or as pp_step_read(). pp_path_free() releases it; after a failure nothing is held. */
 pp_status pp_path_read(struct pp_db *db, int64_t run, int step, const struct pp_path_sharing *sharing,
                        struct pp_path *out) PP_MUST_CHECK;
 void pp_path_free(struct pp_path *path);

@@ -21,41 +21,43 @@ enum {
 };
 #undef PP_PLOT
 
-/* Pictures on their way. */
+/* The pictures that are being made. */
 struct pp_plots {
     struct pp_db *db;
     const struct pp_table *table; /* of pp_compare_read() */
     const char *folder;
-    int room; /* scripts that the kind at work may still write */
-    int n;
-    char names[PP_PLOTS_MAX][64]; /* scripts that were written */
+    int room;                     /* how many more scripts pp_plot_NAME() may write (plots.def) */
+    int n;                        /* scripts that were written */
+    char names[PP_PLOTS_MAX][64]; /* [n] their names */
 };
 
-/* Makes all pictures: ms/batch by chunks for every configuration, the others for `row` of the table. folder: made if it
- * is not there. PP_UNSUPPORTED if gnuplot is missing; the data and scripts are there all the same. */
+/* Makes all pictures: ms/batch by chunks of all configurations, the others of one row of the table. Makes the folder if
+ * it is not there. PP_UNSUPPORTED if gnuplot is missing; data and scripts are then written all the same. */
 pp_status pp_plot_all(struct pp_db *db, const struct pp_table *table, int64_t row, const char *folder) PP_MUST_CHECK;
-/* Where pictures go if nothing else is asked: "runs/pp.db" gives "runs/pp-plots". The caller's to free. */
+/* The folder of pictures without --plots: for the database "runs/pp.db" it is "runs/pp-plots". The caller frees it. */
 pp_status pp_plot_folder(const char *database, char **folder) PP_MUST_CHECK;
 
-/* plot_NAME.c of each row of plots.def: the data and scripts of its pictures, for `row` of the table; and its template,
- * plots/NAME.gp. */
+/* For each row of plots.def: pp_plot_NAME() in plot_NAME.c, which writes data and scripts of its pictures, of one row
+ * of the table; and pp_plot_NAME_gp, the text of plots/NAME.gp. */
 #define PP_PLOT(name, most)                                                                                            \
     pp_status pp_plot_##name(struct pp_plots *plots, int64_t row) PP_MUST_CHECK;                                       \
     extern const char pp_plot_##name##_gp[];
 #include "analysis/plots.def"
 #undef PP_PLOT
 
-/* The pictures of one kind, 0 <= kind < PP_PLOT_KINDS. */
+/* Calls the pp_plot_NAME() of one row of plots.def, 0 <= kind < PP_PLOT_KINDS. */
 pp_status pp_plot_draw(struct pp_plots *plots, int kind, int64_t row) PP_MUST_CHECK;
 
-/* For plot_*.c. A file of the folder, opened for writing; NULL with a message. close reports a failed write. */
+/* For plot_*.c. Opens a file of the folder for writing; NULL, with a message, if it cannot. pp_plot_close() reports
+ * writes that failed. */
 FILE *pp_plot_open(const struct pp_plots *plots, const char *name);
 pp_status pp_plot_close(const struct pp_plots *plots, const char *name, FILE *file) PP_MUST_CHECK;
-/* Begins NAME.gp: name and title of the picture, workload of the row of the table. More settings may follow, then
- * finish adds the template; where the kind has no room for one more, PP_INTERNAL, and the file is closed. */
+/* Opens NAME.gp and writes its first settings: name and title of the picture, and the workload of the row. The caller
+ * may write more settings; then pp_plot_finish() adds the template and closes the file, with PP_INTERNAL if plots.def
+ * does not allow so many pictures. */
 FILE *pp_plot_begin(struct pp_plots *plots, const char *name, const char *title, int64_t row);
-/* Writes `prefix`, then the text as a string of gnuplot: the only way for text of a database into a script, for that
- * may be anybody's. Templates print such strings `noenhanced`. */
+/* Writes `prefix`, then `text` as a quoted string of gnuplot. Texts of a database go into a script in no other way,
+ * because a database may come from anybody. Templates print such strings `noenhanced`. */
 void pp_plot_text(const char *prefix, const char *text, FILE *script);
 pp_status pp_plot_finish(struct pp_plots *plots, const char *name, const char *template, FILE *script) PP_MUST_CHECK;
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A table read from the database and printed in one of three forms. TSV and JSON print values as they are stored, under
- * the names of their columns; the table for people scales and rounds them. A database may be anybody's: control
- * characters of texts are '?' (core/printable.h) from when they are read.
+ * A table that is read from the database and printed in one of three forms. TSV and JSON print values as they are
+ * stored, under the keys of their columns. The table for people scales and rounds them. A database may come from
+ * anybody, so control characters of texts become '?' (core/printable.h) when they are read.
  */
 #ifndef PP_ANALYSIS_TABLE_H
 #define PP_ANALYSIS_TABLE_H
@@ -13,18 +13,18 @@
 #include "core/db_query.h"
 
 struct pp_column {
-    const char *key;     /* name in TSV and JSON */
-    const char *group;   /* first line of the heading; columns that follow each other with the same text share it */
-    const char *heading; /* second line; NULL: not in the table for people */
-    double scale;        /* table: value * scale; 0: text or whole number, as it is */
-    int decimals;
+    const char *key;     /* name in TSV and JSON, and for pp_table_cell() */
+    const char *group;   /* first line of the heading; neighbouring columns with the same group share it */
+    const char *heading; /* second line of the heading; NULL: the table for people leaves the column out */
+    double scale;        /* the table for people prints value * scale; 0: text or whole number, as it is */
+    int decimals;        /* ... with so many digits behind the point */
 };
 
 struct pp_cell {
-    int type; /* SQLITE_INTEGER, SQLITE_FLOAT, SQLITE_TEXT or SQLITE_NULL */
-    int64_t integer;
-    double real;
-    char *text; /* SQLITE_TEXT only; printable; owned */
+    int type;        /* SQLITE_INTEGER, SQLITE_FLOAT, SQLITE_TEXT or SQLITE_NULL */
+    int64_t integer; /* of SQLITE_INTEGER */
+    double real;     /* of SQLITE_INTEGER and SQLITE_FLOAT */
+    char *text;      /* of SQLITE_TEXT, else NULL; printable; freed with the table */
 };
 
 struct pp_table {
@@ -34,27 +34,28 @@ struct pp_table {
     struct pp_cell *cells; /* [nrows][ncolumns] */
 };
 
-/* Reads all rows of a statement whose first columns are those of the table. */
+/* Reads all rows of a statement into a table. columns[i] describes column i of the statement, which may have more
+ * columns. pp_table_free() releases the table, also after a failure. */
 pp_status pp_table_read(struct pp_db *db, sqlite3_stmt *statement, const struct pp_column *columns, int ncolumns,
                         struct pp_table *out) PP_MUST_CHECK;
 void pp_table_free(struct pp_table *table);
 
-/* NULL if there is no such column. */
+/* The cell of a row under a key; NULL if there is no such column. */
 const struct pp_cell *pp_table_cell(const struct pp_table *table, int64_t row, const char *key);
-/* Have two rows the same whole numbers and texts in these columns? Each is there. */
+/* Have rows a and b the same whole numbers and texts in the columns of these keys? Each key must be there. */
 bool pp_table_same(const struct pp_table *table, int64_t a, int64_t b, const char *const *keys, int n);
-/* As numbers; NAN or -1 for NULL. */
+/* The value of a cell as a number; of SQL NULL, NAN and -1. */
 double pp_cell_real(const struct pp_cell *cell);
 int64_t pp_cell_integer(const struct pp_cell *cell);
-/* "" for NULL. */
+/* The text of a cell; of SQL NULL, "". */
 const char *pp_cell_text(const struct pp_cell *cell);
 
-/* Aligned, with headings. first..first+n-1 are printed. */
+/* Prints rows first .. first+n-1 for people: aligned, with headings. */
 pp_status pp_table_print(const struct pp_table *table, int64_t first, int64_t n, FILE *out) PP_MUST_CHECK;
 void pp_table_print_tsv(const struct pp_table *table, FILE *out);
-/* `"key": value, ...` of one row, without braces. */
+/* Prints `"key": value, ...` of one row, without braces. */
 void pp_table_print_json(const struct pp_table *table, int64_t row, FILE *out);
-/* A JSON string, quoted. */
+/* Prints a text as a JSON string, with its quotes. */
 void pp_json_text(const char *text, FILE *out);
 
 #endif

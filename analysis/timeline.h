@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The events of a run, ready to be drawn: compute and collectives as they are, the two ends of a transfer made one.
+ * The events of a run, ready to be drawn as bars: one for each computation and collective of a worker, and one for each
+ * transfer, made of the events of its two ends.
  */
 #ifndef PP_ANALYSIS_TIMELINE_H
 #define PP_ANALYSIS_TIMELINE_H
@@ -11,7 +12,7 @@ struct pp_bar {
     int32_t step, worker; /* of a transfer: the receiving worker */
     int32_t kind;         /* enum pp_kind */
     int32_t task, stage, microbatch, count;
-    int32_t src, dst; /* ranks of a transfer; elsewhere both the lane's rank, -1 for the global norm */
+    int32_t src, dst; /* ranks of a transfer; of other tasks the rank of the lane, twice; -1 for the global norm */
     int64_t start_ns, end_ns;
     int64_t taken_bytes, freed_bytes;
 };
@@ -19,24 +20,27 @@ struct pp_bar {
 struct pp_timeline {
     int64_t run;
     int ranks, virtual_stages, replicas;
-    int tensor;                   /* workers of a rank */
-    int expert_parallel, context; /* so many groups of these have rows of their own, or parts of the same rows */
+    int tensor;          /* workers of each rank, T N C */
+    int expert_parallel; /* N: groups of these workers that have rows of their own */
+    int context;         /* C: groups of these workers that have parts of the tokens of the same rows */
     int64_t nbars;
     struct pp_bar *bars; /* in order of start, then task */
 };
 
-/* Pictures show replica 0, and of the workers of a rank, which do the same tasks, the first: that of rank r is worker
- * pp_timeline_worker(). The rank of a bar; -1: of a worker that is not shown. */
+/* Pictures show the workers of replica 0. All workers of a rank do the same tasks, so only the first one is shown.
+ * pp_timeline_worker(): the worker that is shown of a rank. pp_timeline_rank(): the rank of a bar; -1 if the bar's
+ * worker is not shown. */
 static inline int pp_timeline_worker(const struct pp_timeline *t, int rank) { return rank * t->tensor; }
 static inline int pp_timeline_rank(const struct pp_timeline *t, const struct pp_bar *bar)
 {
     return bar->worker % t->tensor || bar->worker >= t->ranks * t->tensor ? -1 : bar->worker / t->tensor;
 }
 
-/* step: one step of the run, or -1 for all. A run without events gives nbars = 0. */
+/* Reads one step of the run, or all steps (step = -1). A run without events gives nbars = 0. PP_INPUT if there is no
+ * such run, or its rows are damaged. After a failure nothing is held. */
 pp_status pp_timeline_read(struct pp_db *db, int64_t run, int step, struct pp_timeline *out) PP_MUST_CHECK;
 void pp_timeline_free(struct pp_timeline *timeline);
-/* The traced step of replica 0 whose makespan is the median; -1 if there is none. */
+/* *step: the traced step in which the makespan of replica 0 is the median of all traced steps; -1 if there is none. */
 pp_status pp_timeline_typical_step(struct pp_db *db, int64_t run, int *step) PP_MUST_CHECK;
 
 #endif

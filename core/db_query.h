@@ -12,12 +12,12 @@
 
 enum { PP_DB_VERSION = 7 }; /* core/schema.sql makes 1, core/schema_2.sql makes 2 of 1, and so on */
 
-enum { PP_DB_STATEMENTS = 32 };
+enum { PP_DB_STATEMENTS = 32 }; /* most different statements of one connection */
 
 struct pp_db {
     sqlite3 *sql;
     char *path;
-    /* Prepared statements, found again by the address of their text, which is a string constant. */
+    /* Prepared statements. Their texts are string constants, and are compared by address. */
     struct {
         const char *text;
         sqlite3_stmt *handle;
@@ -27,7 +27,7 @@ struct pp_db {
     int64_t transaction_ns; /* when the open transaction began */
 };
 
-/* One value to bind. NaN and NULL become SQL NULL. */
+/* One value to bind to a statement. A real NAN and a text NULL become SQL NULL. */
 struct pp_value {
     int type; /* SQLITE_INTEGER, SQLITE_FLOAT or SQLITE_TEXT */
     int64_t integer;
@@ -49,39 +49,42 @@ struct pp_value {
 #define PP_VALUES(...)                                                                                                 \
     (const struct pp_value[]){__VA_ARGS__}, (int)(sizeof(struct pp_value[]){__VA_ARGS__} / sizeof(struct pp_value))
 
-/* Parts of statements over samples. Of a context the part that names the share of a GPU (" share 1/4", or nothing) and
- * the part before it: the names of schedules in it have no blanks, whatever their files are called. What one sample
- * adds to a sum of many: profiles of schema version 1 have no means. */
+/* Parts of statements over samples. PP_SQL_SHARE is the end of a context that names a share of a GPU (" share 1/4", or
+ * nothing), PP_SQL_BEFORE_SHARE the text before it. (The name of a schedule in a context has no blanks, so it cannot
+ * look like a share.) PP_SQL_EXPECTED is the time of one sample: its mean, or its median in profiles of schema version
+ * 1, which have no means. */
 #define PP_SQL_SHARE(context) "substr(" context ", instr(" context " || ' share ', ' share '))"
 #define PP_SQL_BEFORE_SHARE(context) "substr(" context ", 1, instr(" context " || ' share ', ' share ') - 1)"
 #define PP_SQL_EXPECTED "coalesce(mean_ns, median_ns)"
-/* ... and their mean, in whole ns. */
+/* The mean of several samples, each weighed by how often it was measured, in whole ns. */
 #define PP_SQL_WEIGHTED_MEAN "CAST(round(sum(1.0 * " PP_SQL_EXPECTED " * count) / sum(count)) AS INTEGER)"
 
-/* What is computed, apart from where: runs with equal texts do the same work, and equal numbers have equal texts. Part
- * of what v_compare joins on. With a job the text says how its model is cut; without one (ppprof; NULL) what --split
- * asks for. PP_USAGE where --times or --straggler is no such thing. There is room for the longest that a job has: what
- * is cut off would make unequal work look equal. */
+/* Writes the text of run.workload: model and data, without where they run. Runs with equal texts do the same work, and
+ * runs that do the same work have equal texts; v_pair relies on it. With a job the text says how the job's model is cut
+ * into stages; with job NULL (ppprof) what --split asks for. PP_USAGE if the value of --times or --straggler cannot be
+ * parsed. The longest text fits: one that was cut off could make unequal work look equal. */
 enum { PP_WORKLOAD_BYTES = 640 };
 pp_status pp_db_workload(const struct pp_config *config, const struct pp_job *job,
                          char buf[PP_WORKLOAD_BYTES]) PP_MUST_CHECK;
 
-/* A statement (`text`: a string constant) with these values bound as ?1, ?2, ...; step it with pp_db_row() until there
- * is no row, or sqlite3_reset() it. */
+/* Prepares a statement and binds values[n] as ?1, ?2, ... `text` must be a string constant: prepared statements are
+ * kept, and found by its address. Call pp_db_row() for each row. A caller that stops before the last row calls
+ * sqlite3_reset(). The statement belongs to db. */
 pp_status pp_db_query(struct pp_db *db, const char *text, const struct pp_value *values, int n,
                       sqlite3_stmt **out) PP_MUST_CHECK;
-/* The next row; at the end *found is false and the statement is reset. */
+/* Steps to the next row. At the end *found is false and the statement is reset. */
 pp_status pp_db_row(struct pp_db *db, sqlite3_stmt *statement, bool *found) PP_MUST_CHECK;
 /* Runs a statement that returns no rows. */
 pp_status pp_db_execute(struct pp_db *db, const char *text, const struct pp_value *values, int n) PP_MUST_CHECK;
-/* The first column of the first row as an integer. */
+/* The first column of the first row as an integer. If there is no row, *found is false and *out is left alone. */
 pp_status pp_db_integer(struct pp_db *db, const char *text, const struct pp_value *values, int n, int64_t *out,
                         bool *found) PP_MUST_CHECK;
-/* A transaction of its own for rows that belong together: pp_db_finish() commits it if status is PP_OK, else undoes it,
- * and returns the status. */
+/* pp_db_transaction() commits what is open and begins a transaction for rows that belong together. pp_db_finish()
+ * commits it if `status` is PP_OK, else undoes it. It returns `status`, or the error of the commit. */
 pp_status pp_db_transaction(struct pp_db *db) PP_MUST_CHECK;
 pp_status pp_db_finish(struct pp_db *db, pp_status status) PP_MUST_CHECK;
-/* One row that may share a transaction with others (see pp_db_add_step in db.h). */
+/* Runs a statement that adds a row, in a transaction that it may share with other rows ("Transactions" in
+ * core/db.h). */
 pp_status pp_db_add(struct pp_db *db, const char *text, const struct pp_value *values, int n) PP_MUST_CHECK;
 
 #endif
