@@ -140,6 +140,12 @@ static const struct pp_phase *phase_of(const struct pp_job *job, const struct pp
     return NULL;
 }
 
+/* A task's id; NULL: none. */
+static struct pp_value task_or_none(int32_t id)
+{
+    return id >= 0 ? (struct pp_value)PP_INT(id) : (struct pp_value)PP_TEXT(NULL);
+}
+
 static pp_status insert_task(struct pp_db *db, int64_t id, const struct pp_job *job, const struct pp_phase *phase,
                              const struct pp_plan *plan, int32_t number)
 {
@@ -150,12 +156,12 @@ static pp_status insert_task(struct pp_db *db, int64_t id, const struct pp_job *
         pp_layout_task_bytes(job->model, job->model_ops, phase, number, &taken, &freed);
     return pp_db_execute(db,
                          "INSERT OR REPLACE INTO task VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, "
-                         "nullif(?13, -1), nullif(?14, -1), nullif(?15, -1), ?16)",
+                         "?13, ?14, ?15, ?16)",
                          PP_VALUES(PP_INT(id), PP_INT(number), PP_TEXT(pp_kinds[task->kind].name), PP_INT(task->stage),
                                    PP_INT(task->microbatch), PP_INT(task->count), PP_INT(task->lane),
                                    PP_INT(pp_kinds[task->kind].computes), PP_INT(lane->src), PP_INT(lane->dst),
-                                   PP_INT(taken), PP_INT(freed), PP_INT(task->dep[0]), PP_INT(task->dep[1]),
-                                   PP_INT(task->dep[2]), PP_INT((task->flags & PP_TASK_DEP_RANGE) != 0)));
+                                   PP_INT(taken), PP_INT(freed), task_or_none(task->dep[0]), task_or_none(task->dep[1]),
+                                   task_or_none(task->dep[2]), PP_INT((task->flags & PP_TASK_DEP_RANGE) != 0)));
 }
 
 static pp_status insert_wrap(struct pp_db *db, int64_t id, const struct pp_wrap *wrap)
