@@ -4,16 +4,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Slots in use, on the way through the plan. */
+/* Counts the slots that the plan would need without recomputation. */
 struct count {
     const struct pp_plan *plan;
-    struct pp_pool *pools; /* [plan->npools] as many slots as were ever in use at once */
-    int *live;             /* [plan->npools] */
-    int *pool_of;          /* [stages] of its activations */
-    uint8_t *held;         /* [stages][slots of a stage] */
+    struct pp_pool *pools; /* [plan->npools] those of the plan; slots: the most that were in use at once */
+    int *live;             /* [plan->npools] slots in use now */
+    int *pool_of;          /* [stages] its activation pool */
+    uint8_t *held;         /* [stages][slots of a stage] is the slot in use? */
 };
 
-/* No recomputation, so no checkpoints; all other pools stay. */
+/* Sets the activation and checkpoint pools to no slots; all other pools stay as they are. */
 static void begin(struct count *c)
 {
     const struct pp_plan *plan = c->plan;
@@ -26,7 +26,8 @@ static void begin(struct count *c)
     }
 }
 
-/* A slot is taken by its first F and given back by B or W. A pool's tasks run in the order of their ids. */
+/* Without recomputation the first F of a slot takes it, and B or W frees it. The tasks of a pool run in the order of
+ * their ids. */
 static void count_slots(struct count *c)
 {
     const struct pp_plan *plan = c->plan;
@@ -50,8 +51,9 @@ static int64_t fullest(const struct pp_layout *layout)
     return most;
 }
 
-/* The job's phases, those of its training plan with another in its place, and the arena of these. made: to be freed,
- * also after a failure. What layers are made again in is scratch, so the programs are others, too. */
+/* Lays out the job's phases with the plan `train` in place of the training plan, and returns the arena. Programs are
+ * made again, because those of recomputation need other scratch memory. made[]: these phases; the caller frees them,
+ * also after a failure. */
 static pp_status lay_out_phases(const struct pp_job *job, const struct pp_plan *train, struct pp_phase made[PP_PHASES],
                                 int64_t *bytes)
 {
@@ -71,7 +73,7 @@ static pp_status lay_out_phases(const struct pp_job *job, const struct pp_plan *
     return PP_OK;
 }
 
-/* The arena with other pools for the training plan. */
+/* The arena of the job if its training plan had these pools and no checkpoints. */
 static pp_status lay_out(const struct pp_job *job, struct pp_pool *pools, int64_t *bytes)
 {
     struct pp_plan never = *job->train;
@@ -117,7 +119,7 @@ pp_status pp_checkpoint_remark(const struct pp_job *job, char *buf, size_t size)
     buf[0] = '\0';
     if (!job->layout || plan->checkpoint == PP_CHECKPOINT_NEVER) return PP_OK;
     pp_status status = pp_checkpoint_use(job, &use);
-    if (status == PP_USAGE) return PP_OK; /* it saves so much that it must be */
+    if (status == PP_USAGE) return PP_OK; /* without checkpoints it is too large for any layout: they are needed */
     if (status != PP_OK || use.bytes < use.never_bytes) return status;
     snprintf(buf, size,
              "%s, %d stage%s, %d chunk%s: --checkpoint %s saves no memory: the fullest rank needs no more with never%s",

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What --checkpoint saves. Where the backward is split, the slot that R fills is kept until W, and a schedule that puts
- * W off needs as many slots as without checkpoints: the second forward then costs time and saves nothing.
+ * How much memory --checkpoint saves. It may be nothing: if the backward is split, the activation slot that R fills is
+ * kept until W, so a schedule that delays W needs as many slots as without checkpoints, and the second forward only
+ * costs time.
  */
 #ifndef PP_CORE_CHECKPOINT_USE_H
 #define PP_CORE_CHECKPOINT_USE_H
@@ -10,17 +11,20 @@
 
 #include "core/job.h"
 
-/* Arena of the fullest rank of the job, and what it would be if the same order recomputed nothing. Transfers have the
- * slots that they have: with other tasks between them a channel may need one more or less. */
+/* The arena of the rank that needs most. */
 struct pp_checkpoint_use {
-    int64_t bytes, never_bytes;
+    int64_t bytes; /* of the job as it is */
+    /* If the same order of computations recomputed nothing. An estimate: the slots of transfers are taken as they are,
+     * but with other tasks between the transfers a channel may need one slot more or less. */
+    int64_t never_bytes;
 };
 
-/* Linear in the tasks. PP_NOMEM; PP_USAGE where nothing has room for the arena without checkpoints. */
+/* Takes time linear in the tasks. PP_NOMEM; PP_USAGE if the arena without checkpoints would be larger than a layout can
+ * be (pp_layout_create()). */
 pp_status pp_checkpoint_use(const struct pp_job *job, struct pp_checkpoint_use *out) PP_MUST_CHECK;
 
-/* Into buf a line for the user, where the mode that was asked for saves nothing; else "". Of a job without a model, or
- * without checkpoints, nothing is to be said. */
+/* Writes to buf a line for the user if the job's checkpoint mode saves nothing; else "" (also for a job without a
+ * model, or without checkpoints). */
 pp_status pp_checkpoint_remark(const struct pp_job *job, char *buf, size_t size) PP_MUST_CHECK;
 
 #endif

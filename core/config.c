@@ -35,10 +35,10 @@ pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config
     if (out->data && strcmp(out->data, "generated") == 0) out->data = NULL;
     if (out->help || out->version || out->list) return PP_OK;
     pp_config_cut_rows(out);
-    /* A preset's T is for those who share experts by it. */
+    /* A preset's T makes tensor ranks share the experts. It does not apply to expert ranks, nor to given times. */
     if ((pp_config_gives_times(out) || out->expert_parallel > 1) && !pp_config_given(out, "tensor"))
         out->tensor = (struct pp_ints){1, {1}};
-    if (out->kv_heads == out->heads) out->kv_heads = 0; /* one spelling of one model */
+    if (out->kv_heads == out->heads) out->kv_heads = 0; /* so that equal models have equal options */
     if (out->max_positions == out->tokens) out->max_positions = 0;
     if (out->head_dim == out->d_model / out->heads && out->d_model % out->heads == 0) out->head_dim = 0;
     return pp_config_check(out, tool);

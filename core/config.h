@@ -1,21 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The options of all programs (one table, config_rows.c) and the presets. Every number of a preset is an option; an
- * option that was given beats the preset wherever it stands.
+ * The options of all programs (one table, config_rows.c) and the presets. A preset is a set of option values: whatever
+ * it sets is an option, and an option that was given on the command line wins, wherever it stands there.
+ *
+ * The letters T, N, C, D, P, V and M are those of core/plan.h.
  */
 #ifndef PP_CORE_CONFIG_H
 #define PP_CORE_CONFIG_H
 
 #include "core/learning_rate.h"
 #include "core/options.h"
-#include "core/plan.h"
+#include "core/plan_spec.h"
 #include "core/program.h"
 
 enum pp_format { PP_FORMAT_TABLE, PP_FORMAT_TSV, PP_FORMAT_JSON };
 enum pp_style { PP_STYLE_TUTORIAL, PP_STYLE_LAB };
 
-enum { PP_BUCKET_BYTES = 25 << 20 /* of --bucket-size, as torch.nn.parallel.DistributedDataParallel has it */ };
+/* Default of --bucket-size, the same as that of torch.nn.parallel.DistributedDataParallel. */
+enum { PP_BUCKET_BYTES = 25 << 20 };
 
+/* One field per option. The help texts in config_rows.c say more about each. */
 struct pp_config {
     /* model */
     const char *preset;
@@ -23,45 +27,54 @@ struct pp_config {
     int attention;                                        /* enum pp_attention_kind */
     int norm, activation;                                 /* enum pp_norm, enum pp_activation */
     int normalization, bias;                              /* enum pp_normalization, enum pp_bias */
-    int kv_heads, positions;                              /* 0: as many as heads; enum pp_positions */
+    int kv_heads;                                         /* 0: as many as heads */
+    int positions;                                        /* enum pp_positions */
     int head_dim;                                         /* 0: d_model / heads */
     int max_positions;                                    /* 0: as many as tokens */
     int qk_norm;                                          /* 1: queries and keys are normalised */
-    int experts, experts_per_token;                       /* 0 experts: one feed-forward */
+    int experts, experts_per_token;                       /* 0 experts: one dense feed-forward per layer */
     double capacity_factor, aux_loss;
-    int shared_ff, shared_gate, gates_of_all; /* of experts; 0: no feed-forward beside them, no gate of that */
-    int precision, vocab_multiple; /* enum pp_precision; 0: as the device wants it */
+    int shared_ff;      /* width of the shared expert; 0: there is none */
+    int shared_gate;    /* 1: the shared expert has a gate */
+    int gates_of_all;   /* --gates: 0 chosen, 1 all */
+    int precision;      /* enum pp_precision */
+    int vocab_multiple; /* 0: that of the device */
     double dropout, rope_theta, norm_epsilon;
-    double init_std; /* 0: initial weights as `style` has them */
+    double init_std; /* 0: initial weights of `style` */
     /* batch and optimizer */
-    int rows, tokens, epochs, max_batches, eval_batches, eval_rows, warmup; /* warmup -1: default */
+    int rows, tokens, epochs, max_batches, eval_batches, eval_rows; /* rows: of one replica */
+    int warmup;                                                     /* -1: default */
     double lr, clip, lr_decay;
-    struct pp_lr_options over_steps; /* what becomes of lr */
+    struct pp_lr_options over_steps; /* how the learning rate changes from step to step */
     int optimizer;                   /* enum pp_optimizer */
     struct pp_adamw_options adamw;
     /* pipeline */
     struct pp_texts schedule;
-    struct pp_ints tensor;
-    struct pp_ints stages, virtual_stages, chunks, checkpoint; /* the last: enum pp_checkpoint */
-    struct pp_ints micro_batch_size;                           /* none: as the chunks are */
-    int batch_w;
-    bool sequence_parallel;             /* workers of a rank have parts of the tokens */
-    struct pp_ints overlap_tensor_sums; /* pieces in which their sums run beside products; 1: they do not */
-    int tie_embeddings;                 /* 1: the decoder's weight is the embedding's */
-    struct pp_ints zero; /* 1: replicas share what the optimizer does and keeps; 3: and parameters and gradients */
-    struct pp_ints shard_degree;     /* ... in groups of so many, or all that there are; 0: all */
-    bool overlap_param_gather;       /* parameters are gathered beside the forward */
-    bool overlap_grad_reduce;        /* gradients are summed beside their backward */
-    bool grad_reduce_in_bf16;        /* ... as bfloat16 numbers */
-    int64_t bucket_size;             /* ... in parts whose layers have so many bytes */
-    int replicas, recv_buffers;      /* recv_buffers -1: default (2; unlimited with --times alone) */
-    int expert_parallel;             /* so many of the replicas share the experts of a layer */
-    struct pp_ints context_parallel; /* so many workers share the tokens of rows: pp_config_context() */
-    int cp_comm_type;                /* enum pp_context_kind */
+    struct pp_ints tensor;           /* T */
+    struct pp_ints stages;           /* P */
+    struct pp_ints virtual_stages;   /* V; empty: as the schedule has it */
+    struct pp_ints chunks;           /* see pp_chunk_rows() */
+    struct pp_ints micro_batch_size; /* empty: `chunks` counts; else see pp_config_cut_rows() */
+    struct pp_ints checkpoint;       /* enum pp_checkpoint */
+    int batch_w;                     /* microbatches whose weight gradients are one W task */
+    bool sequence_parallel;
+    struct pp_ints overlap_tensor_sums; /* pp_shape.sum_pieces */
+    int tie_embeddings;                 /* 1: embedding and decoder share one weight */
+    struct pp_ints zero;                /* ZeRO stage, 0 to 3 */
+    struct pp_ints shard_degree;        /* with ZeRO: of --replicas so many shard among each other; 0: all */
+    bool overlap_param_gather;          /* parameters are gathered in parts, beside the first forward */
+    bool overlap_grad_reduce;           /* gradients are summed in parts, beside the last backward */
+    bool grad_reduce_in_bf16;           /* gradients are rounded to bfloat16 to be summed */
+    int64_t bucket_size;                /* with overlap_grad_reduce: least bytes of gradients of a part */
+    int replicas;                       /* D */
+    int recv_buffers;                   /* receive slots per channel; -1: default (2; unlimited with --times alone) */
+    int expert_parallel;                /* N */
+    struct pp_ints context_parallel;    /* C: see pp_config_context() */
+    int cp_comm_type;                   /* enum pp_context_kind */
     const char *split;
-    double *layer_ns; /* --split time: see core/split_time.h; else NULL */
+    double *layer_ns; /* --split time: times of the layers, see core/split_time.h; else NULL */
     /* data and files */
-    const char *data; /* NULL: generated */
+    const char *data; /* NULL: generated text */
     uint64_t seed;
     const char *init, *save, *db;
     int generated_tokens;
@@ -69,47 +82,49 @@ struct pp_config {
     bool resume;
     /* running */
     const char *device, *transport, *blas_core;
-    const char *algorithms; /* a file of the device's */
-    int gpus;               /* 0: all there are; ppsim: one for each worker */
+    const char *algorithms; /* file that says by which algorithms the GPU computes products */
+    int gpus;               /* GPUs of a host; 0: all there are; ppsim: one for each worker */
     int threads, trace_steps, log_interval;
     bool no_eval;
     /* simulating */
     const char *times, *straggler; /* see core/given_times.h */
     double jitter;                 /* percent */
-    int host_order;                /* 1: a host has replicas of a rank, before it has other ranks */
+    int host_order;                /* hosts are filled with 0: the ranks of a replica, 1: the replicas of a rank */
     const char *profile, *emit;
-    struct pp_texts machine; /* none: not asked: pp_config_machine() */
+    struct pp_texts machine; /* empty: not given; see pp_config_machine() */
     bool draw;
-    int64_t memory;         /* 0: not asked */
-    struct pp_ints workers; /* numbers of devices; none: not asked */
-    int global_rows, top;   /* 0: not asked */
-    struct pp_reals price;  /* of a device for an hour, of all machines or each: pp_config_price() */
-    double train_tokens;    /* of a whole training; 0: unknown */
+    int64_t memory;         /* bytes of a device; 0: not given */
+    struct pp_ints workers; /* numbers of devices to use; empty: not given */
+    int global_rows;        /* with workers: rows of the batch of all replicas; 0: not given */
+    int top;                /* with workers: configurations to show for each number of them; 0: all */
+    struct pp_reals price;  /* of a device for an hour; one for all machines or one for each: pp_config_price() */
+    double train_tokens;    /* tokens of the whole training; 0: not given */
     /* profiling */
-    double seconds; /* time spent on each shape, in all rounds together */
+    double seconds; /* time to measure each shape, in all rounds together */
     int rounds;
     /* reporting */
     const char *plots;  /* folder; NULL: beside the database */
     const char *chrome; /* file for Chrome trace JSON */
     bool no_plots, profiles;
-    int run; /* 0: newest */
+    int run; /* number of the run to show; 0: the newest */
     bool why;
     /* all */
-    int format;
+    int format; /* enum pp_format */
     bool list, version, help;
-    bool set[128]; /* which rows of pp_config_rows were given on the command line */
+    bool set[128]; /* [pp_config_nrows] which rows of pp_config_rows were given on the command line */
 };
 
 extern const struct pp_opt pp_config_rows[];
 extern const int pp_config_nrows;
 
-/* Parses, applies the preset, checks what can be checked without other folders (heads divide d_model, ...). With
- * --help, --version or --list only the flag is looked at by the caller. */
+/* Parses argv, applies the preset, and checks what can be checked without other folders (heads divide d_model, ...).
+ * tool: one of enum pp_tool. Operands go to operands[], at most max_operands. If --help, --version or --list was given,
+ * the rest of *out need not make sense: look at these flags first. PP_USAGE. */
 pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config *out, const char **operands,
                           int max_operands, int *noperands) PP_MUST_CHECK;
-/* --help and --version: prints the answer and returns true if either was asked. */
+/* Prints the answer to --help or --version, and returns true, if either was given. */
 bool pp_config_answer(const struct pp_config *config, const struct pp_program_info *program, FILE *out);
-/* Sets what the preset sets and the command line did not give (presets.c; pp_config_parse calls it). */
+/* Sets the options that the preset has a value for and that were not given (presets.c; pp_config_parse() calls it). */
 pp_status pp_config_apply_preset(struct pp_config *config) PP_MUST_CHECK;
 /* The row of an option (without dashes); NULL if there is none. */
 const struct pp_opt *pp_config_row(const char *option);
@@ -117,58 +132,63 @@ const struct pp_opt *pp_config_row(const char *option);
 bool pp_config_given(const struct pp_config *config, const char *option);
 /* The option's value as text; "" where there is no such option. */
 const char *pp_config_text(const struct pp_config *config, const char *option, char *buf, size_t size);
-/* What --device auto has found: what follows the device and was not given, is set. Before any shape is made. */
+/* --device auto has found `device`: sets vocab_multiple, which depends on the device, unless it was given. Call it
+ * before any shape is made. */
 void pp_config_found_device(struct pp_config *config, const char *device);
+/* The model that the options describe. tensor is left 0, and of --overlap-tensor-sums, --zero and --shard-degree the
+ * first value counts: these belong to a point (core/job.h). */
 void pp_config_shape(const struct pp_config *config, struct pp_shape *out);
-/* C. Of a list, which ppsim alone takes and makes configs of one from (sim/ways.h), the first. */
+/* C. Only ppsim takes a list of them; it makes a config with one value for each (sim/ways.h). Of a list: the first. */
 int pp_config_context(const struct pp_config *config);
-/* Of lists that ppsim alone takes and makes configs of one from (sim/targets.h), the first; NULL, 0: none was given. */
+/* The machine, and the price of a device for an hour; NULL, 0: not given. Only ppsim takes lists of them; it makes a
+ * config with one value for each (sim/targets.h). Of a list: the first. */
 const char *pp_config_machine(const struct pp_config *config);
 double pp_config_price(const struct pp_config *config);
-/* PP_USAGE where so many replicas are no whole groups that share experts. (Of experts the model says it.) */
+/* PP_USAGE if --expert-parallel N does not divide this number of replicas. (Whether N divides the experts, the model
+ * checks.) */
 pp_status pp_config_check_replicas(const struct pp_config *config, int replicas) PP_MUST_CHECK;
-/* Copies of the pipeline that have all experts: replicas, or groups of so many as share theirs; C times as many. */
+/* Replicas of the plan (pp_plan.replicas), each of which has all experts: D C / N. */
 int pp_config_copies(const struct pp_config *config);
-/* That have all parameters but other ranks' experts: all replicas, C times as many. */
+/* Workers that hold the same dense parameters (PP_DENSE): D C. */
 int pp_config_holders(const struct pp_config *config);
-/* Of the copies so many share, where each `degree` replicas do (0: all). */
+/* pp_plan.shard_group: the replicas of the plan in a group, if each `degree` of the D replicas shard (0: all). */
 int pp_config_shard_group(const struct pp_config *config, int degree);
-/* Sets how they do, by a stage of ZeRO. */
+/* Sets in `shape` how replicas share, for ZeRO stage `zero` and --shard-degree `degree`. */
 void pp_config_share(const struct pp_config *config, int zero, int degree, struct pp_shape *shape);
-/* PP_USAGE where replicas are no whole groups of so many, or those that share experts not in one. */
+/* PP_USAGE if `degree` does not divide the replicas, or would put workers that share experts into different groups. */
 pp_status pp_config_check_shard_degree(const struct pp_config *config, int degree) PP_MUST_CHECK;
-/* Are gradients summed in parts, beside the backward that makes them? Times that are given are of whole tasks. */
+/* Are gradients summed in parts, beside the backward that makes them? Not with --times, which has whole tasks only. */
 bool pp_config_sums_parts(const struct pp_config *config);
-/* Are they rounded to bfloat16 for that? */
+/* Are gradients rounded to bfloat16 to be summed? */
 bool pp_config_sums_bf16(const struct pp_config *config);
-/* Places that have a row of weights, where positions are learnt. */
+/* Learnt positions: number of positions that have a row of weights. */
 int pp_config_max_positions(const struct pp_config *config);
 
-/* Where --micro-batch-size was given: makes `chunks` those that the rows take. Again after `rows` have changed. */
+/* If --micro-batch-size was given: sets `chunks` from it and `rows`. Call it again when `rows` has changed. */
 void pp_config_cut_rows(struct pp_config *config);
 
-/* What no range of one option can say (config_check.c; pp_config_parse calls it). tool: enum pp_tool. */
+/* Checks options against each other, which the range of a single option cannot (config_check.c; pp_config_parse() calls
+ * it). A list passes if at least one of its values is possible. tool: one of enum pp_tool. PP_USAGE. */
 pp_status pp_config_check(const struct pp_config *config, unsigned tool) PP_MUST_CHECK;
-/* PP_USAGE for values of lists that are impossible beside the other options, and for the first --context-parallel.
- * pp_config_check() lets a list pass of which any value is possible. */
+/* Checks one value of each list (of --context-parallel the first) against the other options. PP_USAGE. */
 pp_status pp_config_check_values(const struct pp_config *config, int checkpoint, int zero) PP_MUST_CHECK;
-/* Is it told how long a rank takes, and not what a model takes? */
+/* Does the config say how long the tasks of a rank take (--times, --device delay), instead of leaving it to a model? */
 bool pp_config_gives_times(const struct pp_config *config);
-/* PP_USAGE for names by which SQLite opens something else than the file of that name. */
+/* PP_USAGE for names that SQLite does not take for the path of a file ("file:...", ":memory:"). */
 pp_status pp_config_check_database(const char *path) PP_MUST_CHECK;
 
-/* Warns of options that change nothing of any configuration, as there is only one worker, or no GPU, of what they are
- * for. */
+/* Warns of options that have no effect, such as --zero with one replica or --gpus without a GPU. */
 void pp_config_remarks(const struct pp_config *config);
 
-/* Receive buffers of a channel in a plan of so many microbatches: what was asked, 0 standing for one for each; where
- * nothing was, `standard`. */
+/* Receive slots per channel of a plan with so many microbatches: --recv-buffers, where 0 means one for each
+ * microbatch; `standard` if the option was not given. */
 int pp_config_recv_buffers(const struct pp_config *config, int microbatches, int standard);
 
-/* The presets (presets.c describes each), and a line about each for --list. */
+/* The names of the presets (presets.c describes them). */
 #define PP_PRESET_NAMES                                                                                                \
     "tutorial|tutorial-12|small|lab|gpt-small|gpt-1.3b|gpt-6.7b|gpt-175b|llama-2-7b|llama-3-8b|llama-3-70b|"           \
     "llama-3-405b|mistral-nemo-12b|mixtral-8x7b|qwen3-8b|qwen3-30b-a3b|qwen2-57b-a14b"
+/* A line about each, for --list. */
 void pp_config_list_presets(FILE *out);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Options that do not go together, and those that change nothing.
+ * Checks of options against each other, and warnings about options without effect.
  */
 #include <math.h>
 #include <string.h>
@@ -8,8 +8,9 @@
 #include "core/config.h"
 #include "core/devices.h"
 #include "core/log.h"
+#include "core/plan_spec.h"
 
-/* Options that say more of another one. */
+/* Options that only have a meaning beside another one. */
 static pp_status check_additions(const struct pp_config *config)
 {
     const bool adamw = config->optimizer == PP_ADAMW, falls = config->over_steps.schedule != PP_LR_CONSTANT;
@@ -65,7 +66,7 @@ static pp_status check_cut(const struct pp_config *config)
 
 static pp_status check_norms(const struct pp_config *config)
 {
-    if ((float)config->norm_epsilon > 0) return PP_OK; /* kernels have it as a float */
+    if ((float)config->norm_epsilon > 0) return PP_OK; /* kernels have epsilon as a float */
     return pp_fail(PP_USAGE, "--norm-epsilon %g: numbers that are all equal would be divided by zero; choose more",
                    config->norm_epsilon);
 }
@@ -131,7 +132,7 @@ pp_status pp_config_check_shard_degree(const struct pp_config *config, int degre
                    degree, n);
 }
 
-/* Of a list, or 1 where it is empty. */
+/* The largest value of a list; 1 if it is empty. */
 static int most_of(const struct pp_ints *list)
 {
     int most = 1;
@@ -154,8 +155,8 @@ bool pp_config_gives_times(const struct pp_config *config)
     return config->times || pp_device_kind(config->device)->waits;
 }
 
-/* Whose times are given, is not told what its workers send and sum inside. (What a preset says counts for models only.)
- */
+/* Given times are of whole tasks, so options about collectives inside tasks are refused with them. (Values of a preset
+ * are for models, and are no reason to refuse.) */
 static pp_status check_joins(const struct pp_config *config)
 {
     const char *const says = config->times ? "--times says" : "--device delay waits";
@@ -178,7 +179,7 @@ static pp_status check_joins(const struct pp_config *config)
     return PP_OK;
 }
 
-/* --- lists: what is impossible is left out of a sweep, unless all of it is --- */
+/* --- lists: a sweep leaves impossible values out; only a list without any possible value is refused --- */
 
 static pp_status check_context(const struct pp_config *config, int context)
 {
@@ -187,7 +188,7 @@ static pp_status check_context(const struct pp_config *config, int context)
     return pp_fail(PP_USAGE, "--cp-comm-type all_gather needs --attention flash");
 }
 
-/* A rank's time is given, not a layer's. */
+/* --times gives the times of ranks, not of layers. */
 static pp_status check_checkpoint(const struct pp_config *config, int checkpoint)
 {
     char mode[PP_CHECKPOINT_TEXT];
@@ -210,7 +211,7 @@ static pp_status check_zero(const struct pp_config *config, int zero)
                    zero == 0 ? "zero 1" : "overlap-grad-reduce");
 }
 
-/* Where none of the list is possible, the first says why. */
+/* Is any value of the list possible? If not, the message is about the first one. */
 static pp_status check_list(const struct pp_config *config, const struct pp_ints *list,
                             pp_status (*check)(const struct pp_config *, int))
 {
@@ -240,7 +241,7 @@ static int highest_zero(const struct pp_config *config)
     return zero;
 }
 
-/* That nobody shares may be because there is nobody to share with: then it was not asked for. */
+/* zero 0 may stem from there being only one replica; it is checked only if the user asked for it. */
 pp_status pp_config_check_values(const struct pp_config *config, int checkpoint, int zero)
 {
     const bool asked = zero > 0 || (pp_config_holders(config) > 1 && has(&config->zero, 0));
@@ -249,8 +250,8 @@ pp_status pp_config_check_values(const struct pp_config *config, int checkpoint,
     return asked ? check_zero(config, zero) : PP_OK;
 }
 
-/* The last batch may be shorter: exec/data.c sees to that. Which of a list do not divide a row, the model says
- * (pp_model_check_size()). */
+/* Does C divide the tokens of a row? (exec/data.c takes care of a shorter last batch. Values of a list are checked one
+ * by one when their models are made, in pp_model_check_size().) */
 static pp_status check_rows_parts(const struct pp_config *config, unsigned tool)
 {
     const int n = config->context_parallel.n, first = pp_config_context(config);
@@ -276,7 +277,6 @@ pp_status pp_config_check_database(const char *path)
                    uri ? "leave \"file:\" out, and what follows a \"?\"" : "choose another name", path);
 }
 
-/* What no range of one option can say. */
 pp_status pp_config_check(const struct pp_config *config, unsigned tool)
 {
     PP_TRY(check_additions(config));
@@ -302,16 +302,16 @@ pp_status pp_config_check(const struct pp_config *config, unsigned tool)
     return PP_OK;
 }
 
-/* A device that waits may do so as long as GPUs were measured to take; a machine may be one of GPUs, whatever the
- * device. */
+/* Is it certain that no GPU is used? A device that waits may wait for the times of a GPU's profile, and --machine may
+ * be one with GPUs. */
 static bool knows_no_gpus(const struct pp_config *config)
 {
     const struct pp_device_kind *kind = pp_device_kind(config->device);
-    const bool found = strcmp(kind->name, config->device) == 0; /* not so of "auto" */
+    const bool found = strcmp(kind->name, config->device) == 0; /* false for "auto" */
     return found && !kind->queue && !(kind->waits && !config->times) && config->machine.n == 0;
 }
 
-/* Of workers that share a layer. */
+/* Options about workers that share a layer. */
 static void remark_on_sharers(const struct pp_config *config)
 {
     const char *alone = most_of(&config->tensor) > 1 ? NULL : "changes nothing without --tensor 2 or more";
@@ -321,7 +321,7 @@ static void remark_on_sharers(const struct pp_config *config)
         pp_warn("--cp-comm-type changes nothing without --context-parallel 2 or more");
 }
 
-/* Of groups of replicas that share. */
+/* Options about groups of replicas that shard. */
 static void remark_on_groups(const struct pp_config *config)
 {
     const int zero = highest_zero(config);

@@ -24,7 +24,7 @@
 #define REPORTING "Reporting"
 #define GENERAL "General"
 
-/* enum pp_opt_trait, in short */
+/* short names for enum pp_opt_trait */
 #define FIXED PP_OPT_FIXED
 #define LATER PP_OPT_FIXED | PP_OPT_LATER
 #define TIMED PP_OPT_TIMED

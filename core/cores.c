@@ -11,12 +11,12 @@
 
 enum { MOST_CORES = CPU_SETSIZE };
 
-/* One hardware thread of each usable core. */
+/* cpu_of[ncores]: one hardware thread of each usable core, found once. */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int cpu_of[MOST_CORES], ncores;
 
 #if PP_HAVE_HWLOC
-/* Adds the first hardware thread of the core that this process may use. */
+/* Adds the first of the core's hardware threads that this process may use. */
 static void add_core(hwloc_obj_t core, const cpu_set_t *usable)
 {
     unsigned cpu;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The cost: what each task of a plan should take. One entry per cost class of the plan, links per channel, and the
- * sharing domain. Times are integer nanoseconds, sizes integer bytes. Written by sim/cost_*.c from a profile, a named
- * machine, or --times.
+ * The cost: how long each task of a plan should take. It has one entry per cost class of the plan (struct pp_class),
+ * the links between workers, and which workers slow each other down. Times are integer nanoseconds, sizes integer
+ * bytes. Written by sim/cost_*.c from a profile, a named machine, or --times.
  */
 #ifndef PP_CORE_COST_H
 #define PP_CORE_COST_H
@@ -12,47 +12,48 @@
 
 #include "core/plan.h"
 
-/* Where a figure comes from, the most certain first; the output names it. */
+/* Where a figure comes from, the most certain source first. The output names it. */
 enum pp_cost_source {
-    PP_COST_TIMES,        /* given */
-    PP_COST_PROFILE,      /* measured as a whole */
-    PP_COST_KERNELS,      /* sum of kernels that were measured in other tasks */
-    PP_COST_INTERPOLATED, /* between two measured numbers of rows */
-    PP_COST_MACHINE,      /* computed */
+    PP_COST_TIMES,        /* --times */
+    PP_COST_PROFILE,      /* the task was measured as a whole */
+    PP_COST_KERNELS,      /* sum of the task's kernels, which were measured in other tasks */
+    PP_COST_INTERPOLATED, /* between measurements with fewer and with more rows */
+    PP_COST_MACHINE,      /* computed from a data sheet */
     PP_COST_SOURCES
 };
 extern const char *const pp_cost_source_names[PP_COST_SOURCES];
 
 struct pp_class_cost {
-    int64_t ns;         /* alone in its sharing domain */
-    int64_t loaded_ns;  /* with every core of the domain busy with another worker; = ns where there is no domain */
-    int64_t host_ns;    /* queue devices: what issuing the task takes the host; see pp_cost.host_issues */
-    int64_t bytes;      /* transfers, reductions: payload */
-    int64_t sums_ns;    /* computations: the part of ns, and of loaded_ns, that sums over the workers of a rank take */
+    int64_t ns;         /* duration if all other workers of the sharing domain (see struct pp_cost) are idle */
+    int64_t loaded_ns;  /* duration if every core of the domain is busy with another worker; = ns without a domain */
+    int64_t host_ns;    /* queue devices: host time to issue the task; see pp_cost.host_issues */
+    int64_t bytes;      /* transfers and collectives: payload */
+    int64_t sums_ns;    /* computations: time of the collectives inside the task, a part of both ns and loaded_ns */
     int32_t source;     /* enum pp_cost_source */
-    bool between_hosts; /* transfers: pp_cost.network carries them; alike for all of a channel, whose messages keep
-                         * their order */
+    bool between_hosts; /* transfers: they go over pp_cost.network. All transfers of a channel have the same value, so
+                         * that none can overtake another */
 };
 
-/* Queue devices: when may a worker's host thread issue what waits for a transfer or a collective? */
+/* Queue devices: if a task waits for a transfer or a collective, when may the worker's host thread issue the task? */
 enum pp_host_wait {
-    PP_HOST_AHEAD,  /* at once: the queues see to it (nccl) */
-    PP_HOST_MEETS,  /* when all its ends have been issued (inproc) */
+    PP_HOST_AHEAD,  /* at once: the device's queues wait (nccl) */
+    PP_HOST_MEETS,  /* when all ends of the transfer or collective have been issued (inproc) */
     PP_HOST_FOLLOWS /* when the data has arrived (staged) */
 };
 
-/* LogGP of one kind of link: a message of n bytes is `latency_ns + n * ns_per_byte` under way; each end spends
- * overhead. */
+/* A link between two workers of a host, by the LogGP model: a message of n bytes is under way for
+ * latency_ns + n * ns_per_byte, and each end spends its overhead besides. */
 struct pp_link_cost {
     int64_t latency_ns;
     int64_t send_overhead_ns, recv_overhead_ns;
     double ns_per_byte;
-    bool receiver_copies; /* the receiver's core moves the bytes, at poll points (host memory); else a copy engine */
-    bool posts_in_order;  /* a receive is posted at its place in the list (dep[2]); else as soon as its slot is free */
+    bool receiver_copies; /* the receiver's core copies the bytes, at its poll points (host memory); else an engine */
+    bool posts_in_order;  /* a receive is posted at its place in the issue list, after dep[2] (core/plan.h); else as
+                           * soon as its slot is free */
     int32_t host_wait;    /* enum pp_host_wait; see pp_cost.host_issues */
 };
 
-/* The way of one worker's data from host to host. */
+/* The network between hosts, as one worker has it to itself. */
 struct pp_network_cost {
     int64_t latency_ns;
     double ns_per_byte;
@@ -61,38 +62,43 @@ struct pp_network_cost {
 struct pp_cost {
     int nclasses;
     struct pp_class_cost *classes;  /* parallel to plan->classes */
-    struct pp_link_cost link;       /* all channels */
-    struct pp_network_cost network; /* instead of link.latency_ns and link.ns_per_byte, of classes between_hosts */
+    struct pp_link_cost link;       /* of all channels */
+    struct pp_network_cost network; /* replaces latency and ns_per_byte of `link` in classes that are between_hosts */
     int64_t launch_ns;              /* host time between two tasks of a worker (issue, clock, slot bookkeeping) */
-    /* Queue devices (GPUs): each worker has a host thread that issues its tasks in the order of their ids, ahead of
-     * the device, in host_ns each. The device sees what was issued issue_latency_ns later: a computation starts no
-     * earlier than its issue began, and ends no earlier than it was issued; a transfer or collective starts when
-     * all its ends were issued. The host begins a step when the device has ended the one before. That ppexec's
-     * hosts are some hundred calls ahead at most (exec/worker_queue.h) delays no device, and is left out. false:
-     * the device computes in the worker's own thread. */
+    /* true: queue devices (GPUs). Each worker has a host thread, which issues the worker's tasks in the order of their
+     * ids, ahead of the device, and takes host_ns for each. The device sees what was issued issue_latency_ns later:
+     *   - a computation starts no earlier than its issue began, and ends no earlier than its issue ended;
+     *   - a transfer or collective starts when all its ends have been issued;
+     *   - the host begins a step when the device has ended the step before.
+     * Hosts of ppexec run at most some hundred calls ahead (exec/worker_queue.h). This delays no device, so it is not
+     * modelled.
+     * false: the device computes in the worker's own thread. */
     bool host_issues;
     int64_t issue_latency_ns;
     int64_t step_overhead_ns; /* host time per step and worker outside tasks (batch, bookkeeping) */
-    /* Sharing domain: `cores` cores carry all `workers` workers of the machine. cores = 0: every worker has its own.
-     * A task progresses at 1/ns while it is alone, at 1/loaded_ns when min(workers, cores) are active, linearly
-     * between, and at cores/active of that when more are active than there are cores. */
+    /* Sharing domain: all `workers` workers of the machine run on `cores` cores and slow each other down. cores = 0:
+     * every worker has a core of its own. A task progresses at the rate 1/ns while it is the only active one, at
+     * 1/loaded_ns while min(workers, cores) workers are active, and linearly between the two; if more workers are
+     * active than there are cores, at 1/loaded_ns * cores/active. */
     int cores, workers;
-    int members; /* of these so many successive ones are a rank, and do the same at the same time; 0: 1 */
-    /* Instead, where cores is 0: so many successive workers share a device (a GPU), each with its own part of it. A
-     * task progresses at 1/ns while the others rest, at 1/loaded_ns while all are active, linearly between. */
+    int members; /* so many successive workers are one rank and do the same at the same time; 0 means 1 */
+    /* Sharing domain of devices, if cores is 0: `sharers` successive workers share a device (a GPU), each with a part
+     * of its own. A task progresses at 1/ns while the others are idle, at 1/loaded_ns while all are active, and
+     * linearly between the two. */
     int sharers;
-    /* While a rank sums or gathers, what it computes beside that loses this part of its speed, from 0 to below 1: a
-     * GPU's collectives are kernels, too. */
+    /* While a collective on gradients or parameters runs on a rank, computations of the rank lose this part of their
+     * speed, 0 <= taken < 1: collectives of a GPU are kernels, too. */
     double taken;
-    /* Each computation takes up to this part of its time longer or shorter (pp_jitter_ns), on each replica by itself;
-     * 0: all take their time. With several replicas only where nothing shares a core or a device, nothing is
-     * taken, and no host issues. */
+    /* Each computation takes up to this part of its time longer or shorter (pp_jitter_ns()), independently on each
+     * replica; 0: no jitter. Several replicas can have jitter only if no core or device is shared, taken is 0 and
+     * host_issues is false. */
     double jitter;
     uint64_t seed; /* of the jitter */
-    int source;    /* the worst of the classes': enum pp_cost_source */
+    int source;    /* enum pp_cost_source: the least certain of all classes */
 };
 
-/* Of a class of transfers. All transfers of a class go from one rank to one other, so a class knows its link. */
+/* Latency and time per byte of a class of transfers. All transfers of a class go from the same rank to the same rank,
+ * so a class has one link. */
 static inline int64_t pp_cost_latency_ns(const struct pp_cost *cost, int cls)
 {
     return cost->classes[cls].between_hosts ? cost->network.latency_ns : cost->link.latency_ns;
@@ -103,7 +109,7 @@ static inline double pp_cost_ns_per_byte(const struct pp_cost *cost, int cls)
     return cost->classes[cls].between_hosts ? cost->network.ns_per_byte : cost->link.ns_per_byte;
 }
 
-/* An empty one for the plan. source: enum pp_cost_source. */
+/* A zeroed cost with room for the classes of the plan. source: enum pp_cost_source. */
 pp_status pp_cost_create(const struct pp_plan *plan, int source, struct pp_cost **out) PP_MUST_CHECK;
 void pp_cost_free(struct pp_cost *cost); /* NULL is fine */
 

@@ -14,7 +14,7 @@ static struct {
     void (*act)(void *context);
     void *context;
     pthread_t thread;
-    sem_t wake; /* the thread: a signal has come, or nothing is to be done any more */
+    sem_t wake; /* wakes the thread: a signal has come, or pp_ending_end() was called */
     _Atomic bool signalled;
     _Atomic int64_t first_ns;
 } ending;
@@ -45,7 +45,7 @@ static void *wait_for_signal(void *unused)
     return unused;
 }
 
-/* Signals are for the other threads. */
+/* Starts the thread with all signals blocked, so that other threads get them. */
 static int start_thread(void)
 {
     sigset_t all, before;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What results call a file of the user's (a schedule, a machine).
+ * The name under which a user's file (a schedule, a machine) appears in results.
  */
 #ifndef PP_CORE_FILE_LABEL_H
 #define PP_CORE_FILE_LABEL_H
@@ -8,9 +8,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* "mine.csv#5c0e": the file's name without its folder, cut to what `size` bytes have room for (8 at least), and 16 bits
- * of a hash of what it says. So files of one name in two folders, or before and after a change, are two. It goes into
- * tables, scripts and databases: characters other than letters, digits and . _ + - become _. */
+/* Writes a label such as "mine.csv#5c0e" to out: the file's name without its folder, cut off to fit into `size` bytes
+ * (at least 8), and 16 bits of `hash`, a hash of its content. So two files of the same name, or one file before and
+ * after a change, have different labels. Labels stand in tables, scripts and databases: characters other than letters,
+ * digits and . _ + - become _. */
 void pp_file_label(const char *path, uint64_t hash, char *out, size_t size);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where tasks find their memory: when they train, and when they are measured.
+ * Sets where a task finds its memory; used by the executor and by the profiler.
  */
 #include "core/job.h"
 

@@ -5,10 +5,11 @@
 #include <stdlib.h>
 
 #include "core/mix.h"
+#include "core/plan_spec.h"
 
 enum { FIELDS = 4, NEEDED = 3 };
 static const double longest_ms = 1e9;       /* 11 days */
-static const double longest_task_ns = 1e16; /* 115 days: of a step that the simulator can count */
+static const double longest_task_ns = 1e16; /* 115 days, the longest step that the simulator can count */
 
 static pp_status bad(const char *text, const char *why)
 {
@@ -98,13 +99,14 @@ static double whole_rank_ms(const struct pp_given_times *times, int kind, int ch
     }
 }
 
-/* Rows of a task that serves several microbatches are those of all of them; the first is never smaller than others. */
+/* Given times are those of the first microbatch, which is the largest. cls->rows counts all microbatches of the task.
+ */
 static double given_ms(const struct pp_given_times *times, const struct pp_plan *plan, const struct pp_class *cls)
 {
     return whole_rank_ms(times, cls->kind, plan->checkpoint) * cls->rows / plan->rows[0] / plan->virtual_stages;
 }
 
-/* Of a task whose like was measured in parts alone (one microbatch in training, and evaluation): all of these. */
+/* The time of a whole task of which only parts were measured (as with one microbatch, and in evaluation): their sum. */
 static double all_parts_ms(const struct pp_measured_times *measured, const struct pp_class *cls)
 {
     double ms = 0;

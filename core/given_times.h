@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Durations that are given (--times, --straggler, --jitter), or were measured on another device. The simulator and the
- * device `delay` take them from here, so both speak of the same times.
+ * Durations that the user gives (--times, --straggler, --jitter), or that were measured on another device. The
+ * simulator and the device `delay` both take them from here, so they use the same times.
  */
 #ifndef PP_CORE_GIVEN_TIMES_H
 #define PP_CORE_GIVEN_TIMES_H
@@ -9,41 +9,48 @@
 #include "core/config.h"
 #include "core/plan.h"
 
-/* What the computations of a plan took, class by class. */
+/* Measured durations of the computations of a plan, one for each cost class. */
 struct pp_measured_times {
     const struct pp_plan *plan;
-    int64_t *ns; /* [plan->nclasses]; 0 where the class computes nothing. NULL: nothing is measured */
+    int64_t *ns; /* [plan->nclasses]; 0 for classes that compute nothing. NULL: nothing was measured */
 };
 
-/* Of one microbatch (of the largest, where they differ) on one whole rank, and of one hop between two ranks. */
 struct pp_given_times {
-    double forward_ms, input_ms, weight_ms, hop_ms;
-    int slow_rank;      /* takes slow_factor times as long, in each replica */
-    double slow_factor; /* 0: no rank does */
-    double jitter;      /* each task takes up to this part longer or shorter; 0 .. 1 */
-    uint64_t seed;
-    struct pp_measured_times measured; /* instead of the first three; not of pp_given_times_of() */
+    double forward_ms, input_ms, weight_ms; /* F, I and W of one (the largest) microbatch on all stages of a rank */
+    double hop_ms;                          /* one transfer between two ranks */
+    int slow_rank;      /* --straggler: this rank takes slow_factor times as long, in each replica */
+    double slow_factor; /* 0: there is no straggler */
+    double jitter;      /* each task takes up to this part of its time longer or shorter; 0 to 1 */
+    uint64_t seed;      /* of the jitter */
+    /* If it has times, they count instead of forward_ms, input_ms and weight_ms. pp_given_times_of() leaves it empty.
+     */
+    struct pp_measured_times measured;
 };
 
-/* "F,I,W[,C]". PP_USAGE unless they are three or four plain numbers >= 0, at least one of the first three above 0. */
+/* Parses "F,I,W[,C]" (ms; C is the hop). PP_USAGE unless there are three or four plain decimal numbers >= 0, and one of
+ * the first three is above 0. */
 pp_status pp_given_times_parse(const char *text, struct pp_given_times *out) PP_MUST_CHECK;
 
-/* --times (0 where it is not given), --straggler and --jitter. PP_USAGE. */
+/* Reads --times (all times are 0 if it was not given), --straggler and --jitter. PP_USAGE. */
 pp_status pp_given_times_of(const struct pp_config *config, struct pp_given_times *out) PP_MUST_CHECK;
 
-/* --straggler must name a rank of the pipeline. PP_USAGE. */
+/* PP_USAGE if --straggler names a rank that a pipeline of so many ranks does not have. */
 pp_status pp_given_times_check(const struct pp_given_times *times, int ranks) PP_MUST_CHECK;
 
-/* Without jitter. A stage takes 1/V of the rank's time, a microbatch of fewer rows proportionally less; R = F, and
- * B = I + W, with checkpoints of layers F + I + W; 0 for optimizer, transfers and collectives. Measured: what the class
- * took, or else, in proportion of rows, what the same kind of task took on the stage's largest microbatch; the plan may
- * be another one of the job. PP_INPUT if the task would take longer than anything can count: 1e16 ns. */
+/* The duration of a task of class `cls` in `plan`, without jitter.
+ *   From --times: a stage takes 1/V of its rank's time, and a microbatch with fewer rows proportionally less. R takes
+ *   as long as F; B takes I + W, or F + I + W with PP_CHECKPOINT_LAYERS; optimizer, transfers and collectives take 0.
+ *   Measured: the time of the same class. If it was not measured, the time of the same kind of task on the stage's
+ *   largest measured microbatch, in proportion to the rows. `plan` may be another one than measured.plan, if both
+ *   belong to the same job.
+ * PP_INPUT if the task would take longer than 1e16 ns, the most that a simulation can count. */
 pp_status pp_given_class_ns(const struct pp_given_times *times, const struct pp_plan *plan, const struct pp_class *cls,
                             int64_t *out) PP_MUST_CHECK;
 
+/* The duration of a hop. */
 int64_t pp_given_hop_ns(const struct pp_given_times *times);
 
-/* The duration with jitter: the same for the same seed, step, task and worker, whoever asks. */
+/* `ns` with jitter. The result depends on the arguments alone: simulator and executor draw the same. */
 int64_t pp_jitter_ns(int64_t ns, double jitter, uint64_t seed, int64_t step, int32_t task, int worker);
 
 #endif

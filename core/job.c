@@ -8,8 +8,8 @@
 #include "core/plan_hash.h"
 #include "core/stage_costs.h"
 
-/* The chunk counts up to `rows` for which the schedule is possible, as text: the first dozen, of those that cut rows
- * alike the least. */
+/* Writes the first dozen values of --chunks, up to `rows`, with which the schedule is possible. Of values that cut the
+ * rows alike only the smallest is listed. */
 static void working_chunks(const struct pp_schedules *schedules, const struct pp_point *point, int rows, char *text,
                            size_t size)
 {
@@ -18,7 +18,7 @@ static void working_chunks(const struct pp_schedules *schedules, const struct pp
     text[0] = '\0';
     for (int64_t chunks = 1, last; chunks <= rows && used + 16 < size && listed < 12; chunks = last + 1) {
         const int piece = (int)((rows + chunks - 1) / chunks), m = (rows - 1) / piece + 1;
-        last = piece > 1 ? (rows - 1) / (piece - 1) : rows; /* the most chunks that are cut as these are */
+        last = piece > 1 ? (rows - 1) / (piece - 1) : rows; /* the largest value that cuts the rows alike */
         if (schedules->check(point->schedule, point->stages, point->virtual_stages, m) != PP_OK) continue;
         used += (size_t)snprintf(text + used, size - used, "%s%d", listed++ ? ", " : "", (int)chunks);
     }
@@ -32,19 +32,20 @@ static pp_status check_point(const struct pp_job *job, const struct pp_schedules
     char message[PP_MESSAGE_BYTES], chunks[128];
     snprintf(message, sizeof message, "%s", pp_message());
     working_chunks(schedules, point, rows, chunks, sizeof chunks);
-    if (!chunks[0]) return pp_fail(PP_USAGE, "%s", message); /* the number of chunks is not all that is wrong */
+    if (!chunks[0]) return pp_fail(PP_USAGE, "%s", message); /* no number of chunks would help */
     return pp_fail(PP_USAGE, "%s; with %d row%s, --chunks %s work%s", message, rows, pp_plural(rows), chunks,
                    strchr(chunks, ',') ? "" : "s");
 }
 
-/* What a plan is told of each stage of the model. */
+/* pp_plan_spec.act_group and pp_plan_spec.parts. */
 struct stages {
-    int *groups; /* stages with equal numbers have slots of one size */
-    int *parts;  /* in which gradients are summed */
+    int *groups; /* [stages] */
+    int *parts;  /* [stages] */
 };
 
-/* Gradients are summed by layers: of each part at least as many as have bucket_size bytes, as even as can be; with
- * shards one. Embedding and decoder go with the layers beside them. */
+/* Number of parts of a stage. With ZeRO 2 and 3 a part is one layer. With --overlap-grad-reduce it is as few layers as
+ * have bucket_size bytes, and parts are as even as possible. Embedding and decoder belong to the first and last part.
+ */
 static int parts_of(const struct pp_config *config, const struct pp_model *model, int stage)
 {
     const struct pp_stage *s = &model->stages[stage];
@@ -52,9 +53,9 @@ static int parts_of(const struct pp_config *config, const struct pp_model *model
     if (model->shape.shards) return s->layers;
     if (!pp_config_sums_parts(config)) return 1;
     const struct pp_tensor *first = &model->tensors[s->first_tensor + s->embed_tensors];
-    int64_t bytes = 0; /* of a layer */
+    int64_t bytes = 0; /* of the gradients of a layer */
     for (int i = 0; i < s->layer_tensors; i++) bytes += first[i].bytes;
-    const int64_t layers = (config->bucket_size - 1) / bytes + 1; /* of a part */
+    const int64_t layers = (config->bucket_size - 1) / bytes + 1; /* layers of a part */
     return layers < s->layers ? (int)(s->layers / layers) : 1;
 }
 
@@ -121,9 +122,9 @@ done:
     return status;
 }
 
-/* Evaluation: forward only, one replica; with shards of parameters a group that shares, on the same rows. Whatever the
- * schedule, batches are cut in the same way, so that losses have the same bits: by M, which the accumulation key has,
- * and not by --chunks, of which several numbers may cut a training batch alike. */
+/* Evaluation: forward only, in one replica (with context parallelism the C replicas of the same rows; with ZeRO 3 a
+ * shard group, all on the same rows). Batches are cut into M microbatches, so that losses have the same bits whenever
+ * the accumulation key, which has M, is equal; --chunks would not do, as several values can give the same M. */
 static pp_status build_eval(struct pp_job *job, const struct pp_schedules *schedules, int *rows,
                             const struct stages *stages)
 {
@@ -136,7 +137,8 @@ static pp_status build_eval(struct pp_job *job, const struct pp_schedules *sched
     return pp_plan_check(job->eval);
 }
 
-/* What is made again is made of something that is still there. */
+/* --checkpoint activation computes the output of an activation function again from its input. That must still be there,
+ * which is impossible for some functions. */
 static pp_status check_activation(const struct pp_job *job)
 {
     const int activation = job->model->shape.activation;
@@ -184,7 +186,7 @@ static pp_status make_phase(struct pp_job *job, int id, const struct pp_plan *pl
     return pp_phase_create(job->model, job->model_ops, plan, seq, &job->phase[id]);
 }
 
-/* Programs depend on the length of rows alone: equal tails share a phase. */
+/* Programs depend on the tokens per row alone, so test and validation tails of equal length share a phase. */
 static pp_status make_phases(struct pp_job *job, const struct pp_tails *tails)
 {
     const int tokens = job->config->tokens;
@@ -205,7 +207,8 @@ static pp_status make_layout(struct pp_job *job)
     return pp_layout_create(job->model, job->model_ops, used, n, &job->layout);
 }
 
-/* The microbatches that a stage's gradients have seen so far: those of I or B, and those of W or B. */
+/* The order of microbatches in which a stage's gradients are added: [0] those that I or B makes, [1] those that W or B
+ * makes. */
 struct additions {
     int32_t last[2];
     uint64_t hash[2];
@@ -218,9 +221,9 @@ static void add(struct additions *stage, int which, int32_t microbatch, bool *ot
     stage->hash[which] = pp_plan_hash_word(stage->hash[which], (uint32_t)microbatch);
 }
 
-/* Into *number: names the order in which gradients are added, where some stage does not add them in that of the
- * microbatches (a schedule of a file); 0: all do. Of embedding, layers and decoder, so that it does not matter how they
- * are cut. */
+/* *number: 0 if all stages add their gradients in the order of the microbatches; else (in schedule files) a hash of the
+ * orders. It is made for the embedding, each layer and the decoder, so that it does not depend on how they are cut into
+ * stages. */
 static pp_status other_order(const struct pp_job *job, uint32_t *number)
 {
     const struct pp_plan *plan = job->train;
@@ -230,7 +233,7 @@ static pp_status other_order(const struct pp_job *job, uint32_t *number)
     PP_TRY(PP_NEW(&stages, plan->stages));
     for (int64_t t = 0; t < plan->ntasks; t++) {
         const struct pp_task *task = &plan->tasks[t];
-        if (task->flags & PP_TASK_MORE) continue; /* counted with its last part */
+        if (task->flags & PP_TASK_MORE) continue; /* its last part counts */
         if (task->kind == PP_B || task->kind == PP_I) add(&stages[task->stage], 0, task->microbatch, &other);
         if (task->kind == PP_B || task->kind == PP_W) add(&stages[task->stage], 1, task->microbatch, &other);
     }
@@ -244,7 +247,7 @@ static pp_status other_order(const struct pp_job *job, uint32_t *number)
     return PP_OK;
 }
 
-/* "D8", "D8/4" where each four share. */
+/* "D8"; "D8/4" if each four replicas shard. */
 static const char *replicas_text(const struct pp_job *job, char buf[32])
 {
     const int n = snprintf(buf, 32, "D%d", job->config->replicas), degree = job->point.shard_degree;
@@ -252,7 +255,7 @@ static const char *replicas_text(const struct pp_job *job, char buf[32])
     return buf;
 }
 
-/* Is each microbatch summed over the replicas, and is what they sum rounded? */
+/* How gradients are summed over replicas: for each microbatch (ZeRO 2 and 3)? Rounded to bfloat16? */
 static const char *summing_words(const struct pp_plan *plan, const struct pp_shape *shape)
 {
     static const char *const words[2][2] = {{"", " bf16 sums"}, {" summed each", " summed each bf16 sums"}};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What workers do together inside a task: a call of a program says what, and the run that carries it out does it.
+ * Joins: collectives inside a task, among the tensor-parallel, expert-parallel or context-parallel workers. A program
+ * has a call for each, and the device hands that call to the run (struct pp_join), which performs the collective.
  */
 #ifndef PP_CORE_JOIN_H
 #define PP_CORE_JOIN_H
@@ -10,59 +11,67 @@
 
 #include "core/workers.h"
 
-/* Of what sums are made; bfloat16 numbers are added as float32, and each sum of two is rounded. */
+/* Element types of a collective. A sum of two bfloat16 numbers is computed in float32 and rounded to bfloat16. */
 enum pp_sum_type { PP_SUM_FLOAT, PP_SUM_DOUBLE, PP_SUM_BF16, PP_SUM_TYPES };
-/* Bytes of an element. */
+/* Bytes of an element (enum pp_sum_type). */
 static inline int pp_sum_bytes(int type) { return type == PP_SUM_DOUBLE ? 8 : type == PP_SUM_BF16 ? 2 : 4; }
 
-/* What the workers of a rank make together of memory[elements] that each of them has: the sum over all of them, added
- * in their order, the same bits in each; or, of as many equal parts as there are workers, the sum of each one's own
- * part alone (the others hold nothing of use then); or in each worker all parts, each as its owner has it. */
+/* Collectives on memory[elements], which each of n workers has. Part i of the n equal parts of the memory belongs to
+ * the i-th worker of the group. */
 enum pp_join_op {
     PP_JOIN_NONE,
-    PP_JOIN_ALL_REDUCE,
-    PP_JOIN_REDUCE_SCATTER,
-    PP_JOIN_ALL_GATHER,
-    PP_JOIN_ALL_TO_ALL,
-    PP_JOIN_AWAIT, /* what comes next waits for those that were asked for, up to the one with number `beside` */
+    PP_JOIN_ALL_REDUCE,     /* memory = the sum over the workers, added in their order: the same bits in each worker */
+    PP_JOIN_REDUCE_SCATTER, /* the own part = the sum over the workers; the content of the other parts is undefined */
+    PP_JOIN_ALL_GATHER,     /* memory = all parts, each as its owner has it */
+    PP_JOIN_ALL_TO_ALL,     /* see pp_join_call.each */
+    PP_JOIN_AWAIT,          /* no collective: waits for those with numbers up to `beside` (pp_join_call.beside) */
 };
 
 struct pp_join_call {
     enum pp_join_op op;
     enum pp_join_group group;
-    void *memory;
+    void *memory; /* read and written; all to all only writes it */
     int64_t elements;
     int type; /* enum pp_sum_type */
-    /* All to all: into memory comes what was in `from`, elsewhere. The elements are equal pieces, of which each worker
-     * sends so many to each: here those for worker after worker; there, where they go, of the first that each sends
-     * those from worker after worker, then of the second, and so on. From here to there, or back. halves: pieces are
-     * the two chunks that a worker has of each row (pp_shape_gathers_keys). Here those of one worker alone, which all
-     * get; there those of all, in the order of the tokens; and back each gets its own ones, of worker after worker. */
+    /* All to all, among n workers: `from` and `memory` hold n * each equal pieces, and each worker sends `each` pieces
+     * to every worker (itself included). There are two orders of pieces:
+     *   by partner   index partner * each + k: all pieces for (or from) the first worker, then all for the second, ...
+     *   by number    index k * n + partner: the first piece for (or from) every worker, then the second, ...
+     * `from` is by partner and `memory` by number; with `back` it is the other way round.
+     *
+     * halves: pieces are the two chunks that a worker has of each row (pp_shape_gathers_keys()). Forth, `from` holds
+     * only the worker's own chunks (`each` pieces), which all workers get, and `memory` gets the chunks of all workers
+     * in the order of the tokens. Back, `from` has the order of the tokens, and `memory` gets, by partner, what each
+     * worker has for the chunks of this one. */
     const void *from;
     int each;
     bool back, halves;
-    /* 0: what comes next waits for it. Else, of tensor ranks, its number, from 1 on to pp_shape_sum_pieces() at most:
-     * it may run beside what comes next, but such ones run one after another, until an await of its number or a later
-     * one. Behind that of the last one they begin with 1 again. */
+    /* 0: the next call waits for this join. Else (tensor ranks only) the number of the join, 1 to
+     * pp_shape_sum_pieces(): it may run beside the calls that follow, until a PP_JOIN_AWAIT of its number or of a
+     * higher one. Joins with numbers run one after another. After the await of the last one numbers begin with 1 again.
+     */
     int beside;
 };
 
-/* Where workers meet inside a task (pp_shape.tensor, expert_parallel, context). run(): in memory of the device,
- * and on a queue device behind what its compute queue holds, and before what comes next (or beside it). A device
- * without a queue has nothing beside: there all is done when run() returns. Keeps failures for after the program. */
+/* How a device has joins performed. */
 struct pp_join {
+    /* Performs a join on memory of the device. Queue devices: it is put behind all that the compute queue holds, and
+     * before what comes next (or beside it, see pp_join_call.beside); run() does not wait for it. Other devices: it is
+     * done when run() returns. A failure is kept, and reported after the program. */
     void (*run)(void *arg, const struct pp_join_call *what);
     void *arg;
-    bool failed; /* set by run(): others may still read the memory, so the device leaves the rest of a program out */
+    /* Set by run() after a failure. Other workers may still read the memory, so the device skips the rest of the
+     * program. */
+    bool failed;
 };
 
-/* A call's: bytes of all parts, and how often a ring of the workers carries them around; of calls that are none
- * PP_JOIN_NONE, and 0. */
+/* The cost of a join, for predictions. Calls that are no joins have PP_JOIN_NONE and zeros. */
 struct pp_join_work {
-    enum pp_join_op op; /* of all to all each part goes to another worker, at once, and none around */
-    int64_t bytes;
-    int rounds; /* 2 of an all-reduce, 1 of the others, 0 of an await */
-    int pieces; /* of all to all: for each worker */
+    enum pp_join_op op;
+    int64_t bytes; /* of all parts, or pieces, together */
+    int rounds;    /* times that a ring of the workers carries the bytes around: all-reduce 2, await 0, else 1 (all to
+                    * all uses no ring: each piece goes straight to its worker, all at once) */
+    int pieces;    /* all to all: pp_join_call.each */
     enum pp_join_group group;
     int beside; /* pp_join_call.beside */
 };

@@ -5,7 +5,7 @@
 
 #include "core/workers.h"
 
-static const int64_t most_bytes = INT64_C(1) << 60; /* of all workers: any sum of a few such is below 2^63 */
+static const int64_t most_bytes = INT64_C(1) << 60; /* of all workers: sums of a few such numbers fit into 64 bits */
 
 const char *const pp_memory_names[PP_BYTES_KINDS] = {"parameters",  "gradients", "optimizer", "activations",
                                                      "checkpoints", "transfer",  "data",      "workspace"};
@@ -16,11 +16,11 @@ static const int pool_bytes_kind[PP_POOL_KINDS] = {
     [PP_POOL_GRAD] = PP_BYTES_GRAD,
 };
 
-/* A pool of the run: the memory that the plans' pools of equal meaning share. */
+/* The memory of a run for all pools of its plans with equal kind, rank and key. */
 struct shared_pool {
     int kind, rank, key;
-    int next;           /* another one of the rank; -1: none */
-    int64_t slot_bytes; /* of the plan whose turn it is */
+    int next;           /* the next one of the same rank; -1: none */
+    int64_t slot_bytes; /* bytes of a slot in the plan that merge_plan() handles */
     int64_t bytes, offset;
 };
 
@@ -31,16 +31,16 @@ struct build {
     int n;
     struct shared_pool *pools;
     int npools;
-    int *of_rank;  /* [ranks] the one made last; -1: none */
-    int64_t *work; /* [ranks] most scratch of a program */
-    int64_t left;  /* bytes that one worker of each rank of a replica may still take, all together */
+    int *of_rank;  /* [ranks] first shared pool of the rank; -1: none */
+    int64_t *work; /* [ranks] scratch of the program that needs most */
+    int64_t left;  /* bytes that all ranks of one replica, with one worker each, may still take */
     bool too_large;
     const struct pp_plan **plans; /* distinct, [nplans] */
     int64_t **slot_bytes;         /* [nplans][pools of the plan] */
     struct pp_layout *layout;
 };
 
-/* Rows of the largest microbatch: of checkpoints and transfers. */
+/* Rows of the largest microbatch, for which checkpoint slots and transfer slots have room. */
 static int max_rows(const struct pp_plan *plan)
 {
     int most = 0;
@@ -49,7 +49,7 @@ static int max_rows(const struct pp_plan *plan)
     return most;
 }
 
-/* A stage's input or output: what travels. */
+/* Bytes of a stage's input or output, which transfers move. */
 static int64_t hidden_bytes(const struct pp_model *model, const struct pp_phase *phase, int rows)
 {
     return pp_hidden_bytes(&model->shape, rows, phase->seq);
@@ -81,8 +81,8 @@ static struct shared_pool *shared_of(const struct build *b, const struct pp_pool
     return find_pool(b, pool->kind, pool->rank, pool->key);
 }
 
-/* Slots of one phase. All are as large as the largest microbatch; those of activations and checkpoints as the largest
- * of the stages that use them. */
+/* Makes shared pools wide enough for the slots of a phase: transfers, activations and checkpoints. A slot has room for
+ * the largest microbatch, and for the stage that needs most of those that use the pool. */
 static void widen_slots(struct build *b, const struct pp_phase *phase)
 {
     const struct pp_plan *plan = phase->plan;
@@ -99,7 +99,7 @@ static void widen_slots(struct build *b, const struct pp_phase *phase)
     }
 }
 
-/* Slots for parameters and gradients of a part: as large as the largest. */
+/* The same for the parameter and gradient slots of ZeRO 2 and 3: a slot has room for the largest part. */
 static void widen_parts(struct build *b, const struct pp_plan *plan)
 {
     for (int c = 0; c < plan->nclasses; c++) {
@@ -113,7 +113,8 @@ static void widen_parts(struct build *b, const struct pp_plan *plan)
     }
 }
 
-/* Plans run one after the other, so each has slots of its own size in the same memory. */
+/* Adds the pools of plan i. Plans run one after the other, so each divides the same memory into slots of its own size.
+ */
 static pp_status merge_plan(struct build *b, int i)
 {
     const struct pp_plan *plan = b->plans[i];
@@ -156,7 +157,8 @@ static pp_status merge_pools(struct build *b)
     return PP_OK;
 }
 
-/* Reserves n pieces of `bytes` of one kind at the end of a rank's arena; returns where. */
+/* Reserves n * bytes bytes of a kind at the end of a rank's arena, and returns their offset; -1 if the arena becomes
+ * too large. */
 static int64_t reserve(struct build *b, int rank, int kind, int64_t n, int64_t bytes)
 {
     struct pp_layout *layout = b->layout;
@@ -177,7 +179,8 @@ static bool trains(const struct build *b)
     return false;
 }
 
-/* What the optimizer keeps of a stage, and the weights that only it reads; or the share of that. */
+/* Bytes of a stage's optimizer state (with ZeRO of the own share), and of float32 weights that only the optimizer
+ * reads. */
 static int64_t state_bytes(const struct pp_model *model, int stage)
 {
     const struct pp_stage *s = &model->stages[stage];
@@ -185,7 +188,7 @@ static int64_t state_bytes(const struct pp_model *model, int stage)
     return kept + (pp_shape_splits_weights(&model->shape) ? s->share_bytes - s->share_value_bytes : 0);
 }
 
-/* The most that a sum of this kind on the rank sends of gradients, rounded. */
+/* Bytes of the bfloat16 gradients of the rank's largest collective of this kind; 0: gradients are not rounded. */
 static int64_t most_sent(const struct build *b, int kind, int rank)
 {
     int64_t most = 0;
@@ -212,7 +215,8 @@ static void place_sent(struct build *b)
     }
 }
 
-/* With shards a worker keeps its part of what it would have as a whole. */
+/* Parameters, bfloat16 copies, gradients, optimizer state. With ZeRO 2 and 3 a worker has only its share of gradients,
+ * with ZeRO 3 also of parameters and copies. */
 static void place_parameters(struct build *b)
 {
     const int *stage_rank = b->phases[0].plan->stage_rank;
@@ -246,7 +250,8 @@ static void place_pools(struct build *b)
         }
 }
 
-/* Tokens and targets lie on every rank, so that all have the same layout; they are small. */
+/* Tokens and targets, and scratch. All ranks have room for tokens and targets, which are small, so that layouts are
+ * alike. */
 static void place_rest(struct build *b)
 {
     struct pp_layout *layout = b->layout;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What of an arena's slots is in use, and when.
+ * How much of an arena's slots is in use at a time.
  */
 #include "core/layout.h"
+#include "core/plan_spec.h"
 
 int64_t pp_phase_checkpoint_bytes(const struct pp_model *model, const struct pp_phase *phase, int stage, int rows)
 {
@@ -26,7 +27,7 @@ void pp_layout_task_bytes(const struct pp_model *model, const struct pp_model_op
     if (t->flags & PP_TASK_FREE_CKPT) *freed += ckpt;
 }
 
-/* The most that tasks of the phase have at once on a rank, in its order. */
+/* The most bytes of activation and checkpoint slots that are in use at once on a rank, in issue order. */
 static int64_t most_live(const struct pp_model *model, const struct pp_model_ops *ops, const struct pp_phase *phase,
                          int rank)
 {

@@ -31,14 +31,14 @@ static void clear_progress(void)
     progress_shown = false;
 }
 
-/* Made whole, then printed with one call, which the C library passes on in one piece: lines of several processes on one
- * terminal hardly mix. The lock keeps those of threads apart. */
+/* The line is put together first and printed with one call, which the C library passes on in one piece, so that lines
+ * of several processes on one terminal hardly mix. The lock keeps lines of threads apart. */
 static void write_line(const char *prefix, const char *kind, const char *fmt, va_list args)
 {
     char line[LINE_BYTES];
     size_t used = (size_t)snprintf(line, sizeof line, "%s%s%s", prefix, *prefix ? ": " : "", kind);
     vsnprintf(line + used, sizeof line - used, fmt, args);
-    pp_printable(line); /* names in it may come from anybody's files */
+    pp_printable(line); /* it may have names from foreign files */
     pthread_mutex_lock(&lock);
     clear_progress();
     fprintf(stderr, "%s\n", line);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Log and progress, on standard error. Results never go through here. Only programs and long-running loops log;
- * libraries return messages (status.h). Of several processes the first alone logs; the others only report errors.
+ * libraries return messages (status.h). If a run has several processes, only the first one logs; the others report
+ * nothing but errors.
  */
 #ifndef PP_CORE_LOG_H
 #define PP_CORE_LOG_H
@@ -10,14 +11,15 @@
 
 #include "core/status.h"
 
-/* The program's name, put before each line ("ppexec: "). quiet = this process only reports errors. Call it first. */
+/* Call it first. program: the name that is put before each line ("ppexec: "). quiet: this process only reports errors.
+ */
 void pp_log_init(const char *program, bool quiet);
 void pp_error(const char *fmt, ...) PP_PRINTF(1, 2);
 void pp_warn(const char *fmt, ...) PP_PRINTF(1, 2);
 void pp_info(const char *fmt, ...) PP_PRINTF(1, 2); /* without the program's name */
 
-/* A status line that is overwritten in place, at most ten times a second, only if standard error is a terminal. fmt
- * NULL clears it. Any other log line clears it first. */
+/* Shows a status line, which the next one overwrites, at most ten times a second; does nothing unless standard error is
+ * a terminal. fmt = NULL clears the line; so does any other log line. */
 void pp_progress(const char *fmt, ...) PP_PRINTF(1, 2);
 
 #endif

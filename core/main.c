@@ -11,18 +11,18 @@
 #include "core/clock.h"
 #include "core/log.h"
 
-static char last_words[64]; /* ready for a signal handler, which may write and no more */
+static char last_words[64]; /* made beforehand: a signal handler may write() it, but not format it */
 
 static void prepare_last_words(const char *program)
 {
     snprintf(last_words, sizeof last_words, "%s%s: stopped by a signal\n", isatty(STDERR_FILENO) ? "\n" : "", program);
 }
 
-/* Nothing is half printed: results are written at the end, all at once. */
+/* No result can be half printed: results are printed at the end, all at once. */
 void pp_end_by_signal(void)
 {
     const ssize_t said = write(STDERR_FILENO, last_words, strlen(last_words));
-    (void)said; /* it ends in any case; the compiler warns where the result is not looked at */
+    (void)said; /* the process ends in any case; this keeps the compiler from warning */
     _exit(pp_exit_code(PP_INTERRUPTED));
 }
 
@@ -72,7 +72,7 @@ void pp_list_row(FILE *out, const char *name, const char *fmt, ...)
     va_end(args);
 }
 
-/* Prints the answer if one was asked for. */
+/* Answers --help, --version or --list; false: none was given. */
 static bool answer(const struct pp_main *program)
 {
     if (pp_config_answer(program->config, program->info, stdout)) return true;

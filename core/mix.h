@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * SplitMix64 (Steele, Lea, Flood 2014, "Fast Splittable Pseudorandom Number Generators"): a counter in, 64 well-mixed
- * bits out. For what only has to look random, and be the same on every machine. Dropout has a generator of its own.
+ * SplitMix64 (Steele, Lea, Flood 2014, "Fast Splittable Pseudorandom Number Generators"): it turns a counter into 64
+ * well-mixed bits. It is for values that have to look random and be the same on every machine (jitter, generated text).
+ * Dropout has another generator.
  */
 #ifndef PP_CORE_MIX_H
 #define PP_CORE_MIX_H
 
 #include <stdint.h>
 
-/* pp_mix(seed), pp_mix(seed + PP_MIX_STEP), ... is its sequence. */
+/* The generator's sequence is pp_mix(seed), pp_mix(seed + PP_MIX_STEP), pp_mix(seed + 2 * PP_MIX_STEP), ... */
 #define PP_MIX_STEP UINT64_C(0x9e3779b97f4a7c15)
 
 static inline uint64_t pp_mix(uint64_t x)

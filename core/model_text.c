@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A model in words.
+ * Describes a model in words.
  */
 #include <stdio.h>
 
 #include "core/job.h"
 
-/* What the layers are beside the tutorials'. */
+/* Adds how the layers differ from those of PyTorch's tutorials. */
 static void add_layer_words(const struct pp_shape *shape, char *buf, size_t size)
 {
     static const char *const biases[] = {[PP_BIAS] = "",

@@ -8,12 +8,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { SUFFIX = 32 }; /* bytes of what a temporary name has behind the path */
+enum { SUFFIX = 32 }; /* room for what a temporary name adds to the path */
 
-/* Also a link to what is not there yet says where the file goes, and that may be another link. */
+/* Replaces a symbolic link by its target, again and again. The last target need not exist: it is where the file goes.
+ */
 static void follow_links(char *path, size_t size)
 {
-    enum { MOST_LINKS = 40 }; /* as many as the system follows */
+    enum { MOST_LINKS = 40 }; /* the system's limit */
     char target[PATH_MAX];
     for (int i = 0; i < MOST_LINKS; i++) {
         const ssize_t length = readlink(path, target, sizeof target);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Files that are there whole or not at all: written beside their place, which they take when they are finished.
+ * Files that exist either complete or not at all: they are written under a temporary name, and renamed when they are
+ * complete.
  */
 #ifndef PP_CORE_NEW_FILE_H
 #define PP_CORE_NEW_FILE_H
@@ -11,15 +12,15 @@
 #include "core/status.h"
 
 struct pp_new_file {
-    char path[PATH_MAX];      /* where it goes: symbolic links resolved */
-    char temporary[PATH_MAX]; /* in the same folder, to be renamed; "": a device or a pipe, which is written directly */
+    char path[PATH_MAX];      /* the final name, with symbolic links resolved */
+    char temporary[PATH_MAX]; /* the temporary name, in the same folder; "": a device or a pipe, written directly */
 };
 
-/* Says where a file is to be written; makes nothing. option, such as "--save", begins the messages. again: it is
- * written again and again, and its temporary name is always the same, so that killed runs leave one at most. PP_USAGE
- * for folders and paths that are too long, PP_IO for links that lead in a circle. */
+/* Chooses both names, and creates nothing. option: such as "--save"; messages begin with it. again: the file is written
+ * many times, so its temporary name is always the same, and killed runs leave at most one behind; else the name has the
+ * process id. PP_USAGE for folders and for paths that are too long, PP_IO for links that lead in a circle. */
 pp_status pp_new_file_choose(const char *option, const char *path, bool again, struct pp_new_file *out) PP_MUST_CHECK;
-/* The name to open. */
+/* The name to open for writing. */
 const char *pp_new_file_target(const struct pp_new_file *file);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Optimizers: what a step keeps beside each weight, and the numbers that it takes from options, learning rate and count
- * of steps. A new one is a name of --optimizer, a row here, a kernel (kernels/kernels.h) and the numbers it reads.
+ * Optimizers: the state that they keep for each weight, and the numbers that their kernels take from options, learning
+ * rate and step number. CONTRIBUTING.md says how to add one.
  *
  * sgd: w -= rate * g. adamw: decoupled weight decay, as torch.optim.AdamW does it with its defaults (Loshchilov and
  * Hutter, arXiv:1711.05101, algorithm 2): all tensors decay, epsilon is added to the corrected root.
@@ -18,9 +18,9 @@ enum { PP_OPTIMIZER_STATES = 2 };
 
 struct pp_optimizer_info {
     const char *name;
-    int states; /* tensors of float32 that it keeps for each weight tensor, in the weight's shape; 0 at the start */
-    const char *state_names[PP_OPTIMIZER_STATES]; /* PyTorch's, for files */
-    double learning_rate; /* where the preset has another optimizer and --lr was not given; 0: the preset's */
+    int states; /* float32 tensors that it keeps for each weight tensor, of the same shape; they begin with zeros */
+    const char *state_names[PP_OPTIMIZER_STATES]; /* their names in files, the same as PyTorch's */
+    double learning_rate; /* default of --lr if the preset has another optimizer; 0: the preset's rate */
 };
 extern const struct pp_optimizer_info pp_optimizers[PP_OPTIMIZERS];
 
@@ -29,9 +29,11 @@ struct pp_adamw_options {
     double beta1, beta2, epsilon, weight_decay;
 };
 
-/* What the kernel of adamw multiplies with in one step: g is the clipped gradient,
- * w = w * keep; m += mean_gain * (g - m); v = v * square_keep + square_gain * g * g;
- * w -= rate * m / (sqrt(v) / square_root + epsilon) */
+/* The numbers of one step of adamw. With the weight w, its states m and v, and the clipped gradient g, the kernel does
+ *   w = w * keep
+ *   m = m + mean_gain * (g - m)
+ *   v = v * square_keep + square_gain * g * g
+ *   w = w - rate * m / (sqrt(v) / square_root + epsilon) */
 struct pp_adamw {
     float keep;                     /* 1 - learning rate * weight decay */
     float mean_gain;                /* 1 - beta1 */
@@ -41,7 +43,8 @@ struct pp_adamw {
     float epsilon;
 };
 
-/* step: counted from 0 over the whole run; t = step + 1. Computed in double, as PyTorch does. */
+/* The numbers of step number `step`, counted from 0 over the whole run; above, t = step + 1. Computed in double, as
+ * PyTorch does. */
 struct pp_adamw pp_adamw_at(const struct pp_adamw_options *options, double learning_rate, int64_t step);
 
 #endif

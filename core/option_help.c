@@ -65,7 +65,7 @@ static void print_group(const struct pp_opt *rows, int n, unsigned tool, const c
         if ((rows[i].tools & tool) && strcmp(rows[i].group, group) == 0) print_row(out, &rows[i]);
 }
 
-/* Is rows[at] the first of its group that the program takes? */
+/* Is rows[at] the first row of its group among those that the program takes? */
 static bool opens_group(const struct pp_opt *rows, int at, unsigned tool)
 {
     if (!(rows[at].tools & tool)) return false;

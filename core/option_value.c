@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Option values from text and back: one pair of functions per type, in a table.
+ * Converts option values from text and back: a table has a pair of functions for each type.
  */
 #include "core/options.h"
 
@@ -21,7 +21,7 @@ static const struct {
     {"T", 1LL << 40},  {"TiB", 1LL << 40}, {"TB", 1000000000000LL},
 };
 
-/* Less is said with a unit: where a program takes MiB or GiB without one, so few bytes are not meant. */
+/* Smaller numbers of bytes need a unit: other programs take a plain number as MiB or GiB, so bytes are hardly meant. */
 enum { BARE_BYTES = 1 << 20 };
 
 enum { MOST_NUMBERED = 65536 };
@@ -47,7 +47,7 @@ static pp_status read_int(const struct pp_opt *row, const char *text, int *out)
     char *end;
     long value = strtol(text, &end, 10);
     if (end == text || *end) return pp_fail(PP_USAGE, "--%s: '%s' is not a whole number", row->name, text);
-    PP_TRY(check_range(row, (double)value, text)); /* of what is beyond a long too: strtol() gives the nearest one */
+    PP_TRY(check_range(row, (double)value, text)); /* beyond a long, strtol() gives the nearest one */
     if (value < INT_MIN || value > INT_MAX)
         return pp_fail(PP_USAGE, "--%s: %s is too %s a number", row->name, text, value < 0 ? "small" : "large");
     *out = (int)value;
@@ -104,7 +104,7 @@ static pp_status set_real(const struct pp_opt *row, const char *text, void *fiel
     return PP_OK;
 }
 
-/* A choice such as "layers:N", of n bytes, stands for as many as there are numbers from 1 on. */
+/* Is the choice, of n bytes, one such as "layers:N"? It stands for the choices layers:1, layers:2, and so on. */
 static bool is_numbered(const char *choice, size_t n) { return n > 2 && strncmp(choice + n - 2, ":N", 2) == 0; }
 
 static bool read_number(const char *text, int *number)
@@ -117,8 +117,8 @@ static bool read_number(const char *text, int *number)
     return true;
 }
 
-/* Position of text among "a|b|c", or "a|b:N", whose numbers go on counting; PP_USAGE with the nearest one, and all, if
- * it is not there. */
+/* The position of `text` among the choices "a|b|c". The last one may be "b:N", whose numbers continue the positions.
+ * PP_USAGE, with the nearest choice and all choices, if it is none of them. */
 static pp_status find_choice(const struct pp_opt *row, const char *text, int *position)
 {
     size_t length = strlen(text);
@@ -126,7 +126,7 @@ static pp_status find_choice(const struct pp_opt *row, const char *text, int *po
     for (const char *at = row->choices; *at; (*position)++) {
         size_t n = strcspn(at, "|");
         const bool numbered = is_numbered(at, n);
-        const size_t fixed = numbered ? n - 1 : n; /* bytes, that stand in all that it stands for */
+        const size_t fixed = numbered ? n - 1 : n; /* bytes before N */
         int number = 1;
         if (strncmp(at, text, fixed) == 0 && (numbered ? read_number(text + fixed, &number) : length == n)) {
             *position += number - 1;
@@ -168,7 +168,7 @@ static pp_status next_entry(const struct pp_opt *row, const char **at, int n, ch
     return PP_OK;
 }
 
-/* A value that is there already would only be done twice. */
+/* Is the last value of the list new? A value that is given twice is kept once. */
 static bool is_new_number(const struct pp_ints *list)
 {
     int same = 0;
@@ -287,7 +287,7 @@ static void text_text(const struct pp_opt *row, const void *field, char *buf, si
     snprintf(buf, size, "%s", text ? text : "");
 }
 
-/* Writes choice number i; the bytes that this takes. */
+/* Writes the choice at position i, and returns its number of bytes. */
 static size_t write_choice(const struct pp_opt *row, int i, char *buf, size_t size)
 {
     const char *choice = row->choices;

@@ -16,7 +16,8 @@ enum { NAME_BYTES = 64, NAMES_BYTES = 4096, MAX_DISTANCE = 1000 };
 
 static int min_int(int a, int b) { return a < b ? a : b; }
 
-/* Levenshtein distance, with one row of the matrix. Names longer than the row are as good as unrelated. */
+/* The Levenshtein distance, computed with one row of the matrix. Names that are longer than the row count as unrelated.
+ */
 static int edit_distance(const char *a, const char *b)
 {
     int row[NAME_BYTES + 1];
@@ -35,7 +36,7 @@ static int edit_distance(const char *a, const char *b)
     return row[nb];
 }
 
-/* As edit_distance(), but what was merely cut short ("--check") is near. */
+/* As edit_distance(), but a text that is the beginning of the name ("--check") is near. */
 static int name_distance(const char *text, const char *name)
 {
     size_t n = strlen(text);
@@ -114,18 +115,18 @@ static pp_status fail_unknown(const struct pp_opt *rows, int n, unsigned tool, c
     return pp_fail(PP_USAGE, "there is no option --%s; %s --help lists those there are", name, tool_name(tool));
 }
 
-/* One parse. */
+/* The state of one parse. */
 struct walk {
     const struct pp_opt *rows;
     int n;
     unsigned tool;
-    int argc, at; /* argv[at] is looked at */
+    int argc, at; /* argv[at] is the next argument */
     char **argv;
     void *options;
     bool *set;
 };
 
-/* argv[at] is "--name" or "--name=value"; moves `at` behind the option and its value. */
+/* Takes the option argv[at], "--name" or "--name=value", and moves `at` behind it and its value. */
 static pp_status take_option(struct walk *w)
 {
     const char *text = w->argv[w->at++] + 2;

@@ -27,8 +27,8 @@ enum pp_opt_type {
     PP_OPT_REALS,    /* struct pp_reals: "1.5,2.5" */
 };
 
-/* Lists. A value that is given twice is there once, at its first place; but reals, which belong to the values of
- * another list by their places, are all there. */
+/* Lists. A value that is given twice is kept once, at its first place. Lists of reals keep all values, since the n-th
+ * one belongs to the n-th value of another list. */
 enum { PP_LIST_MAX = 64 };
 struct pp_ints { int n; int v[PP_LIST_MAX]; };
 struct pp_reals { int n; double v[PP_LIST_MAX]; };
@@ -40,7 +40,7 @@ enum pp_tool { PP_PPSIM = 1, PP_PPEXEC = 2, PP_PPPROF = 4, PP_PPREPORT = 8, PP_R
 struct pp_opt {
     const char *name;     /* without the dashes */
     int type;             /* enum pp_opt_type */
-    size_t offset;        /* of the field in the options struct */
+    size_t offset;        /* of the value's field in the options struct */
     unsigned tools;       /* enum pp_tool */
     const char *group;    /* heading in --help */
     const char *arg;      /* "N", "FILE", ...; NULL: made from type or choices */
@@ -51,15 +51,15 @@ struct pp_opt {
     unsigned traits;      /* enum pp_opt_trait */
 };
 
-/* What programs have to know of an option to treat all alike. */
+/* Properties of options, so that programs need not name single options. */
 enum pp_opt_trait {
-    PP_OPT_FIXED = 1,        /* the bits of a run depend on it: a run goes on with the same only. Not how long it is
-                              * (--epochs), nor what only says how a step is computed (schedule, stages, transport) */
-    PP_OPT_LATER = 2,        /* fixed, but the first checkpoints do not name it: they were written with the default */
-    PP_OPT_TIMED = 4,        /* means nothing where all that is known of tasks is how long they take (--times) */
-    PP_OPT_ALWAYS_TIMED = 8, /* not even where they are waited for (--device delay) */
-    PP_OPT_OWN = 16,         /* processes of one run may differ in it */
-    PP_OPT_PATH = 32         /* its value may differ, but either all give it or none */
+    PP_OPT_FIXED = 1,        /* the bits of a run depend on it, so --resume needs the same value. Not for the length of
+                              * a run (--epochs), nor for how a step is computed (schedule, stages, transport) */
+    PP_OPT_LATER = 2,        /* like FIXED, but older checkpoints do not have it: they were written with the default */
+    PP_OPT_TIMED = 4,        /* no meaning with --times alone, which says how long tasks take, and nothing of a model */
+    PP_OPT_ALWAYS_TIMED = 8, /* beside TIMED: no meaning with --times and --device delay either */
+    PP_OPT_OWN = 16,         /* processes of one run may have different values */
+    PP_OPT_PATH = 32         /* processes may have different values, but either all give the option or none does */
 };
 
 struct pp_program_info {
@@ -71,24 +71,24 @@ struct pp_program_info {
     const char *examples;     /* lines "command\tmeaning\n" */
 };
 
-/* Parses argv into `options` and marks what was given in set[] (parallel to rows, n of them). Operands end up in
- * operands[] (at most max_operands; more is an error). PP_USAGE with a message that names the nearest option or choice.
- * Defaults are applied first. */
+/* Sets the defaults in `options`, then parses argv into it. set[n] (parallel to rows[n]) says which options were given.
+ * Operands are stored in operands[]; more than max_operands are an error. PP_USAGE, with a message that names the
+ * nearest option or choice. */
 pp_status pp_options_parse(const struct pp_opt *rows, int n, unsigned tool, int argc, char **argv, void *options,
                            bool *set, const char **operands, int max_operands, int *noperands) PP_MUST_CHECK;
 /* Sets one option from text as the command line would (presets use it). */
 pp_status pp_options_set(const struct pp_opt *row, const char *text, void *options) PP_MUST_CHECK;
-/* The value as text that parses back, into 600 bytes or more; texts (paths, lists of them) and lists of reals that are
- * longer are cut. */
+/* The value as text that would parse to the same value. buf needs at least 600 bytes; longer texts (paths, lists of
+ * texts) and longer lists of reals are cut off. */
 const char *pp_options_text(const struct pp_opt *row, const void *options, char *buf, size_t size);
-/* The shortest text that reads back as the same number; returns buf. */
+/* The shortest decimal text that reads back as the same double; returns buf. */
 enum { PP_REAL_BYTES = 32 };
 const char *pp_real_text(double value, char buf[PP_REAL_BYTES]);
-/* The program of that name; 0 if there is none. */
+/* The program of that name (enum pp_tool); 0 if there is none. */
 unsigned pp_tool_named(const char *name);
 /* --help, in help2man's form. */
 void pp_options_help(const struct pp_opt *rows, int n, const struct pp_program_info *program, FILE *out);
-/* Of `choices` ("a|b|c") the one nearest to `text` by edit distance, NULL if none is near. Into buf. */
+/* Writes to buf the one of `choices` ("a|b|c") that is nearest to `text` by edit distance; NULL if none is near. */
 const char *pp_nearest(const char *text, const char *choices, char *buf, size_t size);
 
 #endif

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "core/layout.h"
+#include "core/plan_spec.h"
 
 struct pp_program_spec pp_phase_spec(const struct pp_phase *phase, int rows)
 {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "core/plan_hash.h"
+#include "core/plan_spec.h"
 
 const struct pp_kind_info pp_kinds[PP_KINDS] = {
 #define X(id, name, computes, meaning) [PP_##id] = {name, computes},
@@ -92,7 +93,7 @@ uint64_t pp_plan_hash_begin(const struct pp_plan *plan)
     if (plan->context > 1) hash = pp_plan_hash_word(hash, UINT64_C(2) << 32 | (uint64_t)plan->context);
     if (plan->shard_group < plan->replicas)
         hash = pp_plan_hash_word(hash, UINT64_C(3) << 32 | (uint64_t)plan->shard_group);
-    if (pp_checkpoint_in_slots(plan->checkpoint)) /* tasks are those of never */
+    if (pp_checkpoint_in_slots(plan->checkpoint)) /* it changes no task, see pp_checkpoint_in_slots() */
         hash = pp_plan_hash_pair(hash, -1, plan->checkpoint);
     for (int m = 0; m < plan->microbatches; m++) hash = pp_plan_hash_word(hash, (uint64_t)plan->rows[m]);
     for (int s = 0; s < plan->stages; s++) hash = pp_plan_hash_pair(hash, plan->stage_rank[s], plan->act_group[s]);

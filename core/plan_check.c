@@ -1,40 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks a plan from its arrays alone, whoever made it: the builder, a file, or a test that broke it on purpose.
+ * Checks a plan by its arrays alone, whoever made it: the builder, or a test that broke it on purpose.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/plan_checking.h"
 
-/* Who last used a slot, and on which lane; who was the first to write it. Lanes are kept here, as the tasks themselves
- * would be too far away in a large plan. */
+/* The users of a slot so far. Lanes are copied from the tasks, which in a large plan would be far away in memory. */
 struct slot_use {
-    int32_t user, user_lane, first, first_lane;
+    int32_t user, user_lane;   /* the task that used it last, and its lane; -1: none */
+    int32_t first, first_lane; /* the task that wrote it first */
 };
 
-/* Tasks of a stage; -1: none yet. */
+/* Tasks of a stage so far that wraps[] may name: its first F, its first and last GATHER_PARAM, its STEP; -1: none. */
 struct passed {
     int32_t forward, gather, last_gather, step;
 };
 
 struct check {
     const struct pp_plan *plan;
-    struct slot_use *slots; /* [nslots] -1: nobody */
-    uint8_t *seen;          /* [stages * row]; see row_of() */
+    struct slot_use *slots; /* [nslots] */
+    uint8_t *seen;          /* [stages][row] bit 1 << kind: this computation of the microbatch was seen; see row_of() */
     uint8_t *begun;         /* [stages] bit 0: a B or I was seen, bit 1: a W */
-    int32_t *open;          /* [ranks] the last computation, if the next one is its next part; -1: it is not */
-    struct passed *passed;  /* [stages] what edges into the next step join */
-    struct pp_wrap *wraps;  /* [nwraps] sorted */
-    int32_t before;         /* the part before the task; -1: it is not the next part of an open one */
+    int32_t *open;          /* [ranks] the last computation, if it has PP_TASK_MORE; else -1 */
+    struct passed *passed;  /* [stages] */
+    struct pp_wrap *wraps;  /* [nwraps] sorted by from and to */
+    int32_t before;         /* the part before the current task; -1: the task is a first part, or has no parts */
     struct pp_norm_check norm;
     struct pp_issue_check issue;
 };
 
-/* Where the row of a stage begins in `seen`. Rows of a power of two would share few sets of the caches. */
+/* Where the row of a stage begins in `seen`. With rows of a power of two, cells of all stages would use the same few
+ * sets of the caches. */
 static int64_t row_of(const struct pp_plan *plan, int stage) { return stage * ((int64_t)plan->microbatches + 64); }
 
-/* The norm of all is of no stage, and what follows the last backward of no microbatch: -1. */
+/* Are stage and microbatch in range? NORM_ALL may have no stage (-1); all kinds but computations and transfers may have
+ * no microbatch (-1). */
 static bool has_place(const struct pp_plan *plan, const struct pp_task *t)
 {
     const int stage_from = t->kind == PP_NORM_ALL ? -1 : 0, microbatch_from = t->kind > PP_XFER_B ? -1 : 0;
@@ -42,7 +44,7 @@ static bool has_place(const struct pp_plan *plan, const struct pp_task *t)
            t->microbatch < plan->microbatches;
 }
 
-/* Ranges of all indices, and dependencies on earlier tasks only. */
+/* All indices are in range, and dependencies are on earlier tasks only. */
 static pp_status check_fields(const struct pp_plan *plan, int32_t id)
 {
     const struct pp_task *t = &plan->tasks[id];
@@ -60,7 +62,8 @@ static pp_status check_fields(const struct pp_plan *plan, int32_t id)
 
 static bool computes(const struct pp_task *t) { return pp_kinds[t->kind].computes; }
 
-/* What sums tied gradients has its lane alone, which joins the ranks that have them. */
+/* REDUCE_TIED runs on a PP_LANE_TIED, and nothing else does; the lane joins the ranks of the first and the last stage.
+ */
 static pp_status check_tied_lane(const struct pp_plan *plan, int32_t id)
 {
     const struct pp_lane *lane = &plan->lanes[plan->tasks[id].lane];
@@ -90,7 +93,7 @@ static pp_status check_lane(const struct pp_plan *plan, int32_t id)
     return PP_OK;
 }
 
-/* Each (stage, microbatch) one F, then one B or one I and one W. Bits as in the order of enum pp_kind. */
+/* Each stage and microbatch has one F, then one B, or one I and then one W. */
 static pp_status check_work(struct check *c, int32_t id)
 {
     const struct pp_plan *plan = c->plan;
@@ -116,7 +119,8 @@ static bool same_work(const struct pp_task *a, const struct pp_task *b)
            a->act == b->act && a->ckpt == b->ckpt && !((a->flags ^ b->flags) & PP_TASK_FIRST);
 }
 
-/* Parts of a task follow each other on their rank, but for what keeps shards. */
+/* The parts of a task follow each other on their rank; only PUT_PARAM and ADD_GRAD may come between them. Sets
+ * c->before. */
 static pp_status check_part(struct check *c, int32_t id)
 {
     const struct pp_task *t = &c->plan->tasks[id];
@@ -134,7 +138,7 @@ static pp_status check_part(struct check *c, int32_t id)
                                         : pp_plan_bad(c->plan, id, "a part in the middle has an input or output");
 }
 
-/* They come in their order, and all of them. */
+/* The parts of a task come in their order, and all of them. */
 static pp_status check_place(const struct check *c, int32_t id)
 {
     const struct pp_task *t = &c->plan->tasks[id];
@@ -146,7 +150,7 @@ static pp_status check_place(const struct check *c, int32_t id)
     return next && more != last ? PP_OK : pp_plan_bad(c->plan, id, "it is another part than the one that is due");
 }
 
-/* Does it wait for the parameters of its stage, or of the same part of it? */
+/* Does the task wait for the GATHER_PARAM of its stage, or of its part of the stage? */
 static bool waits_for_parameters(const struct pp_plan *plan, const struct pp_task *t)
 {
     const struct pp_task *gather = t->dep[2] < 0 ? NULL : &plan->tasks[t->dep[2]];
@@ -155,7 +159,8 @@ static bool waits_for_parameters(const struct pp_plan *plan, const struct pp_tas
     return gathered->part == cls->part && gathered->parts == cls->parts;
 }
 
-/* The first forward of a stage, or each of its parts, waits for them where the step begins with gathering. */
+/* If the step begins with gathering, the first forward of each stage (each of its parts) waits for its parameters. Also
+ * sets c->passed. */
 static pp_status check_parameters(struct check *c, int32_t id)
 {
     const struct pp_plan *plan = c->plan;
@@ -171,12 +176,12 @@ static pp_status check_parameters(struct check *c, int32_t id)
     return pp_plan_bad(plan, id, "it does not wait for its parameters");
 }
 
-/* The first contribution to a stage's gradients, and it alone, is marked so: it overwrites what is there. */
+/* The first contribution to a stage's gradients, and no other, has PP_TASK_FIRST. */
 static pp_status check_first(struct check *c, int32_t id)
 {
     const struct pp_task *t = &c->plan->tasks[id];
     bool marked = t->flags & PP_TASK_FIRST;
-    if (t->kind == PP_ADD_GRAD) return PP_OK; /* plan_shards.c */
+    if (t->kind == PP_ADD_GRAD) return PP_OK; /* plan_shards.c checks it */
     if (t->kind != PP_B && t->kind != PP_I && t->kind != PP_W)
         return marked ? pp_plan_bad(c->plan, id, "it is marked as a first gradient, which it does not make") : PP_OK;
     if (c->before >= 0) return PP_OK;
@@ -204,17 +209,17 @@ static pp_status check_complete(const struct check *c)
     return PP_OK;
 }
 
-/* Which way a kind's data flows: +1 to the next stage, -1 to the one before, 0 neither. */
+/* The direction in which the data of a kind flows: +1 to the next stage, -1 to the previous one, 0 none. */
 static const int flow[PP_KINDS] = {[PP_F] = 1, [PP_XFER_F] = 1, [PP_B] = -1, [PP_I] = -1, [PP_XFER_B] = -1};
 
-/* The stage whose result a task needs: a transfer's own, else the neighbour's. -1 = none. */
+/* The stage whose result a task reads: its own for a transfer, else that of a neighbour; -1 = none. */
 static int source_stage(const struct pp_plan *plan, const struct pp_task *t)
 {
     int stage = computes(t) ? t->stage - flow[t->kind] : t->stage;
     return flow[t->kind] != 0 && stage >= 0 && stage < plan->stages ? stage : -1;
 }
 
-/* The input comes from a task of the same microbatch that flows the same way. */
+/* The input comes from the right stage, of the same microbatch and in the same direction. */
 static pp_status check_input(const struct check *c, int32_t id)
 {
     const struct pp_plan *plan = c->plan;
@@ -228,7 +233,8 @@ static pp_status check_input(const struct check *c, int32_t id)
     return PP_OK;
 }
 
-/* A slot is written again only by a task that waits for its last user: by an edge, or on the same lane. */
+/* A task that writes a slot runs after the last user of the slot: it waits for that task (`awaited`), or is on the same
+ * lane. */
 static pp_status check_slot(struct check *c, int32_t id, int32_t slot, int32_t awaited)
 {
     const struct pp_plan *plan = c->plan;
@@ -270,7 +276,7 @@ static pp_status check_wrap(const struct check *c, int32_t from, int32_t to)
     return pp_plan_bad(plan, to, "an edge to it from the step before is missing");
 }
 
-/* A rank has a first task; what it gathers, or gathers for a stage, it has stepped before. */
+/* ZeRO 1 and 2: the edges into the next step for parameters (add_gathers() in schedules/finish.c). */
 static pp_status check_gather_wraps(const struct check *c)
 {
     const struct pp_plan *plan = c->plan;
@@ -288,7 +294,7 @@ static pp_status check_gather_wraps(const struct check *c)
     return PP_OK;
 }
 
-/* Slots that cross lanes carry an edge into the next step, and so do parameters. */
+/* The edges into the next step are there: for slots that several lanes use, and for parameters. */
 static pp_status check_wraps(struct check *c)
 {
     const struct pp_plan *plan = c->plan;
@@ -306,7 +312,7 @@ static pp_status check_wraps(struct check *c)
     return check_gather_wraps(c);
 }
 
-/* Activation slots of a large plan lie far apart: the processor begins to fetch those of a task before it comes. */
+/* Prefetches what check_slots() will need of a later task: in a large plan it is far away in memory. */
 static void foresee(const struct check *c, int32_t id)
 {
     const int32_t slot = id < c->plan->ntasks ? c->plan->tasks[id].act : -1;

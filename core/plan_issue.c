@@ -20,15 +20,16 @@ pp_status pp_plan_bad(const struct pp_plan *plan, int32_t task, const char *what
     return bad_on(plan, plan->lanes[plan->tasks[task].lane].src, task, what);
 }
 
-/* The walk over lists in any order. */
+/* The walk over issue lists that are not in ascending order of ids. */
 struct walk {
     const struct pp_plan *plan;
-    uint8_t *ends;      /* [ntasks] entries found: bit 0 run, send or collective, bit 1 receive */
+    uint8_t *ends;      /* [ntasks] entries so far: bit 0: run, send or collective; bit 1: receive */
     int64_t *at;        /* [ranks] position in the issue list */
     bool *waiting;      /* [ranks] on the stack of ranks to look at */
-    int32_t *lane_last; /* [nlanes] */
+    int32_t *lane_last; /* [nlanes] last task of the lane in the list of a rank */
 };
 
+/* Fails if a rank has not come to the end of its list. */
 static pp_status blocked(const struct walk *c)
 {
     const struct pp_plan *plan = c->plan;
@@ -45,8 +46,9 @@ static int32_t head(const struct walk *c, int rank)
     return c->at[rank] < c->plan->issue_start[rank + 1] ? c->plan->issue[c->at[rank]] : -1;
 }
 
-/* Steps over entries of `rank` while they can go: compute alone, what joins two ranks when its other end is at the head
- * too. *other: the rank that moved along, or -1. */
+/* Moves `rank` on over the entries that can run: computations and collectives of one rank at once; a task of two ranks
+ * if it is at the head of the other rank's list, too. Stops after a task of two ranks; *other: the other rank, or -1.
+ */
 static pp_status advance(struct walk *c, int rank, int *other)
 {
     const struct pp_plan *plan = c->plan;
@@ -74,7 +76,7 @@ static pp_status advance(struct walk *c, int rank, int *other)
     return PP_OK;
 }
 
-/* All ranks stand before the same collective: step over it. */
+/* If all ranks have come to NORM_ALL, moves them over it. */
 static bool pass_collective(struct walk *c)
 {
     int32_t first = head(c, 0);
@@ -86,7 +88,7 @@ static bool pass_collective(struct walk *c)
     return true;
 }
 
-/* Lets `rank` go as far as it can; partners that moved along are put on the stack to be looked at. */
+/* Moves `rank` on as far as possible; puts other ranks that moved, too, on the stack of ranks to look at. */
 static pp_status run_rank(struct walk *c, int rank, int *stack, int *depth)
 {
     int other;
@@ -120,8 +122,8 @@ done:
     return status;
 }
 
-/* Every task was issued at all its ends, and on each lane in the order of ids: a channel sends and receives in one
- * order. */
+/* Every task is in the lists of all its ranks, and on each lane in the order of ids, so that a channel sends and
+ * receives in the same order. */
 static pp_status check_issue(const struct walk *c)
 {
     const struct pp_plan *plan = c->plan;

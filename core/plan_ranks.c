@@ -5,7 +5,7 @@
 
 static bool is_rank(const struct pp_plan *plan, int rank) { return rank >= 0 && rank < plan->ranks; }
 
-/* Where each stage lives, and whether every rank has one. */
+/* Each stage is on a rank that exists, and each rank has a stage. */
 static pp_status check_stages(const struct pp_plan *plan)
 {
     bool *used;
@@ -24,7 +24,7 @@ static pp_status check_stages(const struct pp_plan *plan)
     return status;
 }
 
-/* The lanes that compute come first, one of each rank; the others join ranks that there are. */
+/* Compute lanes come first, one for each rank; all other lanes have ranks that exist. */
 static pp_status check_lanes(const struct pp_plan *plan)
 {
     for (int i = 0; i < plan->nlanes; i++) {

@@ -1,36 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Of a plan with shards: what each part of a backward makes is summed and taken, once for each microbatch, before a
- * norm or a step; and with those of parameters computations read what was gathered for them.
+ * Checks of plans with ZeRO 2 or 3: the gradients of each part of a backward are summed (REDUCE_GRAD) and added to the
+ * own share (ADD_GRAD), once for each microbatch, before NORM and STEP; and with ZeRO 3 computations read parameters
+ * that were gathered for them.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/plan_checking.h"
 
-/* What a slot holds: of which part, counted from a stage's first layers on (-1: of none), and the task that did the
- * last thing with it. */
+/* What a parameter or gradient slot holds; all -1: nothing. */
 struct held {
-    int32_t stage, part, last;
+    int32_t stage, part; /* part: counted from the stage's first layers on */
+    int32_t last;        /* the last task that used it */
 };
 
 struct shards {
     const struct pp_plan *plan;
     uint8_t *pool;     /* [nslots] enum pp_pool_kind */
     struct held *held; /* [nslots] */
-    int32_t *parts;    /* [stages] */
-    int32_t *before;   /* [stages] parts of earlier stages */
-    int32_t *taken;    /* [parts of all stages] microbatches whose gradients were taken */
-    int32_t *last;     /* [parts of all stages] what took the last of them, or summed them over groups */
+    int32_t *parts;    /* [stages] number of parts */
+    int32_t *before;   /* [stages] parts of all earlier stages */
+    int32_t *taken;    /* [parts of all stages] number of ADD_GRADs so far */
+    int32_t *last;     /* [parts of all stages] the last ADD_GRAD, or REDUCE_SHARE */
 };
 
+/* The part of a task, counted from the stage's first layers on. */
 static int32_t part_of(const struct shards *c, const struct pp_task *t)
 {
     const int part = c->plan->classes[t->cls].part;
     return pp_goes_back(t->kind) ? c->parts[t->stage] - 1 - part : part;
 }
 
-/* Stages have as many parts in all the tasks that have any, and each class is one of them. */
+/* All tasks of a stage that are done in parts have the same number of parts, and parts are in range. Sets c->parts. */
 static pp_status count_parts(struct shards *c)
 {
     const struct pp_plan *plan = c->plan;
@@ -70,7 +72,7 @@ static pp_status begin(struct shards *c)
     return PP_NEW(&c->taken, parts);
 }
 
-/* The slot of a pool; NULL: the task names none of them. */
+/* The content of `slot`; NULL if there is no slot, or if it is not in a pool of this kind. */
 static struct held *held_in(const struct shards *c, int32_t slot, int pool)
 {
     return slot >= 0 && c->pool[slot] == pool ? &c->held[slot] : NULL;
@@ -86,7 +88,7 @@ static pp_status check_parameters(struct shards *c, int32_t id)
     const struct pp_task *t = &c->plan->tasks[id];
     struct held *held = held_in(c, pp_task_param(c->plan, t), PP_POOL_PARAM);
     if (!held) return pp_plan_bad(c->plan, id, "it has no slot for parameters");
-    if (t->kind == PP_PUT_PARAM) { /* whoever reads the slot does so on the same lane */
+    if (t->kind == PP_PUT_PARAM) { /* readers of its former content are earlier on the same lane */
         *held = (struct held){t->stage, part_of(c, t), id};
         return PP_OK;
     }
@@ -127,7 +129,7 @@ static pp_status check_gradients(struct shards *c, int32_t id)
                        first ? "it adds to gradients that nothing has written" : "it overwrites earlier gradients");
 }
 
-/* What is summed over groups has been taken of all microbatches. */
+/* REDUCE_SHARE comes after the ADD_GRADs of all microbatches. */
 static pp_status check_share(struct shards *c, int32_t id)
 {
     const struct pp_task *t = &c->plan->tasks[id];
@@ -138,7 +140,7 @@ static pp_status check_share(struct shards *c, int32_t id)
     return PP_OK;
 }
 
-/* Norms and steps are of gradients that all microbatches have added to, in all groups. */
+/* NORM and STEP come after the ADD_GRADs of all microbatches, and with several shard groups after the REDUCE_SHAREs. */
 static pp_status check_taken(const struct shards *c, int32_t id)
 {
     const struct pp_plan *plan = c->plan;

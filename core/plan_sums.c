@@ -16,7 +16,8 @@ static const struct pp_class *class_of(const struct pp_plan *plan, int32_t id)
     return &plan->classes[plan->tasks[id].cls];
 }
 
-/* What is summed has been made: by the task before, whole or the same part. Parts are summed in their order. */
+/* REDUCE_GRAD waits for the last B or W of its stage so far, which is the same part of it. Parts come in their order.
+ */
 static pp_status check_sum(const struct pp_plan *plan, struct summed *stage, int32_t id)
 {
     const struct pp_class *sum = class_of(plan, id);
@@ -29,7 +30,8 @@ static pp_status check_sum(const struct pp_plan *plan, struct summed *stage, int
     return pp_plan_bad(plan, id, "it sums gradients before they are made");
 }
 
-/* What is summed over groups has been summed in each: the same part, by the task before, for which queues wait. */
+/* REDUCE_SHARE comes directly after the REDUCE_GRAD of the same part, and waits for it; there are several shard groups.
+ */
 static pp_status check_share(const struct pp_plan *plan, struct summed *stage, int32_t id)
 {
     if (stage->sum < 0 || plan->tasks[id].dep[0] != stage->sum || pp_plan_shard_groups(plan) == 1)
@@ -42,7 +44,8 @@ static pp_status check_share(const struct pp_plan *plan, struct summed *stage, i
     return PP_OK;
 }
 
-/* All parts, in all groups. (plan_tied.c: of what is tied.) */
+/* NORM or STEP waits for the last sum of its stage's gradients, and that sum is the one of the last B or W.
+ * (plan_tied.c checks stages with a tied weight.) */
 static pp_status check_summed(const struct pp_plan *plan, const struct summed *stage, int32_t id)
 {
     const struct pp_task *t = &plan->tasks[id];

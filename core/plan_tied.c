@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/plan_checking.h"
 
-/* On the way through the tasks of the first and of the last stage. */
+/* State of the check, while it passes over the tasks of the first and the last stage. */
 struct tied {
     const struct pp_plan *plan;
-    int32_t final[2]; /* what made, or summed over replicas, the last gradients so far; -1: nothing */
-    int32_t sum;      /* REDUCE_TIED; -1: it has not come yet */
+    int32_t final[2]; /* first and last stage: the last task so far that made or summed gradients; -1: none */
+    int32_t sum;      /* REDUCE_TIED; -1: not yet */
 };
 
 static pp_status check_sum(struct tied *c, int32_t id)
@@ -22,7 +22,7 @@ static pp_status check_sum(struct tied *c, int32_t id)
     return made ? PP_OK : pp_plan_bad(plan, id, "it sums gradients before they are made");
 }
 
-/* Makes, or sums over replicas. */
+/* Does the kind make gradients, or sum them over replicas? */
 static bool makes_gradients(int kind)
 {
     static const bool makes[PP_KINDS] = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The configurations of a sweep.
+ * The points of a sweep: all combinations of the lists of the config.
  */
 #include <stdio.h>
 #include <string.h>
@@ -32,11 +32,12 @@ static pp_status known(const struct pp_schedules *schedules, const char *name, s
 
 /* How replicas share. */
 struct sharing {
-    int zero, degree;
+    int zero, degree; /* pp_point.zero, pp_point.shard_degree */
 };
 enum { MOST_SHARINGS = PP_LIST_MAX * PP_LIST_MAX };
 
-/* A group of one shares nothing, and one of all is so however it was asked for. What is impossible stays as it is. */
+/* The sharing of a point for these values of --zero and --shard-degree. Different values can mean the same: groups of
+ * one replica share nothing, and a group of all replicas is degree 0. Impossible values stay as they are. */
 static struct sharing sharing_of(const struct pp_config *config, int zero, int degree)
 {
     const int copies = pp_config_copies(config), group = pp_config_shard_group(config, degree);
@@ -46,7 +47,7 @@ static struct sharing sharing_of(const struct pp_config *config, int zero, int d
     return (struct sharing){zero, group < copies ? degree : 0};
 }
 
-/* Those that are worth a point each; how many. out: NULL to count them. */
+/* Writes all different sharings to out[] (NULL: only counts them), and returns their number. */
 static int sharings_of(const struct pp_config *config, struct sharing *out)
 {
     struct sharing found[MOST_SHARINGS];
@@ -63,7 +64,7 @@ static int sharings_of(const struct pp_config *config, struct sharing *out)
     return n;
 }
 
-/* All ways to share, chunks and checkpoint modes of a shape; how many there are. */
+/* Writes the points of a shape, with all sharings, chunks and checkpoint modes; returns their number. */
 static int of_shape(const struct pp_config *config, const struct pp_point *shape, struct pp_point *out)
 {
     struct sharing sharings[MOST_SHARINGS];
@@ -86,14 +87,13 @@ struct asked {
     struct pp_schedule_found found;
 };
 
-/* Pieces of sums that are worth a point each: where nobody sums there is one. */
+/* Number of values of --overlap-tensor-sums to try: one if T = 1, where they make no difference. */
 static int sums_of(const struct pp_config *config, int tensor)
 {
     return tensor > 1 ? config->overlap_tensor_sums.n : 1;
 }
 
-/* Points of a schedule and number of tensor ranks: so many, with all that they may have but ways to share, chunks and
- * checkpoint modes. */
+/* Number of shapes of a schedule with T = tensor: combinations of pieces of sums, P and V. */
 static int shapes_of(const struct pp_config *config, int tensor)
 {
     const int nv = config->virtual_stages.n;
@@ -121,7 +121,8 @@ static bool are_one(const struct pp_schedule_found *a, const struct pp_schedule_
     return strcmp(a->name, b->name) == 0 && a->number == b->number;
 }
 
-/* The schedules that are asked for. A list names none twice (core/options.h), but one may have several spellings. */
+/* Finds the schedules of --schedule. Lists have no value twice (core/options.h), but a schedule may be named in several
+ * spellings; it is kept once. */
 static pp_status find_schedules(const struct pp_config *config, const struct pp_schedules *schedules,
                                 struct asked asked[PP_LIST_MAX], int *n)
 {
@@ -183,7 +184,7 @@ const char *pp_point_text(const struct pp_point *point, char buf[PP_POINT_TEXT])
     return buf;
 }
 
-/* The preset's number was not given. */
+/* PP_USAGE for more chunks than rows. The message names the preset if the user did not give the number. */
 static pp_status check_chunks(const struct pp_config *config, int chunks)
 {
     const bool shared = config->workers.n > 0;

@@ -1,18 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The presets: what each sets, in the words of the command line. tutorial and tutorial-12 are the PyTorch pipeline
- * tutorials, lab is a small exercise on constant sequences; small is ours. gpt-small is the smallest GPT-2 (Radford et
- * al., 2019), gpt-1.3b, gpt-6.7b and gpt-175b have the sizes of GPT-3 (Brown et al., 2020, table 2.1; the first with 16
- * heads, as its 24 of 128 columns are no 2048), whose attention sees less in every other layer; all learn by the rate,
- * betas, decay and clipping of the latter. llama-2-7b (Touvron et al., 2023) and llama-3-8b, -70b, -405b (Grattafiori
- * et al., 2024) are those models, number for number, but for the schedule of their learning rates; Llama 3's report
- * gives no decay, clipping or epsilon: 2's. mistral-nemo-12b has the sizes that Mistral AI gives (2024), and learns as
- * Llama 3 8B does: how it was trained is not published; so do mixtral-8x7b (Jiang et al., 2024), qwen3-8b,
- * qwen3-30b-a3b (Yang et al., 2025) and qwen2-57b-a14b (Yang et al., 2024), whose sizes and weights of the loss of
- * routers are those of their published configurations; room for more tokens than an expert's share is
- * --capacity-factor's default, where the models leave out no token. All but the first four begin with GPT-2's initial
- * weights, whose deviation is also the initializer_range in the published configurations of Llama, Mistral, Mixtral,
- * Qwen2 and Qwen3.
+ * The presets, as option values in the words of the command line:
+ *   tutorial, tutorial-12   the PyTorch pipeline tutorials
+ *   small                   a small model of our own
+ *   lab                     a small exercise on constant sequences
+ *   gpt-small               the smallest GPT-2 (Radford et al., 2019)
+ *   gpt-1.3b, -6.7b, -175b  sizes of GPT-3 (Brown et al., 2020, table 2.1). The first one has 16 heads: the 24 heads of
+ *                           128 columns in the table are not the 2048 columns of the model. In GPT-3 every other layer
+ *                           has a sparser attention; here all layers have full attention
+ *   llama-2-7b              Llama 2 (Touvron et al., 2023)
+ *   llama-3-8b, -70b, -405b Llama 3 (Grattafiori et al., 2024)
+ *   mistral-nemo-12b        sizes as given by Mistral AI (2024)
+ *   mixtral-8x7b            Mixtral (Jiang et al., 2024)
+ *   qwen3-8b, -30b-a3b      Qwen3 (Yang et al., 2025)
+ *   qwen2-57b-a14b          Qwen2 (Yang et al., 2024)
+ *
+ * Training: the GPT presets have learning rate, betas, decay and clipping of GPT-3. The Llama presets have those of
+ * their reports, except for the schedule of the learning rate; Llama 3's report has no decay, clipping or epsilon, so
+ * these are Llama 2's. All others train like llama-3-8b (how mistral-nemo-12b was trained is not published). Mixtral's
+ * and Qwen's presets have the sizes, and mixtures the weight of the routers' loss, of their published configurations;
+ * mixtures have the default --capacity-factor, though those models drop no tokens. All but the first four begin with
+ * GPT-2's initial weights, whose standard deviation is also the initializer_range in the published configurations of
+ * Llama, Mistral, Mixtral, Qwen2 and Qwen3.
  */
 #include "core/config.h"
 
@@ -28,8 +37,8 @@ enum { MAX_SETTINGS = 36 };
 
 struct preset {
     const char *name, *summary;
-    struct setting settings[MAX_SETTINGS]; /* ends with an empty one */
-    const char *like;                      /* the preset that sets the rest; NULL: nothing is left */
+    struct setting settings[MAX_SETTINGS]; /* the last one is empty */
+    const char *like;                      /* the preset whose values the others are; NULL: there is none */
 };
 
 static const struct preset presets[] = {
@@ -121,7 +130,7 @@ static const struct preset *find_preset(const char *name)
     return NULL;
 }
 
-/* What the preset, or the one that it is like, says of an option; NULL: nothing. */
+/* The preset's value of an option, or that of the preset that it is like; NULL: neither has one. */
 static const char *value_of(const struct preset *preset, const char *option)
 {
     for (; preset; preset = find_preset(preset->like))
@@ -130,7 +139,8 @@ static const char *value_of(const struct preset *preset, const char *option)
     return NULL;
 }
 
-/* The preset's learning rate is for its own optimizer. */
+/* The preset's learning rate is for its own optimizer: another optimizer gets a rate of its own, unless --lr was given.
+ */
 static void set_other_rate(struct pp_config *config, const struct preset *preset)
 {
     const struct pp_optimizer_info *optimizer = &pp_optimizers[config->optimizer];

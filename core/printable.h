@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Text from files that others wrote, for terminals, tables and pictures.
+ * Makes text from foreign files safe to print on terminals, and in tables and pictures.
  */
 #ifndef PP_CORE_PRINTABLE_H
 #define PP_CORE_PRINTABLE_H
 
-/* Puts '?' in place of every byte of a control character (also newline, tab, and those above 127) and of what is not
- * UTF-8. Returns text. */
+/* Replaces every byte of a control character (newline, tab, and the controls above 127 included), and every byte that
+ * is not valid UTF-8, by '?'. Returns text. */
 char *pp_printable(char *text);
 
 #endif

@@ -11,7 +11,7 @@ int64_t pp_arena_whole_bytes(int64_t bytes)
     return pages * page;
 }
 
-/* Slices begin on cache lines, so the longest has up to a line more at each end. */
+/* Slices begin on cache lines, so the longest one may have a line more at each end. */
 int64_t pp_reduce_piece_bytes(int members, int64_t most_bytes)
 {
     const int64_t slice = (most_bytes / members / PP_REDUCE_LINE + 2) * PP_REDUCE_LINE;
@@ -23,7 +23,7 @@ int64_t pp_reduce_staging_bytes(int members, int64_t most_bytes)
     return PP_REDUCE_WINDOW * (members - 1) * pp_reduce_piece_bytes(members, most_bytes);
 }
 
-/* A class of this kind of all of the stage. */
+/* The class of this kind for the whole stage. */
 static struct pp_class whole_of(int kind, int stage) { return (struct pp_class){.kind = kind, .stage = stage}; }
 
 static int64_t most_summed(const struct pp_job *job, int kind, int rank, enum pp_param_set set)
@@ -47,7 +47,7 @@ int64_t pp_most_share_bytes(const struct pp_job *job, int rank)
     return most_summed(job, PP_REDUCE_SHARE, rank, PP_DENSE);
 }
 
-/* The most that the programs of a job ask of the joins of a group. */
+/* The largest joins of a group in all programs of a job. */
 struct most_joins {
     enum pp_join_group group;
     int64_t sum_bytes, exchanged_bytes;
@@ -87,7 +87,7 @@ int64_t pp_most_exchanged_bytes(const struct pp_job *job, enum pp_join_group gro
 
 int pp_most_pieces(const struct pp_job *job, enum pp_join_group group) { return most_of_programs(job, group).pieces; }
 
-/* Room for the sums inside tasks. */
+/* Staging memory for collectives inside tasks. */
 static int64_t joined_bytes(const struct pp_job *job)
 {
     int64_t bytes = 0;
@@ -99,7 +99,7 @@ static int64_t joined_bytes(const struct pp_job *job)
     return bytes;
 }
 
-/* Of the steps that are traced, of one replica: an entry of an issue list is an event. */
+/* Events of the traced steps, on some ranks of one replica: each entry of an issue list is one event. */
 static int64_t event_bytes(const struct pp_job *job, int first_rank, int ranks)
 {
     const int64_t *start = job->train->issue_start;
@@ -107,8 +107,7 @@ static int64_t event_bytes(const struct pp_job *job, int first_rank, int ranks)
            (int64_t)sizeof(struct pp_event);
 }
 
-/* Only the first replica evaluates, with those that share its rows, and keeps the best weights; with shards all do, and
- * each keeps its share of them. */
+/* Workers that evaluate (pp_worker_evaluates()) keep a copy of the best weights so far; with ZeRO 3 of their share. */
 static int64_t best_bytes(const struct pp_job *job, int worker)
 {
     int64_t elements = 0;
@@ -127,7 +126,7 @@ int64_t pp_process_worker_bytes(const struct pp_job *job, int worker)
     const int rank = pp_worker_rank(job->train, worker);
     const int groups = pp_plan_shard_groups(job->train);
     int64_t bytes = joined_bytes(job) + pp_arena_whole_bytes(job->layout->arena_bytes[rank]);
-    const int part = job->model->shape.bf16_sums ? 2 : 1; /* of what there is in float32 */
+    const int part = job->model->shape.bf16_sums ? 2 : 1; /* bfloat16 has half the bytes of float32 */
     for (int set = 0; set < PP_PARAM_SETS; set++) {
         const int sharers = pp_plan_sharers(job->train, set);
         const int64_t most = pp_most_gradient_bytes(job, rank, set);

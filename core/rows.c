@@ -7,7 +7,7 @@
 
 #include "core/config.h"
 
-enum { DIGITS = 17 }; /* a double comes back bit for bit */
+enum { DIGITS = 17 }; /* enough to read back the same double */
 
 json_t *pp_json_real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
@@ -48,7 +48,7 @@ json_t *pp_json_set(json_t *object, const char *key, json_t *value)
 struct text {
     char *bytes;
     int64_t n, room;
-    bool failed; /* for good: Jansson does not ask whether a key was taken */
+    bool failed; /* kept, because Jansson ignores a failure to write a key */
 };
 
 static int take_part(const char *part, size_t size, void *arg)
@@ -121,7 +121,7 @@ static void write_tsv(const json_t *rows, int digits, FILE *out)
     json_array_foreach((json_t *)rows, i, row) write_line(row, false, digits, out);
 }
 
-/* As one text first: a half written one would look like a result. */
+/* The text is made as a whole first: a part of it could be taken for a result. */
 static pp_status write_json(const json_t *value, size_t flags, FILE *out)
 {
     char *text;

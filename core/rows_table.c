@@ -52,7 +52,7 @@ void pp_show_mib(const json_t *row, const char *key, char *buf, size_t size)
     show(value, pp_json_most(value) / (1 << 20), 1, buf, size);
 }
 
-/* A stage of ZeRO; nothing where there is nobody to share with. */
+/* The ZeRO stage; "-" if there is only one replica. */
 static void show_zero(const json_t *row, const char *key, char *buf, size_t size)
 {
     const json_int_t sharers = json_integer_value(json_object_get(row, "replicas")) *
@@ -63,7 +63,7 @@ static void show_zero(const json_t *row, const char *key, char *buf, size_t size
         snprintf(buf, size, "-");
 }
 
-/* Replicas that share; nothing where it is all of them, or none. */
+/* The shard degree; "-" if all replicas shard, or none. */
 static void show_degree(const json_t *row, const char *key, char *buf, size_t size)
 {
     if (json_integer_value(json_object_get(row, key)) > 0)
@@ -92,7 +92,7 @@ static const struct pp_row_column configuration[] = {
 
 enum { CONFIGURATION = sizeof configuration / sizeof *configuration };
 
-/* row: NULL for the heading. */
+/* The text of a cell; row NULL: of the heading. */
 static const char *cell(const struct pp_row_column *column, const json_t *row, char buf[CELL_BYTES])
 {
     if (!row) return column->heading;
@@ -100,14 +100,14 @@ static const char *cell(const struct pp_row_column *column, const json_t *row, c
     return buf;
 }
 
-/* Were several values asked for? That all rows that are left have the same is then an answer. */
+/* Were several values given for the column's option? Then it is shown even if all remaining rows have the same one. */
 static bool varies(const struct pp_row_column *column, const struct pp_config *config)
 {
     const struct pp_opt *row = column->option ? pp_config_row(column->option) : NULL;
     return row && ((const struct pp_ints *)((const char *)config + row->offset))->n > 1;
 }
 
-/* How wide its widest cell is; 0: it is left out. */
+/* The width of the column's widest cell; 0: the column is left out. */
 static int width_of(const struct pp_row_column *column, const json_t *rows, const struct pp_config *config)
 {
     char buf[CELL_BYTES], first[CELL_BYTES] = "-";

@@ -9,7 +9,8 @@ static struct pp_slice of_columns(const struct pp_tensor *t, int sharer, int64_t
     return (struct pp_slice){row * t->shape[1] + sharer * width + column, width - column};
 }
 
-/* Block after block; the last worker may have fewer rows of one than there is room for. */
+/* Tensors cut by rows consist of blocks, each of which is cut by itself. The last workers may have fewer rows of a
+ * block than they have room for; the rest is padding. */
 static struct pp_slice of_rows(const struct pp_tensor *t, int sharers, int sharer, int64_t local)
 {
     const int64_t width = t->shape[1], column = local % width;
@@ -31,8 +32,8 @@ int pp_tensor_sharers(const struct pp_tensor *t, const struct pp_shape *shape)
     return t->of_experts ? pp_shape_sharers(shape) : pp_shape_tensor(shape);
 }
 
-/* Each tensor rank's experts lie together, as its places do (kernels/kernels.h: route), and are dealt out among the
- * expert ranks. */
+/* Experts are dealt out to tensor ranks first: those of a tensor rank are adjacent, as their places in
+ * kernels/kernels.h (route) are. Then each tensor rank's experts are dealt out to the expert ranks. */
 struct pp_slice pp_tensor_slice(const struct pp_tensor *t, const struct pp_shape *shape, int member, int64_t local)
 {
     const int tensor = pp_shape_tensor(shape), tensor_rank = member % tensor, expert_rank = member / tensor;

@@ -5,11 +5,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A stand-in with three stages of one layer each tells embedding, layer and decoder apart. */
+/* Times are taken of a small model of three stages with one layer each: they tell embedding, layer and decoder apart.
+ */
 enum { STAND_IN = 3 };
 static const struct pp_cut stand_in_cut = {.stages = STAND_IN};
 
-/* Kernels of a profile. */
+/* Times of calls from a profile, as pp_call_times. */
 struct profiled {
     const struct pp_config *config;
     const struct pp_model_ops *ops;
@@ -24,7 +25,7 @@ static pp_status profiled_ns(void *from, const struct pp_call *call, double *out
     int64_t ns = 0;
     bool found = false;
     *out = 0;
-    if (p->ops->call_join(call).op != PP_JOIN_NONE) return PP_OK; /* no kernel */
+    if (p->ops->call_join(call).op != PP_JOIN_NONE) return PP_OK; /* a join is no kernel */
     p->ops->call_name(call, name, sizeof name);
     PP_TRY(pp_db_find_kernel(p->db, p->device, p->config->threads, name, &ns, &found));
     *out = (double)ns;
@@ -35,7 +36,7 @@ static pp_status profiled_ns(void *from, const struct pp_call *call, double *out
                    name);
 }
 
-/* Forward and backward of one stage of the stand-in. */
+/* Time of forward and backward of one stage of the small model. */
 static pp_status stage_ns(const struct pp_model *model, const struct pp_class *of, int seq,
                           const struct pp_model_ops *ops, const struct pp_call_times *times, double *sum)
 {

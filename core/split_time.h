@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * --split time: what embedding, one layer and decoder cost, from the kernels of a profile or by other times of calls,
- * so that stages can be cut to equal times.
+ * --split time: how long the embedding, one layer and the decoder take, from the kernels of a profile or from other
+ * times of calls, so that layers can be cut into stages of equal time.
  */
 #ifndef PP_CORE_SPLIT_TIME_H
 #define PP_CORE_SPLIT_TIME_H
@@ -10,17 +10,18 @@
 #include "core/db.h"
 #include "core/program.h"
 
-/* If config->split is "time", sets config->layer_ns ([layers + 2]: embedding, layers, decoder; forward and backward
- * of one microbatch of the first of --chunks, on one of pp_split_time_workers(), whose sums no profile has) from the
- * device's kernel times in the database (NULL: --db, else pp.db of this folder). PP_INPUT with advice where a kernel
- * was not profiled. Release with pp_split_time_free(). Does nothing for other splits. */
+/* If config->split is "time", sets config->layer_ns from the kernel times of `device` in the database; else does
+ * nothing. layer_ns[layers + 2] has the embedding, each layer, and the decoder: forward and backward of one microbatch,
+ * as the first value of --chunks cuts it, on one worker of pp_split_time_workers(). Collectives inside tasks are not
+ * counted, since profiles do not have them. db: NULL: that of --db, else pp.db of this folder. PP_INPUT, with advice,
+ * if a kernel was not profiled. Release with pp_split_time_free(). */
 pp_status pp_split_time(struct pp_config *config, const struct pp_model_ops *ops, const char *device,
                         struct pp_db *db) PP_MUST_CHECK;
-/* The same by other times. workers: those of pp_split_time_workers(). */
+/* The same from other times of calls. workers: from pp_split_time_workers(). */
 pp_status pp_split_time_by(struct pp_config *config, const struct pp_config *workers, const struct pp_model_ops *ops,
                            const struct pp_call_times *times) PP_MUST_CHECK;
-/* *out: of the lists --tensor and --context-parallel the first that the model can have; without any, the last, which
- * says why. */
+/* *out is the config with one value of each of the lists --tensor and --context-parallel: the first combination that is
+ * possible for the model; if none is, the last, so that creating its model says why. */
 void pp_split_time_workers(const struct pp_config *config, const struct pp_model_ops *ops, struct pp_config *out);
 void pp_split_time_free(struct pp_config *config);
 

@@ -30,7 +30,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static const double taken_most = 0.05; /* ten times what a machine at rest has, and as much as predictions err */
+static const double taken_most = 0.05; /* ten times that of an idle machine, and about the error of predictions */
 
 bool pp_taken_remark(double taken, char *buf, size_t size)
 {
@@ -44,14 +44,14 @@ bool pp_taken_remark(double taken, char *buf, size_t size)
     return true;
 }
 
-/* Nearest rank: the smallest sample that at least the share `q` of all samples does not exceed. */
+/* The nearest-rank quantile: the smallest sample such that at least the part `q` of all samples is not larger. */
 static int64_t at(const struct pp_times *sorted, double q)
 {
     int i = (int)ceil(q * sorted->n) - 1;
     return sorted->ns[i < 0 ? 0 : i];
 }
 
-/* A twentieth at either end, and one at least, count as the next inside. */
+/* See pp_quantiles.mean_ns. */
 static int64_t winsorised_mean(const struct pp_times *sorted)
 {
     int n = sorted->n, cut = n / 20 + 1;

@@ -20,7 +20,7 @@ static const int exit_codes[] = {
 
 pp_status pp_fail(pp_status status, const char *fmt, ...)
 {
-    char text[PP_MESSAGE_BYTES]; /* an argument may be pp_message() itself */
+    char text[PP_MESSAGE_BYTES]; /* a buffer of its own, because an argument may be pp_message() */
     va_list args;
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
@@ -65,7 +65,7 @@ pp_status pp_grow_bytes(void *array, int64_t n, int64_t *room, size_t size)
     return PP_OK;
 }
 
-/* Only whole large pages inside the array are asked for: one at its edge would take more than was wanted. */
+/* Large pages are asked for only where they lie completely inside the array: one at its edge would take more memory. */
 pp_status pp_alloc_large_bytes(void *out, size_t n, size_t size)
 {
     const uintptr_t page = 2 << 20;
@@ -81,7 +81,7 @@ pp_status pp_alloc_large_bytes(void *out, size_t n, size_t size)
 void pp_alloc_keep_nothing(void)
 {
 #ifdef M_MMAP_THRESHOLD
-    mallopt(M_MMAP_THRESHOLD, 128 << 10); /* the default, which now stays */
+    mallopt(M_MMAP_THRESHOLD, 128 << 10); /* the default value, but glibc does not raise it any more once it was set */
 #endif
 }
 

@@ -25,7 +25,7 @@
     X(INTERRUPTED, 130, "stopped by a signal") \
     X(INTERNAL, 1, "a defect in ppkit")
 
-/* For messages, behind a noun that is counted: "%d row%s", "%d microbatch%s". */
+/* The ending of a counted noun in a message: "%d row%s" and "%d microbatch%s". */
 static inline const char *pp_plural(int64_t n) { return n == 1 ? "" : "s"; }
 static inline const char *pp_plural_es(int64_t n) { return n == 1 ? "" : "es"; }
 
@@ -38,15 +38,15 @@ typedef enum pp_status {
 #define PP_MUST_CHECK __attribute__((warn_unused_result))
 #define PP_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 
-/* Backends that are loaded at run time store their messages here too: the only functions that programs export. */
+/* Backends that are loaded at run time call these functions, too: they are the only ones that programs export. */
 #pragma GCC visibility push(default)
 
 /* Stores the message of a failure for this thread and returns `status`, so that `return pp_fail(...)` reads well. */
 pp_status pp_fail(pp_status status, const char *fmt, ...) PP_PRINTF(2, 3);
 /* Puts "text: " before the stored message and returns `status` unchanged. Does nothing when status is PP_OK. */
 pp_status pp_context(pp_status status, const char *fmt, ...) PP_PRINTF(2, 3);
-/* The message of this thread's last failure; valid until the next failure of this thread. Never NULL. Whoever copies
- * it, to hand it to another thread or to keep it over other failures, has PP_MESSAGE_BYTES of room for it. */
+/* The message of this thread's last failure. Never NULL; valid until the thread's next failure. It has at most
+ * PP_MESSAGE_BYTES bytes, its 0 included, for those who copy it. */
 enum { PP_MESSAGE_BYTES = 1024 };
 const char *pp_message(void);
 /* Exit code of a program that ends with `status`. */
@@ -58,33 +58,34 @@ int pp_exit_code(pp_status status);
         if (pp_try_status_ != PP_OK) return pp_try_status_; \
     } while (0)
 
-/* For functions with something to release: sets the local `status` and jumps to `done`. */
+/* For functions with something to release: sets the local variable `status`, and after a failure jumps to `done`. */
 #define PP_TRY_DONE(expression) \
     do { \
         status = (expression); \
         if (status != PP_OK) goto done; \
     } while (0)
 
-/* Zeroed memory for n elements; *out = NULL and PP_NOMEM with a message when there is none. n = 0 gives one element. */
+/* Allocates n zeroed elements (one if n is 0) of `size` bytes. PP_NOMEM: *out is NULL. */
 pp_status pp_alloc_bytes(void *out, size_t n, size_t size) PP_MUST_CHECK;
 #define PP_NEW(out, n) pp_alloc_bytes((out), (size_t)(n), sizeof **(out))
 
-/* Room for n elements in an array that has it for *room and grows as it is filled: it moves, and new elements are not
- * set. Does nothing if there is room; after a failure the array is as it was. An array that is NULL has room for 0. */
+/* Makes room for n elements in an array that grows while it is filled. *room: elements that it has room for (0 if the
+ * array is NULL). If there is no room yet, the array moves, and new elements are not initialised. PP_NOMEM: the array
+ * is unchanged. */
 pp_status pp_grow_bytes(void *array, int64_t n, int64_t *room, size_t size) PP_MUST_CHECK;
 #define PP_GROW(array, n, room) ((n) <= *(room) ? PP_OK : pp_grow_bytes((array), (n), (room), sizeof **(array)))
 
-/* As PP_NEW, for an array of many megabytes that all of is used: in large pages where the system has them, which takes
- * no more memory, only less time. */
+/* As PP_NEW, for arrays of many megabytes that are used as a whole: they get large pages where the system has them,
+ * which saves time, and takes no more memory. */
 pp_status pp_alloc_large_bytes(void *out, size_t n, size_t size) PP_MUST_CHECK;
 #define PP_NEW_LARGE(out, n) pp_alloc_large_bytes((out), (size_t)(n), sizeof **(out))
 
 #pragma GCC visibility pop
 
-/* Large blocks go back to the system when they are freed. glibc would otherwise keep as many bytes as the largest block
- * that was ever freed, in each thread. At the start of a program whose memory is measured. */
+/* From now on large blocks go back to the system when they are freed; glibc would otherwise keep, in each thread, as
+ * many bytes as the largest block that was ever freed. For the start of a program whose memory is measured. */
 void pp_alloc_keep_nothing(void);
-/* Gives the system what is free now. */
+/* Gives all free memory of the heap back to the system. */
 void pp_alloc_give_back(void);
 
 #endif

@@ -54,7 +54,7 @@ void pp_metrics_add(struct pp_metrics_sums *sums, int rank, int64_t start_ns, in
     sums->busy_ns[rank] += end_ns - start_ns;
 }
 
-/* Part of `whole` that is not `busy`; nothing is idle in no time at all. */
+/* The part of whole_ns that is not busy; 0 if whole_ns is 0. */
 static double idle(int64_t busy_ns, double whole_ns) { return whole_ns > 0 ? 1.0 - (double)busy_ns / whole_ns : 0.0; }
 
 void pp_metrics_finish(struct pp_metrics_sums *sums, struct pp_metrics *out, double *rank_bubble)

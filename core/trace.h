@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The trace: what happened, or what was predicted to happen. The simulator and the executor write the same records.
+ * The trace: when tasks ran, or are predicted to run. The simulator and the executor write the same records.
  */
 #ifndef PP_CORE_TRACE_H
 #define PP_CORE_TRACE_H
@@ -9,18 +9,25 @@
 
 #include "core/plan.h"
 
-/* Which end of a task an event describes. Compute and collectives have one event per worker. */
+/* Which end of a task an event describes. Computations and collectives have one event per worker (RUN), transfers one
+ * of the sender and one of the receiver. */
 enum pp_side { PP_SIDE_RUN, PP_SIDE_SEND, PP_SIDE_RECV };
 
-/* All times are ns on one clock: of the run's first process, or of the simulation; 0 = start of the first traced step.
- *   compute:  start..end = the kernels ran. posted = when the worker reached the task (start - posted = waited for
- *             data).
- *   transfer: posted = this end was posted; start = both ends are ready (data there, slot free): the later of the two
- *             posts, which one end does not know: pp_db_add_events() sets it; end = this end saw it done. */
+/* All times are ns on one clock: that of the run's first process, or of the simulation; 0 = start of the first traced
+ * step.
+ *   computation, collective:
+ *     posted   the worker reached the task; it then waited for data until `start`
+ *     start    its work (the kernels of a computation) began
+ *     end      its work ended
+ *   transfer:
+ *     posted   this end was posted
+ *     start    both ends were ready (data there, slot free): the later of the two posts. One end alone does not know
+ *              it; pp_db_add_events() sets it
+ *     end      this end saw the transfer done */
 struct pp_event {
     int32_t step;   /* number of the step in the run */
-    int32_t worker; /* its number, see core/workers.h */
-    int32_t task;
+    int32_t worker; /* see core/workers.h */
+    int32_t task;   /* id in the plan */
     int32_t side;   /* enum pp_side */
     int64_t posted_ns, start_ns, end_ns;
 };
@@ -30,12 +37,13 @@ struct pp_trace {
     struct pp_event *events;
 };
 
-/* Appends; grows by doubling (PP_NOMEM). Reserve first where no allocation may happen. */
+/* Appends an event; the array grows by doubling (PP_NOMEM). Where nothing may be allocated, call pp_trace_reserve()
+ * before. */
 pp_status pp_trace_add(struct pp_trace *trace, const struct pp_event *event) PP_MUST_CHECK;
 pp_status pp_trace_reserve(struct pp_trace *trace, int64_t nevents) PP_MUST_CHECK;
 void pp_trace_clear(struct pp_trace *trace); /* releases the memory */
 
-/* Figures of one replica over one step, from its compute events. Formulas: docs/METRICS.md. */
+/* Figures of one replica in one step, from its compute events. docs/METRICS.md has the formulas. */
 struct pp_metrics {
     int64_t makespan_ns; /* last end - first start over all ranks */
     int64_t span_ns;     /* max over ranks of (own last end - own first start) */
@@ -44,18 +52,18 @@ struct pp_metrics {
     double bubble_span;  /* 1 - busy / (ranks * span) */
 };
 
-/* Adds up compute tasks of one step, in any order, until pp_metrics_finish() makes figures of them and releases the
- * sums. */
+/* Computes these figures: pp_metrics_begin(), then pp_metrics_add() for each compute task of a step, in any order, then
+ * pp_metrics_finish(), which also frees the sums. */
 struct pp_metrics_sums {
     int ranks;
-    int64_t *first_ns, *last_ns, *busy_ns; /* [ranks] first start, last end, total length; last < first: nothing yet */
+    int64_t *first_ns, *last_ns, *busy_ns; /* [ranks] first start, last end, total time; last < first: no task yet */
 };
 pp_status pp_metrics_begin(struct pp_metrics_sums *sums, int ranks) PP_MUST_CHECK;
 void pp_metrics_add(struct pp_metrics_sums *sums, int rank, int64_t start_ns, int64_t end_ns);
-/* rank_bubble: NULL or [ranks], 1 - busy of the rank / makespan. */
+/* rank_bubble: NULL, or [ranks] to fill with 1 - busy time of the rank / makespan. */
 void pp_metrics_finish(struct pp_metrics_sums *sums, struct pp_metrics *out, double *rank_bubble);
 
-/* The same from a trace: events of the first worker of each rank of the replica, and of `step`, are looked at. */
+/* The figures of one replica and one step of a trace, from the events of the first member of each rank. */
 pp_status pp_trace_metrics(const struct pp_plan *plan, const struct pp_trace *trace, int replica, int step,
                            struct pp_metrics *out, double *rank_bubble) PP_MUST_CHECK;
 

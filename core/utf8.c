@@ -7,7 +7,7 @@
 
 size_t pp_utf8_decode(const unsigned char *text, size_t n, uint32_t *code)
 {
-    /* lead byte & mask == value: a sequence of that length, not below `least` (shorter forms exist for those) */
+    /* If lead byte & mask == value, the sequence has this length. Code points below `least` have a shorter form. */
     static const struct {
         unsigned char mask, value;
         uint32_t least;
@@ -50,7 +50,7 @@ bool pp_utf8_is_space(uint32_t code)
     return false;
 }
 
-/* The C library's table of letters, whatever the user's locale is. */
+/* A locale that has the C library's Unicode tables, independent of the user's locale. */
 static locale_t unicode;
 static void load_unicode(void) { unicode = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0); }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a device does for a call of a program, for those who reckon how long it takes (sim/cost_machine.c).
+ * The work that a call of a program is for a device: operations and bytes, from which sim/cost_machine.c computes how
+ * long the call takes.
  */
 #ifndef PP_CORE_WORK_H
 #define PP_CORE_WORK_H
@@ -9,19 +10,19 @@
 
 #include "core/shape.h"
 
-/* So many times C [m,n] = A [m,k] B [k,n]. */
+/* A number of matrix products of the same shape: C [m,n] = A [m,k] B [k,n]. */
 struct pp_product {
-    int64_t m, n, k, times; /* times = 0: it is none */
-    int element_bytes;      /* of C */
+    int64_t m, n, k;
+    int64_t times;     /* number of products; 0: the call is no matrix product */
+    int element_bytes; /* of an element of C */
 };
 
-/* What a device does for a call. */
 struct pp_work {
-    double flops[PP_PRECISIONS]; /* by the arithmetic that does them: of GPUs fp32 is all that no tensor core does */
-    double bytes;                /* of operands read and written */
-    double again_bytes;          /* added to bytes where the frame accumulates gradients; may be negative */
-    double shared_bytes;         /* of a GPU: moved inside its multiprocessors, where that may take longest */
-    struct pp_product product;   /* of a matrix product: its shape. Its FLOPs are those of one precision */
+    double flops[PP_PRECISIONS]; /* by precision of the arithmetic; on GPUs PP_FP32 is all but tensor cores' work */
+    double bytes;                /* of operands, read and written */
+    double again_bytes;        /* to add to `bytes` if the call adds to gradients instead of writing them; may be < 0 */
+    double shared_bytes;       /* GPUs: bytes moved inside multiprocessors, if that may be what takes longest; else 0 */
+    struct pp_product product; /* if the call is a matrix product; its FLOPs then are of one precision */
 };
 
 #endif
