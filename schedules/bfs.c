@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Breadth first (Lamy-Poirier 2023, "Breadth-First Pipeline Parallelism"; torch.distributed.pipelining
- * ScheduleLoopedBFS): V stages per rank, stage v*P + r on rank r; all microbatches through one stage, then through the
- * next. The bubble of interleaved 1F1B with GPipe's memory, but each stage's gradients are ready early. Unlike PyTorch,
- * backwards begin with the first microbatch, not the last: so gradients are added up in the same order as by all other
- * schedules, to the same bits.
+ * ScheduleLoopedBFS): V stages per rank, stage v*P + r on rank r. A rank runs all microbatches through its first stage,
+ * then all through its next one, and so on. It has the bubble of interleaved 1F1B and the memory of GPipe, but each
+ * stage's gradients are ready early. Unlike in PyTorch, backwards begin with the first microbatch, not the last one, so
+ * that gradients are added in the same order as with all other schedules, and have the same bits.
  */
 #include "schedules/schedule.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sets the builder up from a specification and its orders, and takes it down again; finish.c turns its state into the
- * plan.
+ * Creates the builder from a specification and orders, lets emit.c, epilogue.c and finish.c make the plan, and destroys
+ * it.
  */
 #include "schedules/builder.h"
 
@@ -47,7 +47,7 @@ static pp_status check(const struct pp_plan_spec *spec, struct pp_schedule_shape
         return pp_fail(PP_USAGE, "there is no schedule \"%s\"; the schedules are %s", name, pp_schedules.names());
     if (ranks < 1 || virtual_stages < 1 || microbatches < 1)
         return pp_fail(PP_USAGE, "stages, virtual stages and chunks must be at least 1");
-    /* 32768 ranks: the keys of their channels fill 31 bits */
+    /* with 32768 ranks the keys of channels (struct pp_pool) fill 31 bits */
     if (ranks > 32768 || ranks > 65536 / virtual_stages || (int64_t)ranks * virtual_stages * microbatches > 100000000)
         return pp_fail(PP_USAGE, "%d rank%s x %d virtual stage%s x %d microbatch%s is more than a plan can hold", ranks,
                        pp_plural(ranks), virtual_stages, pp_plural(virtual_stages), microbatches,
@@ -78,7 +78,7 @@ pp_status pp_schedule_check(const char *name, int ranks, int virtual_stages, int
 
 static int one_at_least(int n) { return n > 1 ? n : 1; }
 
-/* What its replicas share. */
+/* The fields about ZeRO. */
 static void set_sharing(const struct pp_plan_spec *spec, struct pp_plan *plan)
 {
     plan->zero = spec->zero && plan->optimizer && pp_plan_holds_again(plan);
@@ -89,7 +89,7 @@ static void set_sharing(const struct pp_plan_spec *spec, struct pp_plan *plan)
     plan->gathers_first = plan->zero && spec->gather_first && !plan->shard_params;
 }
 
-/* Copies what the specification says into the plan. */
+/* Copies the specification into the plan. */
 static pp_status start_plan(const struct pp_plan_spec *spec, const int *stage_rank, struct pp_plan *plan)
 {
     int stages = spec->ranks * spec->virtual_stages;
@@ -188,7 +188,7 @@ static pp_status make_lanes(struct builder *b)
     return PP_OK;
 }
 
-/* A stage where it lives, and its slot group. */
+/* A stage with its rank and its act_group, for sorting. */
 struct grouped {
     int32_t rank, group, stage;
 };
@@ -200,7 +200,8 @@ static int by_rank_and_group(const void *a, const void *b)
     return (x->group > y->group) - (x->group < y->group);
 }
 
-/* A rank has slots for the groups of its own stages only: groups may be as many as stages. */
+/* Makes an activation pool for each rank and each act_group that one of the rank's stages is in; not for all groups,
+ * since there may be as many as stages. */
 static pp_status make_act_slots(struct builder *b)
 {
     const struct pp_plan *plan = b->plan;
@@ -265,7 +266,7 @@ static pp_status read_orders(struct builder *b, const struct pp_order_source *so
     return status;
 }
 
-/* Where there is something to be summed, or gathered. */
+/* Parts only make sense if there are gradients to be summed, or parameters to be gathered; else each stage has one. */
 static pp_status set_parts(struct builder *b, const struct pp_plan_spec *spec)
 {
     const struct pp_plan *plan = b->plan;
@@ -280,7 +281,7 @@ static pp_status set_parts(struct builder *b, const struct pp_plan_spec *spec)
     return PP_OK;
 }
 
-/* n of -1. */
+/* Allocates n numbers, all -1. */
 static pp_status make_numbers(int32_t **out, int64_t n)
 {
     PP_TRY(PP_NEW(out, n));
@@ -316,7 +317,7 @@ static pp_status make_tables(struct builder *b, const struct pp_plan_spec *spec)
     return PP_NEW_LARGE(&plan->tasks, b->task_capacity);
 }
 
-/* Of a large plan these are much: they go before finish.c needs room. */
+/* Frees the tables that finish.c does not need: in a large plan they take much memory. */
 static void free_tables(struct builder *b)
 {
     void *const tables[] = {b->ops, b->delivered, b->act_slot, b->ckpt_slot};

@@ -1,112 +1,123 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The state of the builder between its files. Nothing outside schedules/ includes this.
+ * The state of the builder, shared between its files. Nothing outside schedules/ includes this.
  */
 #ifndef PP_SCHEDULES_BUILDING_H
 #define PP_SCHEDULES_BUILDING_H
 
 #include "core/plan.h"
+#include "core/plan_spec.h"
 #include "schedules/schedule.h"
 
-/* Numbers in a row, oldest first: slots waiting to be used again, tasks whose transfer waits. */
+/* A first-in first-out queue of numbers: free slots, or tasks whose results wait to be transferred. */
 struct slot_queue {
     int32_t *values;
     int32_t head, n, capacity; /* a ring; the capacity is 0 or a power of two */
 };
 
-/* Tasks of this step that wrote a slot first and read it last; -1 = none. */
+/* The first task of the step that writes a slot, and the last one that reads it; -1 = none. */
 struct slot_users {
     int32_t first, last;
 };
 
-/* A growing set of equal slots. Numbers are local to the pool until the builder lays pools end to end. */
+/* A pool that grows while the plan is built. Slot numbers begin with 0 in each pool; finish.c makes them ids of the
+ * plan. */
 struct slots {
     int kind, rank, key; /* as in struct pp_pool */
-    int32_t made;
-    int32_t first;     /* id of slot 0 in the plan, set when all are known */
-    int32_t eager;     /* make this many before one is used again */
-    int32_t limit;     /* most slots ever; 0 = no limit */
-    bool oldest_first; /* transfers: the slot freed longest ago; activations: the one freed last (warm caches) */
+    int32_t made;        /* slots so far */
+    int32_t first;       /* id of slot 0 in the plan, set by finish.c */
+    int32_t eager;       /* a free slot is used again only when this many were made */
+    int32_t limit;       /* most slots; 0 = no limit */
+    bool oldest_first;   /* which free slot is used again: that freed first (transfers), else last (activations: it is
+                          * warm in the caches) */
     struct slot_queue free;
     struct slot_users *users; /* [made] */
-    int64_t users_room;
+    int64_t users_room;       /* elements that `users` has room for */
 };
 
-/* A directed channel while it is built. */
+/* A directed channel. */
 struct channel {
     int32_t lane, src, dst, transfer;
-    int32_t next; /* another one of the same source and kind; -1 = none */
+    int32_t next; /* the next channel with the same source and transfer kind; -1 = none */
     struct slots recv, send;
-    struct slot_queue pending; /* producers of what waits for a free slot at the receiver */
+    struct slot_queue pending; /* tasks whose results wait for a free receive slot */
 };
 
-/* With shards: whose parameters a slot has been given, counted from a stage's first layers on, and by which task (-1:
- * nobody's yet); a sum that nobody has taken yet (-1: there is none), of part number `part` of B. */
+/* ZeRO 3: the content of one of a rank's two parameter slots. */
 enum { PP_SHARD_SLOTS = 2 };
 struct held {
-    int32_t stage, part, gather;
-};
-struct summed {
-    int32_t reduce, stage, part, slot;
-    bool first, last; /* of its stage in this step */
+    int32_t stage;
+    int32_t part;   /* counted from the stage's first layers on */
+    int32_t gather; /* the GATHER_PARAM that brought it; -1: the slot is empty */
 };
 
-/* A rank while it is built. */
+/* ZeRO 2 and 3: a REDUCE_GRAD whose result no ADD_GRAD has taken yet. */
+struct summed {
+    int32_t reduce; /* the task; -1: there is none */
+    int32_t stage;
+    int32_t part;     /* in the order of B: from the stage's last layers on */
+    int32_t slot;     /* gradient slot, 0 or 1 */
+    bool first, last; /* of the first, and of the last, microbatch of the stage in this step */
+};
+
 struct rank_state {
-    const struct pp_op *ops; /* its order, with R inserted; kinds F B I W R */
-    int64_t nops, next;
-    int32_t last_compute; /* task; -1 = none yet */
-    int32_t last_gather;  /* GATHER_PARAM; -1 = none */
-    int live, peak;       /* stage-microbatches between F and B/I */
-    int64_t nissue;       /* entries of its issue list */
+    const struct pp_op *ops; /* [nops] its order, with R inserted: F, B, I, W and R */
+    int64_t nops, next;      /* next: the operation whose turn it is */
+    int32_t last_compute;    /* its last compute task; -1 = none yet */
+    int32_t last_gather;     /* its last GATHER_PARAM; -1 = none yet */
+    int live, peak;          /* pairs of stage and microbatch that are between F and B or I: now, and at most */
+    int64_t nissue;          /* entries of its issue list */
     struct slots ckpt, local, param, grad;
     struct held held[PP_SHARD_SLOTS];
     struct summed summed;
-    int32_t reading;   /* with shards: the slot of parameters that is read; -1: none yet */
-    struct slots *act; /* [nact] of the groups of its stages, in ascending order */
+    int32_t reading;   /* ZeRO 3: index in `held` of the slot that the last computation reads; -1: none yet */
+    struct slots *act; /* [nact] one pool for each act_group of its stages, in ascending order of these */
     int nact;
-    int32_t *done_stages; /* [stages of the rank] in the order in which their gradients became final */
+    int32_t *done_stages; /* [ndone] its stages, in the order in which their last backward was appended */
     int ndone, nstages;
 };
 
 struct builder {
     struct pp_plan *plan;
-    struct slots *act;     /* of all ranks */
-    int32_t *act_group;    /* [stages] which of its rank's `act` a stage uses */
-    int64_t task_capacity; /* exact; with shards as if all were gathered each time */
+    struct slots *act;     /* activation pools of all ranks */
+    int32_t *act_group;    /* [stages] index in rank_state.act of the stage's pool */
+    int64_t task_capacity; /* number of tasks; with ZeRO 2 and 3 an upper bound, as not every part is gathered */
     struct rank_state *ranks;
-    struct pp_op *ops;    /* of all ranks */
-    int32_t *done_stages; /* [stages] of all ranks */
+    struct pp_op *ops;    /* operations of all ranks */
+    int32_t *done_stages; /* [stages] memory of rank_state.done_stages */
     struct channel *channels;
     int nchannels;
-    int32_t *first_channel; /* [2 * ranks] of a source and transfer kind; -1 = none */
-    int32_t
-        *channel_of; /* [stages * 2] channel that takes a stage's output: forward, backward; -1 = none (local or end) */
-    int32_t *delivered;      /* [2][pp_cells()] task that delivers the input of F, of B/I; -1 = not yet */
-    int32_t *act_slot;       /* [pp_cells()] */
-    int32_t *ckpt_slot;      /* [pp_cells()] where something is recomputed */
-    int32_t *gradients_left; /* [stages] B or W still to come */
-    uint8_t *started;        /* [stages] bit 0: a first B/I was emitted, bit 1: a first W, bit 2: a first F */
-    int32_t *final_task;     /* [stages] after it the stage's gradients are final, but for those of others */
-    int32_t *parts;          /* [stages] in which gradients are summed; 1: as a whole */
-    int32_t *parts_before;   /* [stages] those of earlier stages */
-    int32_t *gather_task;    /* [stages] the first part's */
-    int32_t *step_task;      /* [stages] */
-    int32_t *row_index;      /* [microbatches] index of its row count among the distinct ones */
-    int32_t *slot_row_index; /* [microbatches] the same of all microbatches in its slot, at the slot's first */
+    int32_t *first_channel; /* [2 * ranks] first channel of a source, for activations and for gradients; -1 = none */
+    /* [2 * stages] channel that takes the output of a stage's F, and of its B or I; -1 = none: the next stage is on the
+     * same rank, or there is none */
+    int32_t *channel_of;
+    int32_t *delivered;      /* [2][pp_cells()] task that delivers the input of F, and of B or I; -1 = not yet */
+    int32_t *act_slot;       /* [pp_cells()] activation slot of a microbatch (at the first one of the slot) */
+    int32_t *ckpt_slot;      /* [pp_cells()] checkpoint slot; NULL if nothing is recomputed */
+    int32_t *gradients_left; /* [stages] microbatches whose B or W was not appended yet */
+    uint8_t *started;        /* [stages] bit 0: a B or I was appended, bit 1: a W, bit 2: an F */
+    int32_t *final_task;     /* [stages] the last task so far that computed, summed or added gradients of the stage */
+    int32_t *parts;        /* [stages] parts in which its gradients are summed, or parameters gathered; 1: as a whole */
+    int32_t *parts_before; /* [stages] sum of `parts` over earlier stages */
+    int32_t *gather_task;  /* [stages] with gathers_first: its first GATHER_PARAM; the other parts follow */
+    int32_t *step_task;    /* [stages] */
+    int32_t *row_index;    /* [microbatches] index of its number of rows among the nrows distinct numbers */
+    int32_t *slot_row_index; /* [microbatches] index of the rows of a whole slot, at the slot's first microbatch */
     int nrows;
-    int32_t *class_id;      /* [PP_KINDS][stages][nrows] */
-    int32_t *part_class_id; /* [PP_KINDS][parts of all stages][nrows] */
-    int nparts;             /* of all stages */
-    int64_t class_room;
+    int32_t *class_id;      /* [PP_KINDS][stages + 1][nrows] class of whole stages (last row: no stage); -1: none yet */
+    int32_t *part_class_id; /* [PP_KINDS][nparts][nrows] class of parts; -1: none yet */
+    int nparts;             /* sum of `parts` over all stages */
+    int64_t class_room;     /* elements that plan->classes has room for */
 };
 
-/* Tables of stages and microbatches have rows of this length: all ranks work on nearly the same microbatch at a time,
- * and rows of a power of two would put it into the same sets of the caches for every stage. */
+/* Length of a row in tables that have a row for each stage and a cell for each microbatch. All ranks work on nearly the
+ * same microbatch at a time; with rows of a power of two its cells would all be in the same sets of the caches. */
 static inline int64_t pp_row_cells(const struct pp_plan *plan) { return (int64_t)plan->microbatches + 16; }
 
+/* Cells of such a table. */
 static inline int64_t pp_cells(const struct pp_plan *plan) { return plan->stages * pp_row_cells(plan); }
 
+/* Index of the cell of a stage and a microbatch. */
 static inline int64_t pp_cell(const struct pp_plan *plan, int stage, int microbatch)
 {
     return stage * pp_row_cells(plan) + microbatch;
@@ -114,7 +125,8 @@ static inline int64_t pp_cell(const struct pp_plan *plan, int stage, int microba
 
 static inline bool pp_is_backward(int kind) { return kind == PP_B || kind == PP_I; }
 
-/* Does microbatch m of this plan keep inputs only, to be recomputed? */
+/* Does microbatch m keep checkpoints, from which stages or layers are run again? (Modes that change slots only, see
+ * pp_checkpoint_in_slots(), do not concern the builder.) */
 static inline bool pp_recomputed(const struct pp_plan *plan, int m)
 {
     if (!plan->training || plan->checkpoint == PP_CHECKPOINT_NEVER || pp_checkpoint_in_slots(plan->checkpoint))
@@ -122,45 +134,54 @@ static inline bool pp_recomputed(const struct pp_plan *plan, int m)
     return plan->checkpoint != PP_CHECKPOINT_EXCEPT_LAST || m < plan->microbatches - 1;
 }
 
-/* slots.c */
-pp_status pp_slots_take(struct slots *slots, int32_t *out) PP_MUST_CHECK; /* only if one is available */
+/* slots.c: pools and queues. */
 bool pp_slots_available(const struct slots *slots);
+/* Takes a slot; one must be available. */
+pp_status pp_slots_take(struct slots *slots, int32_t *out) PP_MUST_CHECK;
 void pp_slots_free(struct slots *slots, int32_t slot);
 void pp_slots_release(struct slots *slots);
 pp_status pp_queue_add(struct slot_queue *queue, int32_t value) PP_MUST_CHECK;
-int32_t pp_queue_oldest(struct slot_queue *queue); /* takes it; only if there is one */
+/* Takes the oldest number out of the queue, which must not be empty. */
+int32_t pp_queue_oldest(struct slot_queue *queue);
 
-/* emit.c: all computations and transfers. */
+/* emit.c: appends all computations and transfers (and what overlaps them: see epilogue.c and shards.c). */
 pp_status pp_builder_emit(struct builder *b) PP_MUST_CHECK;
+/* Appends a task to the plan; *id is its id. */
 pp_status pp_builder_task(struct builder *b, const struct pp_task *task, int32_t *id) PP_MUST_CHECK;
 
-/* classes.c. Numbers the row counts of microbatches, first of all. microbatch: -1 where there is none; count: how many.
- */
+/* classes.c. Called first: sets row_index, slot_row_index and nrows. */
 pp_status pp_builder_number_rows(struct builder *b) PP_MUST_CHECK;
+/* The cost class of a task of a whole stage, made if it is new. microbatch: -1 if the task has none; count: number of
+ * microbatches. */
 pp_status pp_builder_class(struct builder *b, int kind, int stage, int microbatch, int count,
                            int32_t *out) PP_MUST_CHECK;
-/* The same of a part of the task (b->parts of its stage), in the task's own order. */
+/* The cost class of part number `part` (pp_class.part) of the b->parts parts of the task. */
 pp_status pp_builder_part_class(struct builder *b, const struct pp_task *task, int part, int32_t *out) PP_MUST_CHECK;
 
-/* epilogue.c: REDUCE_GRAD (called by emit.c when a stage's gradients, or a part of them, are final), then REDUCE_TIED,
- * NORM, NORM_ALL, STEP, GATHER_PARAM. */
+/* epilogue.c. emit.c calls it when the last backward of a part of a stage has been appended: REDUCE_GRAD, if there is
+ * something to sum. */
 pp_status pp_builder_reduce(struct builder *b, int stage, int part) PP_MUST_CHECK;
-/* Where replicas share in several groups, REDUCE_SHARE of the part, behind that task. */
+/* REDUCE_SHARE of the part, which waits for task `after`; nothing if there is only one shard group. */
 pp_status pp_builder_reduce_share(struct builder *b, int stage, int part, int32_t after) PP_MUST_CHECK;
-/* Before all else, where plan->gathers_first: GATHER_PARAM. */
+/* Called before pp_builder_emit(): with plan->gathers_first all GATHER_PARAMs. */
 pp_status pp_builder_gathers(struct builder *b) PP_MUST_CHECK;
+/* Called after it: REDUCE_TIED, NORM, NORM_ALL, STEP, GATHER_PARAM. */
 pp_status pp_builder_epilogue(struct builder *b) PP_MUST_CHECK;
-/* A task without microbatch, input and output. */
+/* A task without microbatch, slots, input and output; dep[0] is `after`. */
 struct pp_task pp_builder_plain(int kind, int stage, int lane, int32_t after);
-int pp_builder_collective(const struct builder *b, int rank); /* its lane */
+/* The lane of the rank's collectives (REDUCE_GRAD, GATHER_PARAM). */
+int pp_builder_collective(const struct builder *b, int rank);
 
-/* shards.c, where plan->shards. Room for all its tasks; PP_USAGE where a backward is cut. Before part i of an
- * operation, a task that is not appended yet: its parameters, and those of the part that comes next. Behind it: what
- * was summed meanwhile is taken, and what it has made is summed; last: nobody makes more of that in this step. What is
- * summed and not taken yet. */
+/* shards.c, for plans with ZeRO 2 or 3. Adds to task_capacity the tasks that it may append. PP_USAGE if a backward is
+ * split. */
 pp_status pp_shards_count(struct builder *b) PP_MUST_CHECK;
+/* Called before `piece`, part i of operation `op`, is appended: gathers its parameters and those of the rank's next
+ * part (ZeRO 3), unless a slot has them, and sets dep[2] and PP_TASK_SECOND of the piece. */
 pp_status pp_shards_before(struct builder *b, const struct pp_op *op, int i, struct pp_task *piece) PP_MUST_CHECK;
+/* Called when the piece has been appended as task `id`: pp_shards_take(), then, after a B, its REDUCE_GRAD. last: it is
+ * the stage's last backward in this step. */
 pp_status pp_shards_behind(struct builder *b, const struct pp_task *piece, int32_t id, int i, bool last) PP_MUST_CHECK;
+/* ADD_GRAD for the rank's REDUCE_GRAD that has none yet, if there is one. */
 pp_status pp_shards_take(struct builder *b, int rank) PP_MUST_CHECK;
 
 /* finish.c: pools, final slot numbers, wrap edges, issue lists, peaks, hash. */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cost classes: tasks of one kind and stage, or of one part of it, and of as many rows.
+ * Cost classes: tasks of one kind, with the same stage (or the same part of it) and the same number of rows.
  */
 #include <stdlib.h>
 
 #include "schedules/building.h"
 
-/* The number of a row count among the distinct ones. */
+/* The index of a row count in distinct[], where it is added if it is new. */
 static int32_t new_row(struct builder *b, int *distinct, int rows)
 {
     int i = b->nrows;
@@ -16,7 +16,7 @@ static int32_t new_row(struct builder *b, int *distinct, int rows)
     return b->nrows++;
 }
 
-/* Of single microbatches, and of all those in a slot where it holds several. */
+/* There are row counts of single microbatches, and (for batched W) of all microbatches of a slot. */
 pp_status pp_builder_number_rows(struct builder *b)
 {
     const struct pp_plan *plan = b->plan;

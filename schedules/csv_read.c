@@ -12,7 +12,7 @@ enum { MOST_RANKS = 32768, MOST_STAGES = 65536, MOST_MICROBATCHES = 1 << 24 };
 
 enum { NOT_IN_ORDER = -1 };
 
-/* What an action can be called. */
+/* The names of actions, and the kinds that they stand for. */
 static const struct action {
     const char *name;
     int kind;
@@ -38,10 +38,10 @@ enum { ACTIONS = sizeof actions / sizeof *actions };
 
 struct reading {
     const char *name;
-    struct pp_csv_schedule *out; /* its stage_rank: [MOST_STAGES], -1 where a stage was not seen */
-    int64_t capacity;            /* of its orders */
-    uint8_t *zero;               /* [MOST_STAGES] microbatch 0 has 1: a forward, 2: a backward */
-    int row, cell;               /* where the reader is, from 1 */
+    struct pp_csv_schedule *out; /* its stage_rank has [MOST_STAGES] elements, -1: the stage was not seen yet */
+    int64_t capacity;            /* elements that out->orders has room for */
+    uint8_t *zero;               /* [MOST_STAGES] bits: microbatch 0 has 1: a forward, 2: a backward */
+    int row, cell;               /* position of the reader, counted from 1 */
 };
 
 static pp_status refuse(const struct reading *r, const char *cell, const char *why)
@@ -53,7 +53,7 @@ static pp_status refuse(const struct reading *r, const char *cell, const char *w
     return pp_fail(PP_INPUT, "%s, row %d, cell %d (\"%s\"): %s", r->name, r->row, r->cell, shown, why);
 }
 
-/* Of a number up to most; -1 if there is none. *text moves behind it. */
+/* Reads a number, at most `most`, and moves *text behind it; -1 if there is none. */
 static int number(char **text, int most)
 {
     if (!isdigit((unsigned char)**text)) return -1;
@@ -69,7 +69,7 @@ static const struct action *find_action(const char *name, size_t length)
     return NULL;
 }
 
-/* Notes what an action of the order says of the whole. */
+/* Notes an action of the order: stage, rank and number of microbatches. */
 static pp_status take(struct reading *r, const char *cell, int kind, int stage, int microbatch)
 {
     struct pp_csv_schedule *out = r->out;
@@ -137,7 +137,7 @@ static pp_status add_rank(struct reading *r)
 
 static pp_status read_rows(struct reading *r, FILE *in)
 {
-    static const char mark[] = "\xef\xbb\xbf"; /* what some editors write before UTF-8 */
+    static const char mark[] = "\xef\xbb\xbf"; /* the byte order mark, which some editors write before UTF-8 */
     char *line = NULL;
     size_t capacity = 0;
     ssize_t length;
@@ -149,7 +149,7 @@ static pp_status read_rows(struct reading *r, FILE *in)
         PP_TRY_DONE(add_rank(r));
         PP_TRY_DONE(read_row(r, r->row == 1 && strncmp(line, mark, 3) == 0 ? line + 3 : line));
     }
-    if (ferror(in) || errno) /* no memory for a line is no error of the stream */
+    if (ferror(in) || errno) /* getline() without memory sets errno alone */
         status = pp_fail(PP_IO, "cannot read %s: %s", r->name, strerror(errno));
 done:
     free(line);
@@ -170,7 +170,7 @@ static pp_status check_ranks(const struct reading *r)
     for (int s = 0; s < out->stages && status == PP_OK; s++)
         if (out->stage_rank[s] < 0)
             status = pp_fail(PP_INPUT, "%s: stage %d is missing: the last one is %d", r->name, s, out->stages - 1);
-        else if (r->zero[s] == 2) /* the visualizer of PyTorch does so on the last rank of 1F1B */
+        else if (r->zero[s] == 2) /* PyTorch's visualizer numbers like this on the last rank of 1F1B */
             status = pp_fail(PP_INPUT, "%s, row %d: stage %d has backwards from microbatch 0 on, but no forward of it",
                              r->name, out->stage_rank[s] + 1, s);
         else
@@ -200,7 +200,7 @@ pp_status pp_csv_read(const char *path, struct pp_csv_schedule *out)
 {
     *out = (struct pp_csv_schedule){0};
     struct stat info;
-    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) /* it is read again for each plan */
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) /* it is read again for each plan: no pipe will do */
         return pp_fail(PP_INPUT, "the schedule %s is not a file that can be read again", path);
     FILE *in = fopen(path, "r");
     if (!in) return pp_fail(PP_INPUT, "cannot open the schedule %s: %s", path, strerror(errno));

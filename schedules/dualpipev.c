@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * DualPipeV (DeepSeek-AI 2025, github.com/deepseek-ai/DualPipe; order of torch.distributed.pipelining
- * ScheduleDualPipeV): the V of zbv, with backwards that are split only where that fills a gap. Its pairs "F of one
- * stage with B of the other", which those programs may overlap, run one after the other here, F first, as PyTorch runs
- * them by default. A stage with some backwards split has all of them split (orders.h), so a gradient leaves before the
- * weight gradient is computed there too. Every rank holds at most 2P + 1 of its stages' microbatches.
+ * ScheduleDualPipeV): the V of zbv, with backwards that are split only where that fills a gap. DualPipeV has pairs of F
+ * of one stage and B of the other, which DeepSeek's and PyTorch's programs can overlap. Here they run one after the
+ * other, F first, as by default in PyTorch. If a stage has some split backwards, all of its backwards are split here
+ * (orders.h): so also in these pairs the gradient of the input leaves before the gradient of the weights is computed.
+ * Every rank holds at most 2P + 1 pairs of stage and microbatch.
  */
 #include "schedules/v_shape.h"
 
@@ -16,17 +17,17 @@ static pp_status check(const struct pp_schedule_shape *shape)
     return PP_OK;
 }
 
-enum half { A, B }; /* the stage on the way in, the stage on the way back */
+enum half { A, B }; /* the rank's stage on the way down the V, and its stage on the way back */
 
 struct walk {
     const struct pp_schedule_shape *shape;
     struct pp_order *out;
     int stage[2];
-    int forwards[2], backwards[2]; /* how many there are */
-    int64_t pending;               /* the oldest I without a W is at or behind this operation */
+    int forwards[2], backwards[2]; /* numbers of F and of B or I so far */
+    int64_t pending;               /* index in `out`: the oldest I without a W is not before it */
 };
 
-/* An evaluation may have fewer microbatches than the rule is for: what is beyond them is left out. */
+/* An evaluation may have fewer microbatches than the schedule needs: forwards of others are left out. */
 static pp_status forward(struct walk *w, enum half half)
 {
     const int microbatch = w->forwards[half]++;
@@ -46,7 +47,7 @@ static pp_status pair(struct walk *w, enum half forwards, enum half backwards)
     return backward(w, backwards, PP_B);
 }
 
-/* Of the oldest I that has none. */
+/* Appends the W of the oldest I that has none yet. */
 static pp_status weight(struct walk *w)
 {
     if (!w->shape->training) return PP_OK;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The turns: appends every computation when its input is there, and every transfer when its receiver has a free slot.
+ * The ranks' turns (builder.h): appends every computation when its input is there, and every transfer when its receiver
+ * has a free slot.
  */
 #include <stdio.h>
 
@@ -17,7 +18,7 @@ pp_status pp_builder_task(struct builder *b, const struct pp_task *task, int32_t
     return PP_OK;
 }
 
-/* Creates the oldest pending transfer of the channel: both ends at one moment. */
+/* Appends the oldest pending transfer of the channel; a receive slot must be free. */
 static pp_status transfer(struct builder *b, struct channel *c)
 {
     struct pp_plan *plan = b->plan;
@@ -49,13 +50,15 @@ static pp_status transfer(struct builder *b, struct channel *c)
     return PP_OK;
 }
 
+/* Appends pending transfers of the channel while receive slots are free. */
 static pp_status transfers(struct builder *b, struct channel *c)
 {
     while (c->pending.n > 0 && (b->plan->recv_buffers == 0 || pp_slots_available(&c->recv))) PP_TRY(transfer(b, c));
     return PP_OK;
 }
 
-/* The channel (or NULL: same rank) and pool that take the output of an operation; false if it has none. */
+/* The channel (NULL: the next stage is on the same rank) and the pool that take the output of an operation; false if it
+ * has no output. */
 static bool output_of(struct builder *b, const struct pp_op *op, int rank, struct channel **channel,
                       struct slots **pool)
 {
@@ -68,7 +71,7 @@ static bool output_of(struct builder *b, const struct pp_op *op, int rank, struc
     return true;
 }
 
-/* The task that delivers the input: -1 not yet; -2 none is needed. */
+/* The task that delivers the input of an operation; -1: it was not appended yet; -2: the operation needs no input. */
 static int32_t input_of(const struct builder *b, const struct pp_op *op)
 {
     const struct pp_plan *plan = b->plan;
@@ -79,8 +82,9 @@ static int32_t input_of(const struct builder *b, const struct pp_op *op)
     return -2;
 }
 
-/* The activation slot: taken by the first F or R that fills it to stay, freed by the B or W that uses it up. An F whose
- * activations nobody keeps has one for itself, and so has a B that makes them again. */
+/* The activation slot. It is taken by the first F (or R) that fills it for a backward, and freed by the B or W that
+ * uses it up. An F whose activations are not kept has a slot for itself alone; so has a B that runs its layers again.
+ */
 static pp_status hold_activations(struct builder *b, int rank, const struct pp_op *op, struct pp_task *task)
 {
     struct pp_plan *plan = b->plan;
@@ -109,7 +113,7 @@ static pp_status hold(struct builder *b, int rank, const struct pp_op *op, struc
     const bool layers = plan->checkpoint == PP_CHECKPOINT_LAYERS;
     PP_TRY(hold_activations(b, rank, op, task));
     if (!pp_recomputed(plan, op->microbatch) || (op->stage == 0 && !layers))
-        return PP_OK; /* a first stage that runs again as a whole begins with its tokens */
+        return PP_OK; /* stage 0 runs again from its tokens */
     if (op->kind == PP_F) {
         PP_TRY(pp_slots_take(ckpt, &b->ckpt_slot[cell]));
         task->ckpt = b->ckpt_slot[cell];
@@ -122,7 +126,7 @@ static pp_status hold(struct builder *b, int rank, const struct pp_op *op, struc
     return PP_OK;
 }
 
-/* Counts live microbatches and marks first contributions to the gradients. */
+/* Counts live microbatches, and sets PP_TASK_FIRST. */
 static void account(struct builder *b, int rank, const struct pp_op *op, struct pp_task *task)
 {
     struct rank_state *r = &b->ranks[rank];
@@ -135,7 +139,7 @@ static void account(struct builder *b, int rank, const struct pp_op *op, struct 
     }
 }
 
-/* The input slot is free again: its reader is this task. */
+/* Task `id` has been appended, so its input slot can be used again: frees it, and appends transfers that waited. */
 static pp_status consumed(struct builder *b, int rank, int32_t id)
 {
     const struct pp_plan *plan = b->plan;
@@ -152,7 +156,7 @@ static pp_status consumed(struct builder *b, int rank, int32_t id)
     return transfers(b, c);
 }
 
-/* Hands the output on: to the channel, or to the next stage on this rank. */
+/* Task `id` has been appended: hands its output to the channel, or to the next stage on the same rank (c NULL). */
 static pp_status produced(struct builder *b, const struct pp_op *op, int32_t id, struct channel *c)
 {
     struct pp_plan *plan = b->plan;
@@ -166,13 +170,14 @@ static pp_status produced(struct builder *b, const struct pp_op *op, int32_t id,
     return PP_OK;
 }
 
-/* Does the operation make the last of its stage's gradients? */
+/* Is the operation the last backward (B or W) of its stage in this step? */
 static bool is_last_backward(const struct builder *b, const struct pp_op *op)
 {
     return (op->kind == PP_B || op->kind == PP_W) && b->gradients_left[op->stage] == op->count;
 }
 
-/* A part of the task: the first one has its input and takes its slots, the last one has its output and frees them. */
+/* Part number `part` of the task. The first part has the input and takes slots, the last part has the output and frees
+ * slots. */
 static struct pp_task part_of(const struct pp_task *task, int part, int parts)
 {
     enum { TAKES = PP_TASK_TAKE_ACT | PP_TASK_TAKE_CKPT, FREES = PP_TASK_FREE_ACT | PP_TASK_FREE_CKPT };
@@ -187,7 +192,7 @@ static struct pp_task part_of(const struct pp_task *task, int part, int parts)
     return piece;
 }
 
-/* Is it the first to read the parameters that its stage gathers? */
+/* Is the operation the first F of its stage, which waits for its GATHER_PARAM? */
 static bool is_first_forward(struct builder *b, const struct pp_op *op)
 {
     enum { BEGUN = 4 };
@@ -196,9 +201,11 @@ static bool is_first_forward(struct builder *b, const struct pp_op *op)
     return true;
 }
 
-/* Appends the task: the last backward of a stage in parts, with the sum of what each but the last has made; the first
- * forward, if it has parameters to wait for; with shards each that reads or writes slots of these. *first: the one that
- * reads its input; *last: the one that writes its output. */
+/* Appends the task, in the parts of its stage if it is one of these:
+ *   - the last backward of the stage; REDUCE_GRAD follows each part but the last (that one is left to compute());
+ *   - the first forward of the stage, if it waits for GATHER_PARAM;
+ *   - with ZeRO 3 any task, with ZeRO 2 any B.
+ * *first, *last: ids of the first part, which reads the input, and of the last part, which writes the output. */
 static pp_status append(struct builder *b, const struct pp_op *op, const struct pp_task *task, int32_t *first,
                         int32_t *last)
 {
@@ -220,6 +227,7 @@ static pp_status append(struct builder *b, const struct pp_op *op, const struct 
     return PP_OK;
 }
 
+/* Appends the operation, whose input task is `input` (negative: none), and what follows from it. */
 static pp_status compute(struct builder *b, int rank, const struct pp_op *op, int32_t input)
 {
     struct pp_plan *plan = b->plan;
@@ -253,7 +261,7 @@ static pp_status compute(struct builder *b, int rank, const struct pp_op *op, in
     return ends ? pp_builder_reduce(b, op->stage, b->parts[op->stage] - 1) : PP_OK;
 }
 
-/* Names what every unfinished rank waits for (the first few). */
+/* No rank can go on: fails with a message that says what the first few of them wait for. */
 static pp_status stuck(const struct builder *b)
 {
     char text[512];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What follows the last backward: gradient reduction over replicas, and over groups of them that share, the sum of what
- * tied tensors have in two stages, global norm, optimizer step, and where each replica stepped a share, the gathering
- * of parameters, unless that begins the next step.
+ * What follows the last backward of a stage or of the step: sums of gradients over replicas (REDUCE_GRAD), over shard
+ * groups (REDUCE_SHARE) and over the two stages of a tied weight (REDUCE_TIED), the global norm, the optimizer step,
+ * and with ZeRO 1 and 2 GATHER_PARAM, which may also begin the next step instead.
  */
 #include "schedules/building.h"
 
@@ -43,7 +43,7 @@ pp_status pp_builder_reduce(struct builder *b, int stage, int part)
     int rank = plan->stage_rank[stage];
     struct rank_state *r = &b->ranks[rank];
     if (part + 1 == b->parts[stage]) r->done_stages[r->ndone++] = stage;
-    if (plan->shards) return PP_OK; /* shards.c sums those of each microbatch */
+    if (plan->shards) return PP_OK; /* shards.c sums the gradients of each microbatch */
     b->final_task[stage] = r->last_compute;
     if (!pp_plan_holds_again(plan)) return PP_OK;
     struct pp_task task = pp_builder_plain(PP_REDUCE_GRAD, stage, pp_builder_collective(b, rank), r->last_compute);
@@ -62,7 +62,7 @@ static pp_status gather(struct builder *b, int stage, int part)
     return pp_builder_task(b, &task, &r->last_gather);
 }
 
-/* In the order in which the forwards need them. */
+/* Stage by stage, in the order in which the forwards need the parameters. */
 pp_status pp_builder_gathers(struct builder *b)
 {
     for (int stage = 0; b->plan->gathers_first && stage < b->plan->stages; stage++) {
@@ -72,13 +72,14 @@ pp_status pp_builder_gathers(struct builder *b)
     return PP_OK;
 }
 
-/* Has the stage a tensor that is tied to another's? */
+/* Does the stage have a copy of the tied weight? */
 static bool is_tied(const struct pp_plan *plan, int stage)
 {
     return plan->tied && (stage == 0 || stage == plan->stages - 1);
 }
 
-/* A task of a stage, behind the global norm, or what made its gradients final if that is on another lane. */
+/* Appends NORM or STEP of a stage. It waits for the global norm (norm >= 0), else for the task that completed the
+ * stage's gradients, if that is on another lane. */
 static pp_status of_stage(struct builder *b, int kind, int stage, int32_t norm)
 {
     const int rank = b->plan->stage_rank[stage];
@@ -92,8 +93,8 @@ static pp_status of_stage(struct builder *b, int kind, int stage, int32_t norm)
     return gathers ? gather(b, stage, 0) : PP_OK;
 }
 
-/* One task per stage on its rank: rank by rank, each in the order in which its stages finished; but those that wait for
- * another rank's gradients come last. */
+/* NORM or STEP for all stages: rank by rank, in the order in which the rank's stages were finished. Stages with a tied
+ * weight come last on their rank, since they may wait for another rank. */
 static pp_status per_stage(struct builder *b, int kind, int32_t norm)
 {
     for (int rank = 0; rank < b->plan->ranks; rank++) {
@@ -105,7 +106,8 @@ static pp_status per_stage(struct builder *b, int kind, int32_t norm)
     return PP_OK;
 }
 
-/* The embedding's gradients are final when the first stage's are, the decoder's with those of the last. */
+/* REDUCE_TIED. It waits for the gradients of the first stage, which has the embedding, and of the last, which has the
+ * decoder. */
 static pp_status sum_tied(struct builder *b)
 {
     const struct pp_plan *plan = b->plan;

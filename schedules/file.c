@@ -49,7 +49,7 @@ pp_status pp_file_check(const char *path, const struct pp_schedule_shape *shape)
     return status;
 }
 
-/* Leaves out what is beyond the microbatches of an evaluation. */
+/* Keeps only the first `microbatches` microbatches of an order: an evaluation may have fewer than the file. */
 static void keep(struct pp_order *order, int microbatches)
 {
     int64_t n = 0;

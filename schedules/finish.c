@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The last pass of the builder: lays the pools end to end, renumbers slots, and writes wrap edges, issue lists and
- * peaks.
+ * The last pass of the builder: turns slot numbers of pools into slot ids of the plan, and writes pools, edges into the
+ * next step, issue lists, peaks and the hash.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "core/plan_hash.h"
 #include "schedules/building.h"
 
-/* Makes `slots` a pool of the plan. Empty ones are left out. */
+/* Adds a pool to the plan, behind the others, unless it is empty. */
 static void add_pool(struct pp_plan *plan, struct slots *slots)
 {
     slots->first = plan->nslots;
@@ -36,7 +36,7 @@ static pp_status make_pools(struct builder *b)
     return PP_OK;
 }
 
-/* The pools that a compute task's in and out come from. */
+/* The slots of F, R, B, I or W. */
 static void renumber_compute(struct builder *b, struct pp_task *task)
 {
     struct pp_plan *plan = b->plan;
@@ -77,9 +77,9 @@ static void add_wraps(struct pp_plan *plan, const struct slots *slots)
         plan->wraps[plan->nwraps++] = (struct pp_wrap){slots->users[i].last, slots->users[i].first};
 }
 
-/* A rank begins a step when it has the parameters that the other replicas stepped in the one before; or it gathers
- * those of a stage when it has stepped its own. (With shards of parameters, each replica puts its own behind its
- * step.) */
+/* ZeRO 1 and 2: edges for parameters. If GATHER_PARAM ends a step, the first task of a rank waits for the rank's last
+ * GATHER_PARAM of the step before. If it begins a step (gathers_first), the first GATHER_PARAM of a stage waits for the
+ * stage's STEP. (ZeRO 3 needs no edge: PUT_PARAM and STEP are on the same lane.) */
 static void add_gathers(struct builder *b)
 {
     struct pp_plan *plan = b->plan;
@@ -92,7 +92,8 @@ static void add_gathers(struct builder *b)
     }
 }
 
-/* The first writer of a slot waits for the last reader of the step before. Slots used on one rank only need no edge. */
+/* Edges into the next step: the first writer of a slot waits for its last reader in the step before. Slots that only
+ * one lane uses need none. */
 static pp_status make_wraps(struct builder *b)
 {
     struct pp_plan *plan = b->plan;
@@ -107,11 +108,11 @@ static pp_status make_wraps(struct builder *b)
     return PP_OK;
 }
 
-/* The end of a rank's issue list. Entries are written a cache line at a time: the lists of many ranks lie at distances
- * that make them share few sets of the caches. */
+/* The end of a rank's issue list. Entries are written a cache line at a time: the lists of many ranks lie at such
+ * distances that writing to them in turn would use only a few sets of the caches. */
 struct list_end {
-    int64_t next;
-    int32_t n, entries[16];
+    int64_t next;           /* index in plan->issue for entries[0] */
+    int32_t n, entries[16]; /* entries that were not written yet */
 };
 
 static void write_entries(struct pp_plan *plan, struct list_end *end)
@@ -135,8 +136,8 @@ static void issue(struct pp_plan *plan, int32_t id, struct list_end *ends)
     for (int i = 0; i < ranks; i++) enter(plan, &ends[pp_lane_rank(lane, i)], pp_issue_entry(lane, id, i));
 }
 
-/* One pass over the tasks does all that is left: final slots, issue lists (both ends of a transfer were created at one
- * moment, so the order of ids is that of every list), hash. */
+/* One pass over the tasks: slot ids, issue lists, hash. Both ends of a transfer were created at the same moment, so
+ * every issue list has the order of ids. */
 static pp_status finish_tasks(struct builder *b)
 {
     struct pp_plan *plan = b->plan;

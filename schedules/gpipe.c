@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * GPipe (Huang et al., 2019; torch.distributed.pipelining ScheduleGPipe): all forwards, then all backwards, both in
- * microbatch order. The backward starts with microbatch 0, as in torch.distributed.pipelining; the older torch Pipe
- * went backwards from the last.
+ * GPipe (Huang et al., 2019; torch.distributed.pipelining ScheduleGPipe): all forwards, then all backwards, both in the
+ * order of the microbatches. Backwards begin with microbatch 0, as in torch.distributed.pipelining; the older torch
+ * Pipe began with the last one.
  *
  *   rank 0  F0 F1 F2 F3          B0 B1 B2 B3
  *   rank 1     F0 F1 F2 F3 B0 B1 B2 B3

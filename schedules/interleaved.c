@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Interleaved 1F1B (Narayanan et al. 2021, Megatron-LM; order of torch.distributed.pipelining ScheduleInterleaved1F1B):
- * V stages per rank, stage v*P + r on rank r. Microbatches go in rounds of K = M / max(1, M div P); within a round a
- * rank runs K microbatches of its first stage, then K of its second, and so on; backwards in the opposite order of
- * stages. Of a plan without backwards M may be any number: then some rounds have a microbatch more than others.
+ * V stages per rank, stage v*P + r on rank r. Microbatches are divided into max(1, M div P) rounds of K microbatches
+ * each. In a round a rank runs the K forwards of its first stage, then those of its second, and so on; backwards begin
+ * with its last stage. Without backwards (evaluation) M may be any number; some rounds then have a microbatch more than
+ * others.
  *
- * interleaved:N has rounds of N microbatches, and a last one of what is left (Megatron-LM's
- * --microbatch-group-size-per-virtual-pipeline-stage; Llama 3, Grattafiori et al. 2024, section 3.3.2): with N above P
- * a microbatch comes to a rank before its turn is there, so hops are hidden, and activations of (V-1)(N-P) more are
- * kept.
+ * interleaved:N has rounds of N microbatches, and a last one with those that are left (Megatron-LM's
+ * --microbatch-group-size-per-virtual-pipeline-stage; Llama 3, Grattafiori et al. 2024, section 3.3.2). With N above P
+ * a microbatch arrives at a rank before its turn, so hops are hidden, and the rank keeps activations of (V-1)(N-P) more
+ * microbatches of a stage.
  *
  *   P = 2, V = 2, M = 4 (stage, kind, microbatch):
  *   rank 0  0F0 0F1 2F0 2F1 0F2 2B0 0F3 2B1 2F2 0B0 2F3 0B1 2B2 2B3 0B2 0B3
@@ -20,7 +21,7 @@ static int rounds(int ranks, int microbatches) { return microbatches < ranks ? 1
 
 static bool divides(int ranks, int microbatches) { return microbatches % rounds(ranks, microbatches) == 0; }
 
-/* As Megatron-LM: ranks would wait for microbatches of a round that are fewer than they are. */
+/* The conditions of Megatron-LM: in a round of fewer microbatches than ranks, ranks would have to wait. */
 static pp_status check_turns(const struct pp_schedule_shape *shape)
 {
     const int p = shape->ranks, n = shape->number, m = shape->microbatches, left = m % n;
@@ -68,7 +69,7 @@ static int round_of(const struct pp_schedule_shape *shape, int microbatch)
     return (int)(before / shape->microbatches);
 }
 
-/* The k-th F, I, W or B of a rank; backwards count the stages from the last. */
+/* Appends number k of the rank's operations of this kind (F, I, W or B). */
 static pp_status add(const struct pp_schedule_shape *shape, int rank, enum pp_kind kind, int k, struct pp_order *out)
 {
     int round = round_of(shape, k / shape->virtual_stages), first = first_of_round(shape, round),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Interleaved 1F1B with a split backward (order of torch.distributed.pipelining ScheduleInterleavedZeroBubble, after Qi
- * et al. 2024): I, which other ranks wait for, takes the place of B, and rank r does the weight gradients r
- * computations later, so that the last of them fill its bubble at the end.
+ * et al. 2024): I, which other ranks wait for, takes the place of B. Rank r runs the W of an I after r further Is, so
+ * that its last r Ws fill its bubble at the end.
  *
  *   P = 2, V = 2, M = 4 (stage, kind, microbatch):
  *   rank 0  0F0 0F1 2F0 2F1 2I0 2W0 0F2 2I1 2W1 0F3 0I0 0W0 2F2 0I1 0W1 2F3 2I2 2W2 2I3 2W3 0I2 0W2 0I3 0W3

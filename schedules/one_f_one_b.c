@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * 1F1B (PipeDream-Flush, Narayanan et al. 2021; DAPPLE; torch.distributed.pipelining Schedule1F1B): rank r runs P-1-r
- * forwards ahead, then one forward and one backward in turn, then the remaining backwards. At most P-r microbatches are
- * held. Unlike PyTorch, fewer microbatches than stages are accepted.
+ * forwards ahead, then one forward and one backward in turn, then the remaining backwards. It holds at most P-r
+ * microbatches. Unlike in PyTorch, there may be fewer microbatches than stages.
  *
  *   rank 0  F0 F1          B0 F2 B1 F3 B2    B3
  *   rank 1     F0 B0 F1 B1    F2 B2    F3 B3

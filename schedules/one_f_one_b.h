@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One forward, one backward in turn, on each rank after some forwards ahead.
+ * The order of 1F1B: a rank runs `ahead` forwards, then one forward and one backward in turn, then the remaining
+ * backwards.
  */
 #ifndef PP_SCHEDULES_ONE_F_ONE_B_H
 #define PP_SCHEDULES_ONE_F_ONE_B_H

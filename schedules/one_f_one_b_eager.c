@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * 1F1B with up to twice the forwards ahead (early warm-up of DAPPLE, Fan et al. 2021), so that a hop to the next rank
- * and back is over before its gradient is needed: rank r runs up to e more than the P-1-r of 1F1B, no more than
- * 2 (P-1-r) in all. Rank 0 then holds P + e microbatches, which is N of 1f1b-eager:N: from P (1F1B) to 2P-1, where hops
- * cost 2 (P-1) of their times in all, if two take no longer than F + I + W; a few more than P are mostly enough.
+ * 1F1B with up to twice as many forwards ahead (the early warm-up of DAPPLE, Fan et al. 2021), so that the hops to the
+ * next rank and back are over when a gradient is needed. Rank r runs up to e more forwards ahead than the P-1-r of
+ * 1F1B, but at most 2 (P-1-r). Rank 0 then holds P + e microbatches: this is N of 1f1b-eager:N, from P (which is 1F1B)
+ * to 2P-1. With 2P-1, all hops together add 2 (P-1) hop times to the step, if two hops take no longer than F + I + W. A
+ * few more than P are mostly enough.
  *
  *   P = 3, M = 4, N = 5:
  *   rank 0  F0 F1 F2 F3       B0    B1    B2    B3

@@ -8,10 +8,11 @@
 
 enum { SEEN_F = 1, SEEN_B = 2, SEEN_I = 4, SEEN_W = 8 };
 
-/* What each kind adds, what must and must not have been seen before it. */
+/* For each kind: the bit that it sets for its stage and microbatch, and the bits that must, and that must not, have
+ * been set before. */
 static const struct rule {
     uint8_t adds, needs, excludes;
-    const char *needs_text;
+    const char *needs_text; /* `needs` in words, for messages */
 } rules[PP_KINDS] = {
     [PP_F] = {SEEN_F, 0, SEEN_F | SEEN_B | SEEN_I | SEEN_W, ""},
     [PP_B] = {SEEN_B, SEEN_F, SEEN_B | SEEN_I | SEEN_W, "its F"},
@@ -60,19 +61,18 @@ static pp_status check_complete(const struct pp_plan *plan, const uint8_t *seen)
     return PP_OK;
 }
 
-/* Orders on their way into the plan. */
 struct reading {
     const struct pp_plan *plan;
-    uint8_t *seen; /* [pp_cells()] */
+    uint8_t *seen; /* [pp_cells()] bits SEEN_... */
     struct pp_op *ops;
     int64_t n, room;
-    uint8_t *split;   /* [stages] every backward of the stage is I and W */
-    int32_t *waiting; /* [stages * slots of a stage] weight gradients that wait for the others of their slot */
+    uint8_t *split;   /* [stages] all backwards of the stage are split into I and W */
+    int32_t *waiting; /* [stages][slots of a stage] batched W: Ws of the slot that came so far */
 };
 
 static bool batched(const struct pp_plan *plan) { return plan->slot_microbatches > 1; }
 
-/* By tasks of their own; B runs layers again by itself. */
+/* Does the microbatch have R tasks? (With PP_CHECKPOINT_LAYERS it has none: B runs the layers again.) */
 static bool recomputes(const struct pp_plan *plan, int microbatch)
 {
     return plan->checkpoint != PP_CHECKPOINT_LAYERS && pp_recomputed(plan, microbatch);
@@ -83,7 +83,7 @@ static void append(struct reading *e, int kind, const struct pp_op *op)
     e->ops[e->n++] = (struct pp_op){op->stage, op->microbatch, (uint8_t)kind, 1};
 }
 
-/* The last one of a slot brings all. */
+/* Appends a W. With batched W: one W for the whole slot, when the last W of its microbatches comes. */
 static void weight_gradient(struct reading *e, const struct pp_op *op)
 {
     const int k = e->plan->slot_microbatches, microbatches = e->plan->microbatches;
@@ -106,12 +106,14 @@ static void expand(struct reading *e, const struct pp_op *op)
     }
 }
 
-/* A stage's first contribution to its gradients overwrites them. Which task that is would be another one for its norms
- * than for its matrices if B, which makes both, stood beside I and W, which make one each; PP_TASK_FIRST tells one. So
- * a stage that has I and W for one microbatch has them for all. Returns how many Bs become two. */
+/* Finds the stages that have I and W, and returns how many of their Bs must be split, too.
+ *
+ * Why a stage cannot have both: its first contribution to a gradient overwrites it (PP_TASK_FIRST). I makes the
+ * gradients of norms, W those of matrices, and B both. If a stage had a B beside I and W, the first contribution to its
+ * norms and the first one to its matrices could be different tasks. */
 static int64_t find_split(struct reading *e, const struct pp_order *order)
 {
-    const int stages = e->plan->stages; /* what is not among them is refused later */
+    const int stages = e->plan->stages; /* check_op() refuses stages out of range later */
     int64_t more = 0;
     for (int64_t i = 0; i < order->n; i++) {
         const struct pp_op *op = &order->ops[i];
@@ -124,7 +126,8 @@ static int64_t find_split(struct reading *e, const struct pp_order *order)
     return more;
 }
 
-/* What B makes again of a layer is gone when the next one's turn comes: a W would find nothing. */
+/* Modes that run one layer again at a time are impossible with W: the layer's activations would be overwritten by those
+ * of the next layer. */
 static pp_status check_checkpoint(const struct reading *e)
 {
     const struct pp_plan *plan = e->plan;

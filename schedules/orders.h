@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads the orders that a schedule (or a file) gives: checks them, and turns them into what a plan is made from.
+ * Checks the orders of a schedule (or of a file), and turns them into the operations from which a plan is built.
  */
 #ifndef PP_SCHEDULES_ORDERS_H
 #define PP_SCHEDULES_ORDERS_H
@@ -8,23 +8,26 @@
 #include "core/plan.h"
 #include "schedules/schedule.h"
 
-/* Given orders, or a schedule's. Those are made one rank at a time, where the schedule can: of a large plan all orders
- * at once are much. */
+/* Where orders come from. */
 struct pp_order_source {
-    const struct pp_order *given; /* [ranks]; NULL: by */
+    const struct pp_order *given; /* [ranks] these orders; NULL: those of `schedule` for `shape` */
+    /* Its orders are made one rank at a time, if it can do that: all orders of a large plan together take much memory.
+     */
     const struct pp_schedule *schedule;
     struct pp_schedule_shape shape;
 };
 
-/* The computations of all ranks as the plan runs them, those of rank r from first[r] to first[r + 1] - 1: R directly
- * before its backward where the checkpoint mode says so; forwards only if the plan does not train. If a stage has I and
- * W for one microbatch, each of its Bs becomes I and W. Where activation slots hold several microbatches, every B does,
- * and the W of all microbatches of a slot become one, at the place of the last of them. *ops is the caller's to free,
- * also on failure; first: [ranks + 1].
+/* Makes the operations of all ranks, as the plan runs them: those of rank r are ops[first[r]] .. ops[first[r + 1] - 1].
+ *   - An R stands directly before the backward of each microbatch whose stages are recomputed.
+ *   - A plan that does not train has forwards alone.
+ *   - If a stage has I and W for one microbatch, all its Bs become I and W.
+ *   - If activation slots hold several microbatches (batched W), all Bs become I and W, and all Ws of a slot become
+ *     one, at the place of the last of them.
+ * The caller frees *ops, also after a failure. first: [ranks + 1].
  *
- * Every (stage, microbatch) must have exactly one F and one B, or one I and one W, on its stage's rank, in that
- * sequence; else PP_INPUT with a message that names rank and task. Backwards of a forward-only plan are allowed and
- * ignored. */
+ * PP_INPUT, with a message that names rank and task, unless every stage has for every microbatch exactly one F and then
+ * one B, or one F, one I and one W in this sequence, all on the stage's rank. A plan that does not train ignores
+ * backwards, and needs none. */
 pp_status pp_orders_read(const struct pp_plan *plan, const struct pp_order_source *source, struct pp_op **ops,
                          int64_t *first) PP_MUST_CHECK;
 

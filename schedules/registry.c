@@ -19,7 +19,7 @@ static const struct pp_schedule *const table[] = {
 #undef PP_SCHEDULE
 };
 
-enum { SCHEDULES = sizeof table / sizeof *table, NAME_BYTES = 24 /* of a name in names(), with what ends it */ };
+enum { SCHEDULES = sizeof table / sizeof *table, NAME_BYTES = 24 /* most bytes of a name and "|" in names() */ };
 
 const struct pp_schedule *pp_schedule_at(int i) { return i >= 0 && i < SCHEDULES ? table[i] : NULL; }
 
@@ -28,7 +28,7 @@ static bool is_called(const char *called, const char *name, size_t length)
     return called && strlen(called) == length && strncasecmp(called, name, length) == 0;
 }
 
-/* What stands behind the colon: decimal digits alone. */
+/* Reads the number behind the colon, which must be decimal digits alone. */
 static bool read_number(const char *text, int *number)
 {
     const size_t digits = strspn(text, "0123456789");

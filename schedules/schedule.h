@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a schedule is, and the registry. A schedule says only where each stage lives and in which order each rank
- * computes; the builder (builder.h) adds data edges, transfers, recomputation, gradient reduction, norm, step and
+ * Schedules, and their registry. A schedule says only on which rank each stage lives and in which order each rank
+ * computes. The builder (builder.h) adds data edges, transfers, recomputation, collectives, norm, optimizer step and
  * slots.
  *
  * To add one: copy gpipe.c, change it, add its name to schedules.def. Every test that loops over the registry then
@@ -15,65 +15,72 @@
 
 #include "core/job.h"
 #include "core/plan.h"
+#include "core/plan_spec.h"
 
-/* One computation of one rank: PP_F, PP_B, PP_I or PP_W. Schedules leave count alone. */
+/* One computation of one rank. */
 struct pp_op {
     int32_t stage, microbatch;
-    uint8_t kind;
-    uint16_t count; /* microbatches from `microbatch` on, where the builder has batched weight gradients */
+    uint8_t kind;   /* PP_F, PP_B, PP_I or PP_W; the builder also inserts PP_R */
+    uint16_t count; /* number of microbatches, from `microbatch` on. Set by the builder, which may batch Ws */
 };
 
-/* The order of one rank, growing. */
+/* The order of one rank; it grows. */
 struct pp_order {
     int64_t n, capacity;
     struct pp_op *ops;
 };
 
 struct pp_schedule_shape {
-    int ranks, virtual_stages, stages, microbatches; /* P, V, S = P*V, M */
-    bool training;                                   /* false: of the order only the forwards count */
+    int ranks, virtual_stages, stages, microbatches; /* P, V, P V, M */
+    bool training;                                   /* false: only the forwards of the order are used */
     int number;                                      /* N of NAME:N; 0: the schedule's default */
-    const struct pp_stage_costs *costs;              /* core/plan.h; NULL: nothing is known */
+    const struct pp_stage_costs *costs;              /* core/plan_spec.h; NULL: nothing is known */
 };
 
-/* What N of NAME:N says: nothing; how many microbatches a rank may hold; how many go through a stage in turn. */
-enum pp_schedule_number { PP_NO_NUMBER, PP_NUMBER_HELD, PP_NUMBER_IN_TURN };
+/* The meaning of N in NAME:N. */
+enum pp_schedule_number {
+    PP_NO_NUMBER,     /* the schedule takes no number */
+    PP_NUMBER_HELD,   /* the most microbatches that a rank may hold at once */
+    PP_NUMBER_IN_TURN /* microbatches that a stage runs before the rank turns to its next stage */
+};
 
-/* Stages of a rank that a schedule can have. V defaults to 1 of the first, else to 2. */
+/* How many stages on each rank a schedule can have. V defaults to 1 for PP_ONE_STAGE, else to 2. */
 enum pp_rank_stages { PP_ONE_STAGE, PP_TWO_STAGES, PP_ANY_STAGES };
 
 struct pp_schedule {
     const char *name, *summary;
-    const char *torch_name; /* what torch.distributed.pipelining's get_schedule_class() calls it; NULL: the same */
+    const char *torch_name; /* its name in torch.distributed.pipelining's get_schedule_class(); NULL: the same */
     enum pp_rank_stages virtual_stages;
-    /* Refuses shapes beyond what `virtual_stages` says; PP_USAGE with a message that names what works. NULL = all are
-     * fine. */
+    /* PP_USAGE for shapes that the schedule cannot do, with a message that names some that work. (The builder checks
+     * `virtual_stages` and `number`.) NULL = it can do all. */
     pp_status (*check)(const struct pp_schedule_shape *shape);
-    enum pp_schedule_number number; /* PP_NO_NUMBER: shape->number is 0 */
-    bool timed;                     /* decides by shape->costs */
-    /* Appends the computations of `rank` in order. Called once per rank. */
+    enum pp_schedule_number number; /* with PP_NO_NUMBER, shape->number is always 0 */
+    bool timed;                     /* it decides by shape->costs */
+    /* Appends the computations of `rank`, in order. Called once for each rank. */
     pp_status (*order)(const struct pp_schedule_shape *shape, int rank, struct pp_order *order);
-    /* Instead of order(), where one search finds the orders of all ranks: appends to orders[rank], which are empty. */
+    /* Instead of order(), if one search finds the orders of all ranks: appends to orders[ranks], which are empty. */
     pp_status (*orders)(const struct pp_schedule_shape *shape, struct pp_order *orders);
-    /* The rank of a stage. NULL = loop: stage mod P. */
+    /* The rank of a stage. NULL = stage mod P. */
     int (*stage_rank)(const struct pp_schedule_shape *shape, int stage);
 };
 
+/* The rank of a stage. */
 static inline int pp_schedule_rank(const struct pp_schedule *schedule, const struct pp_schedule_shape *shape, int stage)
 {
     return schedule->stage_rank ? schedule->stage_rank(shape, stage) : stage % shape->ranks;
 }
 
-/* Appends `kind` of (stage, microbatch). */
+/* Appends a computation of a stage and a microbatch. kind: PP_F, PP_B, PP_I or PP_W. */
 pp_status pp_order_add(struct pp_order *order, enum pp_kind kind, int stage, int microbatch) PP_MUST_CHECK;
 
-/* By its name or PyTorch's, also that of the class (Schedule1F1B); case does not matter. Behind a colon there may be a
- * number from 1 to PP_MOST_NUMBER, which is left in *number, else 0. NULL: there is none. */
+/* The schedule with this name, in any case: its own name, PyTorch's, or that of PyTorch's class (Schedule1F1B). The
+ * name may end in a colon and a number from 1 to PP_MOST_NUMBER, which is stored in *number; else that is 0. NULL if
+ * there is no such schedule. */
 const struct pp_schedule *pp_schedule_find(const char *name, int *number);
-/* The i-th registered schedule; NULL past the end. */
+/* The i-th registered schedule, i >= 0; NULL past the end. */
 const struct pp_schedule *pp_schedule_at(int i);
 
-/* For core/job.h. */
+/* The functions of schedules/ for core/job.h. */
 extern const struct pp_schedules pp_schedules;
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a rank does that keeps nothing but its shares (struct pp_plan.shards, shard_params): before each part of a
- * computation it gathers the parameters of the part that comes next, and behind it takes the gradients that were summed
- * meanwhile.
+ * The tasks of ZeRO 2 and 3 (struct pp_plan.shards, shard_params). With ZeRO 3, before each part of a computation the
+ * parameters of the part after it are gathered. With both, after each part of a B its gradients are summed beside the
+ * next part, and after that part added to the own share. In the picture numbers are parts:
  *
  *   compute     ... PUT 2 | F part 1 | PUT 3 | F part 2 | PUT 4 | F part 3 ...
  *   collective        GATHER 2         GATHER 3         GATHER 4
@@ -12,8 +12,8 @@
  */
 #include "schedules/building.h"
 
-/* Every part of an operation is a task, before which parameters may be gathered, and behind which gradients are summed;
- * an operation has been counted as one. */
+/* An operation was counted as one task. Each of its parts may be 3 tasks (itself, PUT_PARAM, GATHER_PARAM), of a B 5
+ * (also REDUCE_GRAD and ADD_GRAD). */
 pp_status pp_shards_count(struct builder *b)
 {
     const bool params = b->plan->shard_params;
@@ -32,12 +32,13 @@ pp_status pp_shards_count(struct builder *b)
     return PP_OK;
 }
 
-/* Parts of a stage are counted from its first layers on, also where a computation goes back. */
+/* The number of part i of an operation, counted from the stage's first layers on. */
 static int forward_part(const struct builder *b, int kind, int stage, int i)
 {
     return pp_goes_back(kind) ? b->parts[stage] - 1 - i : i;
 }
 
+/* The parameter slot, 0 or 1, that has this part; -1: none. */
 static int32_t slot_with(const struct rank_state *r, int stage, int part)
 {
     for (int32_t slot = 0; slot < PP_SHARD_SLOTS; slot++)
@@ -45,13 +46,14 @@ static int32_t slot_with(const struct rank_state *r, int stage, int part)
     return -1;
 }
 
+/* Makes sure that the pool has the slot. */
 static void use(struct slots *slots, int32_t slot)
 {
     if (slot >= slots->made) slots->made = slot + 1;
 }
 
-/* Gathers a part's parameters into the slot that is not being read, unless one has them. On the compute lane nobody
- * reads that slot any more. */
+/* Appends PUT_PARAM and GATHER_PARAM of a part, into the slot that is not being read, unless a slot has the part. Tasks
+ * that read that slot before are earlier on the compute lane, so PUT_PARAM needs no edge to them. */
 static pp_status fetch(struct builder *b, int stage, int part)
 {
     const int rank = b->plan->stage_rank[stage];
@@ -71,7 +73,8 @@ static pp_status fetch(struct builder *b, int stage, int part)
     return pp_builder_task(b, &gather, &held->gather);
 }
 
-/* The part that the rank computes behind part i of its next operation. */
+/* Gathers the part that the rank computes after part i of `op`: the next part, or the first one of its next operation.
+ */
 static pp_status fetch_next(struct builder *b, struct rank_state *r, const struct pp_op *op, int i)
 {
     if (i + 1 < b->parts[op->stage]) return fetch(b, op->stage, forward_part(b, op->kind, op->stage, i + 1));
@@ -112,7 +115,7 @@ pp_status pp_shards_take(struct builder *b, int rank)
     return summed.last ? pp_builder_reduce_share(b, summed.stage, summed.part, r->last_compute) : PP_OK;
 }
 
-/* The sum of what B has just made. */
+/* Appends REDUCE_GRAD for part i of a B, which is task `made`. */
 static pp_status reduce(struct builder *b, const struct pp_task *piece, int32_t made, int i, bool last)
 {
     struct rank_state *r = &b->ranks[piece->lane];

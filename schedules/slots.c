@@ -3,7 +3,7 @@
 
 #include "schedules/building.h"
 
-/* Growing straightens the ring. */
+/* Doubles the capacity. The oldest element is moved to index 0. */
 static pp_status grow_queue(struct slot_queue *queue)
 {
     const int32_t capacity = queue->capacity ? 2 * queue->capacity : 4;
@@ -65,7 +65,7 @@ pp_status pp_slots_take(struct slots *slots, int32_t *out)
 
 void pp_slots_free(struct slots *slots, int32_t slot)
 {
-    struct slot_queue *queue = &slots->free; /* has room for all that were made */
+    struct slot_queue *queue = &slots->free; /* make() gives it room for all slots */
     queue->values[(queue->head + queue->n++) & (queue->capacity - 1)] = slot;
 }
 

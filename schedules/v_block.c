@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "schedules/v_block.h"
 
-enum { PERIOD = 6, FASTEST = 2, HURRY = 4 }; /* slots from a microbatch to the next */
+enum { PERIOD = 6, FASTEST = 2, HURRY = 4 }; /* slots from a microbatch to the next: steady, soonest, hurry */
 
 struct walk {
     const struct pp_schedule_shape *shape;
     struct pp_order *out;
     int stage[2];
-    int64_t steady[PP_V_PASSES], soonest[PP_V_PASSES]; /* of microbatch 0 */
-    int64_t last[PP_V_PASSES];                         /* hurry of the last microbatch; I1 and I0 only */
-    int64_t slack;                                     /* how much the last few of hurry are closer */
-    int next[PP_V_PASSES];                             /* microbatch */
-    int weights[2];                                    /* the next W's microbatch, of each stage */
-    int held;
-    int64_t clock; /* slot */
+    int64_t steady[PP_V_PASSES], soonest[PP_V_PASSES]; /* slots of microbatch 0 (v_block.h) */
+    int64_t last[PP_V_PASSES];                         /* slots `hurry` of the last microbatch; I1 and I0 only */
+    int64_t slack;         /* slots by which the last few microbatches of `hurry` are closer together in all */
+    int next[PP_V_PASSES]; /* the next microbatch of each pass */
+    int weights[2];        /* the next microbatch of W, of each stage */
+    int held;              /* pairs of stage and microbatch between F and W */
+    int64_t clock;         /* the first slot that is not used yet */
 };
 
 static int half_of(int pass) { return pass == PP_V_F1 || pass == PP_V_I1; }
@@ -23,7 +23,7 @@ static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 static void place(struct walk *w, int rank, pp_v_block block)
 {
     const int64_t p = w->shape->ranks, m = w->shape->microbatches;
-    int64_t first[PP_V_PASSES]; /* of rank 0, where a microbatch enters, turns, and ends */
+    int64_t first[PP_V_PASSES]; /* the block of rank 0, which has the first and the last stage */
     block(w->shape->ranks, 0, first);
     block(w->shape->ranks, rank, w->steady);
     const int64_t way[PP_V_PASSES] = {rank, 2 * p - 1 - rank, 2 * p + rank, 4 * p - 1 - rank};
@@ -33,7 +33,7 @@ static void place(struct walk *w, int rank, pp_v_block block)
         w->steady[i] -= earlier;
         w->last[i] = turn + way[i] - 2 * p - earlier + PERIOD * (m - 1);
     }
-    w->slack = p > 4 ? 2 : 4; /* by trial, for the least spans */
+    w->slack = p > 4 ? 2 : 4; /* found by trial: it gives the least spans */
 }
 
 static int64_t slot_of(const struct walk *w, int pass, int microbatch)
@@ -47,7 +47,8 @@ static int64_t slot_of(const struct walk *w, int pass, int microbatch)
     return larger(slot, w->soonest[pass] + FASTEST * (int64_t)microbatch);
 }
 
-/* The pass that comes next; PP_V_PASSES after the last one. The order for equal slots is by trial, as `slack`. */
+/* The pass with the smallest slot of those that are left, and its slot; PP_V_PASSES if none is left. The order in which
+ * passes with equal slots are taken was found by trial, like `slack`. */
 static int next_pass(const struct walk *w, int64_t *slot)
 {
     static const int ties[] = {PP_V_I0, PP_V_I1, PP_V_F0, PP_V_F1};

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * V-Half (see v_block.h): half the activations of 1F1B. Every rank holds at most floor((P+2)/2) microbatches from F to
- * W. F0 and I1, which go towards rank P-1, take two slots a rank, so that what they fill and what the way back empties
- * is the same on all ranks. Where F = I = W = 2 slots and M >= P, the span is 6M + 3P-7 slots for even P (6M + 1 for
- * P = 2) and 6M + 3P-4 for odd P (6M for P = 1).
+ * W. F0 and I1, which go from rank 0 towards rank P-1, advance one rank in two slots, F1 and I0 one rank in one slot,
+ * so that all ranks hold equally much. If F = I = W = 2 slots and M >= P, the span is 6M + 3P-7 slots for even P (6M +
+ * 1 for P = 2) and 6M + 3P-4 for odd P (6M for P = 1).
  */
 #include "schedules/v_block.h"
 #include "schedules/v_shape.h"
 
 static void block(int ranks, int rank, int64_t slots[PP_V_PASSES])
 {
-    const int64_t p = ranks, r = rank, wait = p % 2 ? 0 : 3; /* else two passes would meet in a slot */
+    const int64_t p = ranks, r = rank, wait = p % 2 ? 0 : 3; /* without it two passes would have the same slot */
     slots[PP_V_F0] = 2 * r;
     slots[PP_V_F1] = 3 * p - 2 - r;
     slots[PP_V_I1] = 3 * p - 1 + wait + 2 * r;

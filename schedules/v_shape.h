@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Two stages on each rank, laid out as a V: stage r and stage 2P-1-r on rank r. So the loss is on rank 0, and stages
- * P-1 and P are neighbours without a transfer.
+ * Two stages on each rank, laid out as a V: rank r has the stages r and 2P-1-r. So the last stage, with the loss, is on
+ * rank 0, and the stages P-1 and P are on one rank, without a transfer between them.
  */
 #ifndef PP_SCHEDULES_V_SHAPE_H
 #define PP_SCHEDULES_V_SHAPE_H

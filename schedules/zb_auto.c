@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Automatic zero bubble (see zb_search.h): the order of least makespan that the search finds for the times of this
- * job's stages, where no rank holds more microbatches between F and W than zb-auto:N says: P unless it is given. The
- * paper's ZB-1p and ZB-2p are P and 2P microbatches too, but of bytes, of which I sets some free; here a slot is kept
- * until W. Of makespan, because all ranks wait for the global norm.
+ * Automatic zero bubble (see zb_search.h): the order with the least makespan that the search finds for the times of the
+ * job's stages, if no rank may hold more than N microbatches between F and W (zb-auto:N; P by default). It is the
+ * makespan, not the span, that counts, because all ranks wait for the global norm.
+ *
+ * The limits of the paper's ZB-1p and ZB-2p are the memory of P and 2P microbatches, too, but in bytes, of which I
+ * frees some. Here a microbatch keeps its whole slot until W.
  */
 #include <stdlib.h>
 
 #include "schedules/schedule.h"
 #include "schedules/zb_search.h"
 
-/* A microbatch counts 1; where shape->costs says nothing, everything takes 1. *arrays: the caller's to free. */
+/* The memory of a microbatch counts 1. Without shape->costs all tasks take the time 1. The caller frees *arrays. */
 static pp_status set_problem(const struct pp_schedule_shape *shape, int64_t **arrays, struct pp_stage_costs *costs,
                              struct pp_zb_problem *out)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ZB-H1 (see zero_bubble.h): the bubble of 1F1B less what the delayed weight gradients fill, (P-1)(F + I - W), with
- * 1F1B's memory on rank 0.
+ * ZB-H1 (see zero_bubble.h): delayed weight gradients fill a part of 1F1B's bubble, which leaves (P-1)(F + I - W), with
+ * the memory that 1F1B needs on rank 0.
  *
  *   P = 3, M = 4:
  *   rank 0  F0 F1 F2       I0 W0 F3 I1 W1    I2 W2 I3 W3

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ZB-H2 (see zero_bubble.h): twice as many forwards ahead as ZB-H1, so that ranks are busy from their first to their
- * last task where F = I = W; they begin and end at different times, which helps only if the optimizer step joins them
- * nowhere (--clip 0). Holds up to 2P-1 microbatches.
+ * ZB-H2 (see zero_bubble.h): twice as many forwards ahead as ZB-H1, so that, if F = I = W, each rank is busy from its
+ * first to its last task. But ranks begin and end at different times, so this helps only if they need not wait for each
+ * other before the optimizer step (--clip 0). A rank holds up to 2P-1 microbatches.
  */
 #include "schedules/zero_bubble.h"
 

@@ -6,12 +6,17 @@
 #include "core/log.h"
 #include "schedules/zb_walk.h"
 
-enum { MOST_LEAD = 4, MOST_LOOKS = 1 << 28, LARGE = 1 << 18 /* worth a word on a terminal */ };
+enum {
+    MOST_LEAD = 4,        /* of handcrafted orders */
+    MOST_LOOKS = 1 << 28, /* most steps for an order without rounds */
+    LARGE = 1 << 18       /* ranks x microbatches from which on a terminal shows the progress */
+};
 
-/* What a rank that has a choice does first. */
+/* For orders without rounds: which kind a rank prefers if it has a choice. */
 static const uint8_t preferences[][3] = {{PP_I, PP_F, PP_W}, {PP_I, PP_W, PP_F}, {PP_F, PP_W, PP_I}};
 
-/* Forwards that a rank may be ahead of the next; 0: any number. In quarters: few where memory is short. */
+/* For orders in rounds: forwards that a rank may be ahead of the next, in quarters; 0: any number. Small leads are for
+ * short memory. */
 static const int leads[] = {0, 1, 2, 3, 4, 6, 8, 12, 16};
 
 enum {
@@ -23,9 +28,9 @@ enum {
 /* The best order so far. */
 struct best {
     struct pp_zb_figure figure;
-    int turn; /* of equals the one whose turn is first */
+    int turn; /* number of the order, 0 to ALL - 1; of equally good orders the smaller number wins */
     uint8_t *kinds;
-    int tried; /* of ALL */
+    int tried; /* orders so far */
 };
 
 static bool better(struct pp_zb_figure a, struct pp_zb_figure b)
@@ -49,7 +54,8 @@ static void finish(struct pp_zb_walk *w, int turn, struct best *best)
     memcpy(best->kinds, w->kinds, 3 * (size_t)cells(w));
 }
 
-/* With one lead: what differs from an earlier one only in what made no difference there is the same order again. */
+/* Tries all knobs with one lead. If they differ from earlier knobs only in bits that made no difference there, the
+ * order would be the same, and is left out. */
 static void try_lead(struct pp_zb_walk *w, int lead, int turn, struct best *best)
 {
     int decisive[PP_ZB_WAYS];
@@ -66,7 +72,7 @@ static void try_lead(struct pp_zb_walk *w, int lead, int turn, struct best *best
     }
 }
 
-/* The handcrafted ones first: they are good, so that others are soon seen to be worse. */
+/* Handcrafted orders come first: they are good, so that worse orders are given up early. */
 static void try_all(struct pp_zb_walk *w, uint8_t *kinds)
 {
     struct best best = {{INT64_MAX, INT64_MAX}, INT_MAX, kinds, 0};
@@ -90,7 +96,8 @@ static pp_status check_memory(const struct pp_zb_problem *p)
     return PP_OK;
 }
 
-/* Halves all times until no sum of them overflows: everything one after the other, and as many hops. */
+/* Halves all times until no sum can overflow: all tasks one after the other, with two hops for each rank and
+ * microbatch. */
 static void scale_times(const struct pp_zb_problem *p, int64_t *times, struct pp_stage_costs *out)
 {
     const int n = p->ranks;

@@ -4,12 +4,12 @@
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Memory of a microbatch that its F takes, and of which I leaves held_weight. */
+/* Memory that a microbatch takes from F on; after I it keeps held_weight. */
 static int64_t room(const struct pp_zb_walk *w, int j) { return most(w->p->held[j], w->p->held_weight[j]); }
 
 static bool fits(const struct pp_zb_walk *w, int j) { return w->ranks[j].memory <= w->p->cap[j] - room(w, j); }
 
-/* When the input of the next forward or I is there. */
+/* The time at which the input of rank j's next F or I is there. */
 static int64_t arrival(const struct pp_zb_walk *w, int j, int kind)
 {
     if (kind == PP_F) {
@@ -21,8 +21,10 @@ static int64_t arrival(const struct pp_zb_walk *w, int j, int kind)
                : w->input_end[(j + 1) * (int64_t)w->p->microbatches + w->ranks[j].inputs] + w->costs.hop;
 }
 
+/* Is the order so far worse than the best one? */
 static bool hopeless(const struct pp_zb_walk *w) { return w->worst > w->limit; }
 
+/* Appends a task to the order of rank j. */
 static void put(struct pp_zb_walk *w, int j, int kind)
 {
     struct pp_zb_rank *r = &w->ranks[j];
@@ -47,7 +49,7 @@ static void put(struct pp_zb_walk *w, int j, int kind)
     }
 }
 
-/* W until the input of the next forward or I is there. */
+/* Appends Ws to rank j until the input of its next F or I is there. */
 static void fill(struct pp_zb_walk *w, int j, int kind)
 {
     const struct pp_zb_rank *r = &w->ranks[j];
@@ -59,13 +61,13 @@ static void fill(struct pp_zb_walk *w, int j, int kind)
     if (costs || (w->knobs & PP_ZB_FILL_ALL)) put(w, j, PP_W);
 }
 
-/* Most forwards that rank j may be ahead of its I. */
+/* The most F that rank j may have without their I. */
 static int64_t most_ahead(const struct pp_zb_walk *w, int j)
 {
     return w->lead ? 1 + (int64_t)w->lead * (w->p->ranks - 1 - j) / 4 : w->p->microbatches;
 }
 
-/* Of the warm-up: one more forward, from `end` on, where the first gradient is there at `there`. */
+/* Does the warm-up take one more forward, which would start at `end`, if the first gradient comes at `there`? */
 static bool one_more(struct pp_zb_walk *w, int64_t end, int64_t forward, int64_t there)
 {
     const bool in_time = end + forward <= there, begins = end < there;
@@ -73,7 +75,8 @@ static bool one_more(struct pp_zb_walk *w, int64_t end, int64_t forward, int64_t
     return (w->knobs & PP_ZB_EARLY_BACKWARD) ? in_time : begins;
 }
 
-/* Forwards between the first one and the first I: from the last rank on, what can run until the gradient comes. */
+/* Sets `extra` of all ranks, from the last one on: forwards between the first F and the first I, as many as can run
+ * until the first gradient comes. */
 static void plan_warm_up(struct pp_zb_walk *w)
 {
     const int m = w->p->microbatches;
@@ -108,8 +111,8 @@ static void warm_up(struct pp_zb_walk *w)
     for (int j = w->p->ranks - 1; j >= 0; j--) put(w, j, PP_I);
 }
 
-/* A forward now, with the W that must make room for it, would keep the next I waiting; leaving it out would not make
- * the order worse. */
+/* Should the next forward of rank j wait? That is so if the forward, with the Ws that must make room for it, would
+ * delay the next I, and if leaving it out would not make the order worse. */
 static bool better_later(const struct pp_zb_walk *w, int j)
 {
     if (j + 1 == w->p->ranks) return false;
@@ -129,7 +132,7 @@ static bool wants_forward(struct pp_zb_walk *w, int j)
     const struct pp_zb_rank *r = &w->ranks[j];
     const int64_t freed = (int64_t)(r->inputs - r->weights) * w->p->held_weight[j];
     if (r->forwards == w->p->microbatches) return false;
-    if (r->forwards == r->inputs) return true; /* this round's I is of this microbatch */
+    if (r->forwards == r->inputs) return true; /* the I of this round belongs to this forward */
     if (r->forwards - r->inputs >= most_ahead(w, j)) return false;
     if (r->memory - freed > w->p->cap[j] - room(w, j)) return false;
     if (!better_later(w, j)) return true;
@@ -169,7 +172,7 @@ static void begin(struct pp_zb_walk *w)
     }
 }
 
-/* False where memory is short. */
+/* Appends up to n forwards to rank j; false if memory is short. */
 static bool put_forwards(struct pp_zb_walk *w, int j, int64_t n)
 {
     for (; n > 0 && w->ranks[j].forwards < w->p->microbatches; n--) {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ZB-V (Qi, Wan, Amar, Lin 2024, "Pipeline Parallelism with Controllable Memory"; order of torch.distributed.pipelining
- * ScheduleZBVZeroBubble): the stages lie as in v_shape.h, the backward is split as in zero_bubble.h. Every rank holds
+ * ScheduleZBVZeroBubble): two stages per rank on a V (v_shape.h), and split backwards (zero_bubble.h). Every rank holds
  * at most P microbatches.
  */
 #include "schedules/v_shape.h"
 
-/* Appends F, I and W of a rank's two stages, each kind in the order of microbatches. The rule below is for 2P-1
- * microbatches or more; of fewer, what is beyond them is left out. */
+/* Appends F, I and W of a rank's two stages, each kind in the order of the microbatches. The rule of order() needs at
+ * least 2P-1 microbatches; if there are fewer, it runs as for 2P-1, and operations of others are left out. */
 struct walk {
     const struct pp_schedule_shape *shape;
     struct pp_order *out;

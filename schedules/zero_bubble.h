@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The handcrafted zero-bubble orders (Qi, Wan, Huang, Lin 2024, "Zero Bubble Pipeline Parallelism", section 2.3). The
- * backward is split: I makes the input's gradient, which the rank before waits for, W the weights', which nobody waits
- * for, and which fills what would be idle. Rank r runs lead * (P-1-r) forwards ahead, then one F and one I in turn,
- * from the (lead * r)-th I on followed by one W, then the remaining Ws. So a rank has at most lead * (P-1) + 1
+ * backward is split into I, the gradient of the input, which the previous rank waits for, and W, the gradient of the
+ * weights, which no rank waits for, so that it can fill gaps.
+ *
+ * Rank r runs lead * (P-1-r) forwards ahead. Then it runs one F and one I in turn, and from I number lead * r on
+ * (counted from 0) a W after each I. At the end it runs the Ws that are left. So a rank has at most lead * (P-1) + 1
  * microbatches between F and W.
  */
 #ifndef PP_SCHEDULES_ZERO_BUBBLE_H
