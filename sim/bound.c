@@ -5,16 +5,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Least times of a stage for one row count: F, B (or I), W, and hops to the next and to the previous stage. -1 = the
- * plan has no such task. */
+/* Least times of a stage's tasks with one number of rows, by kind: F, B (or I), W, and transfers to the next and to the
+ * previous stage. -1 = the plan has no such task. */
 struct stage_times {
-    int64_t ns[PP_XFER_B + 1]; /* by kind */
+    int64_t ns[PP_XFER_B + 1]; /* index: enum pp_kind */
 };
 
 struct rank_times {
-    int64_t work, back, weights; /* sums over all its tasks; back and weights are parts of work */
-    int64_t norm, step, least_step;
-    int64_t head, first, tail; /* as in bound.h */
+    int64_t work, back, weights; /* bound.h: work_r, back_r, W_r */
+    int64_t norm, step;          /* sums of its NORMs, and of its STEPs */
+    int64_t least_step;          /* its shortest STEP */
+    int64_t head, first, tail;   /* bound.h: head_r, first_r, tail_r */
 };
 
 struct bounding {
@@ -59,7 +60,8 @@ static pp_status find_rows(struct bounding *b)
     return PP_OK;
 }
 
-/* Of a task that is done in parts, from the class of its first one on. */
+/* Least time of a whole task that is done in parts. first: class of its part 0; the classes of the other parts follow.
+ */
 static int64_t all_parts(const struct bounding *b, int first)
 {
     const struct pp_class *classes = b->plan->classes;
@@ -73,7 +75,7 @@ static int64_t all_parts(const struct bounding *b, int first)
     return ns;
 }
 
-/* Of the stage's tasks of a kind and so many rows, the shortest. */
+/* Takes the class into the least times of its stage. */
 static void note(const struct bounding *b, int cls, struct stage_times *times)
 {
     const struct pp_class *class = &b->plan->classes[cls];
@@ -109,7 +111,7 @@ static void fill_ranks(struct bounding *b)
         } else if (t->kind == PP_STEP) {
             r->least_step = r->step > 0 ? least(r->least_step, ns) : ns;
             r->step += ns;
-        } else if (!pp_keeps_shards(t->kind)) { /* some of that may be done while later stages' gradients come back */
+        } else if (!pp_keeps_shards(t->kind)) { /* these may run while the rank waits for gradients */
             r->work += ns;
             if (t->kind == PP_B || t->kind == PP_I || t->kind == PP_W) r->back += ns;
             if (t->kind == PP_W) r->weights += ns;
@@ -119,8 +121,8 @@ static void fill_ranks(struct bounding *b)
 
 static int64_t known(const struct stage_times *t, int kind) { return most(t->ns[kind], 0); }
 
-/* before[s] = forwards of stages 0 .. s-1 with their hops; after[s] = what then follows until a backward can start on
- * s (training), or the rest of the forwards (else). */
+/* For one number of rows: before[s] = time of the forwards of stages 0 .. s-1, and of the hops after each; after[s] =
+ * time until a backward can start on stage s: all forwards, and backwards of the stages after s with their hops. */
 static void chain(struct bounding *b, const struct stage_times *t)
 {
     int stages = b->plan->stages;
@@ -131,7 +133,7 @@ static void chain(struct bounding *b, const struct stage_times *t)
         b->after[s] = b->after[s + 1] + known(&t[s + 1], PP_B) + known(&t[s + 1], PP_XFER_B);
 }
 
-/* Least head, first and tail of each rank over its stages, for one row count. */
+/* Takes one number of rows into head, first and tail of each rank, which are minima over its stages. */
 static void fill_chains(struct bounding *b, const struct stage_times *t)
 {
     const struct pp_plan *plan = b->plan;
@@ -159,11 +161,11 @@ static int64_t least_first_weights(const struct bounding *b)
     return ns;
 }
 
-/* The time from which on all ranks' pipeline work, NORM and STEP can be over. */
+/* The bound that the ranks give, with NORM, NORM_ALL and STEP. */
 static int64_t combine(const struct bounding *b)
 {
     const struct pp_plan *plan = b->plan;
-    int end_rank = plan->stage_rank[plan->training ? 0 : plan->stages - 1]; /* where tails end */
+    int end_rank = plan->stage_rank[plan->training ? 0 : plan->stages - 1]; /* the rank on which tails end */
     int64_t bound = 0, norms = 0, steps = 0, last_weights = least_first_weights(b);
     for (int i = 0; i < plan->ranks; i++) {
         const struct rank_times *r = &b->ranks[i], *end = &b->ranks[end_rank];
@@ -179,7 +181,7 @@ static int64_t combine(const struct bounding *b)
     return plan->clip && plan->optimizer ? norms + all + steps : bound;
 }
 
-/* All work of all workers over the cores that carry them. */
+/* The bound that shared cores give: the work of all workers, divided by the number of cores. */
 static int64_t shared(const struct bounding *b)
 {
     double total = 0;
@@ -188,9 +190,9 @@ static int64_t shared(const struct bounding *b)
     return (int64_t)(total * b->cost->workers / b->plan->ranks / b->cost->cores);
 }
 
-/* What the host of the first stage's rank issues until the last of the rank's computations has been issued: a step
- * begins with a forward of that stage, which starts as soon as its issue has begun. Not where it waits for parameters
- * to be gathered: meanwhile the host issues. */
+/* The bound that hosts give: the time in which the host of the rank with the first stage issues everything up to the
+ * rank's last computation. A step begins with a forward of that stage, which starts as soon as its issue has begun.
+ * With ZeRO this is no bound: the forward waits for parameters, while the host issues more. */
 static int64_t issuing(const struct bounding *b)
 {
     const struct pp_plan *plan = b->plan;

@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A lower bound on the makespan of any order of the plan's tasks, on the same ranks, with unlimited memory and every
- * task alone.
+ * A lower bound on the makespan: no order of the plan's tasks on the same ranks can take less time, even with unlimited
+ * memory and if no worker slows down another.
  *
- * For rank r, over its stages s and all microbatches:
- *   head_r  = least time before anything can start on r: forwards of the stages before s, and hops
- *   first_r = least time before a first backward can start on r: all forwards, backwards of the stages after s, hops
- *   work_r  = all computations on r
- *   back_r  = those of them that no order can put before the first backward (B, I, W)
- *   tail_r  = least time after the last B or I of r: backwards of the stages before s, and hops
- *             (plans that only go forward: after the last F, forwards of the stages after s)
- *   done_r  = max(head_r + work_r, first_r + back_r)
- * Backward computations count as B, or as I where W is apart. A rank's last computation is then followed by its tail:
- *   bound = max over r of  done_r                              (+ what follows, see below)
+ * For each rank r, with minima taken over its stages s and all microbatches:
+ *   head_r   least time before anything can start on r: forwards of the stages before s, and hops
+ *   first_r  least time before a backward can start on r: all forwards, backwards of the stages after s, and hops
+ *   tail_r   least time after the last B or I of r: backwards of the stages before s, and hops (in forward-only plans,
+ *            after the last F: forwards of the stages after s, and hops)
+ *   work_r   time of all computations of r
+ *   back_r   the part of work_r that no order can put before the first backward: B, I and W
+ *   W_r      the part of work_r that can wait until after the last I: W; 0 if backwards are not split
+ *   done_r   max(head_r + work_r, first_r + back_r)
+ * (A backward in head, first and tail is B, or I if backwards are split.) Each rank gives two bounds:
+ *   bound = max over r of  done_r
  *                          done_r - W_r + tail_r + least W of stage 0
- * where W_r is the work that may be put off until after the last I (0 if backwards are whole). If the plan has an
- * optimizer, each rank's NORM follows its computations, NORM_ALL follows all NORMs, and STEP follows that. With a
- * sharing domain of fewer cores than workers, all work over the cores is a bound too; where hosts issue, so is the
- * issuing of all that the first rank does, unless replicas have shares: then its first task waits for parameters.
+ * If the plan has an optimizer, more time follows: on each rank its STEPs, or with clipping its NORMs, then NORM_ALL
+ * after all NORMs, and then the STEPs.
+ *
+ * Two further bounds hold: if workers share fewer cores than they are, the work of all workers divided by the number of
+ * cores; and if hosts issue tasks (pp_cost.host_issues), the time to issue all tasks of the rank with the first stage,
+ * but not with ZeRO, where its first computation waits for parameters while the host issues more.
  */
 #ifndef PP_SIM_BOUND_H
 #define PP_SIM_BOUND_H
@@ -25,10 +28,11 @@
 #include "core/cost.h"
 #include "core/plan.h"
 
+/* The bound in ns. PP_NOMEM. */
 pp_status pp_sim_lower_bound(const struct pp_plan *plan, const struct pp_cost *cost, int64_t *out_ns) PP_MUST_CHECK;
 
-/* Time of a task of the class from start to end with nothing to slow it down: a transfer's from its link, others' as
- * measured alone. */
+/* Time of a task of the class from start to end, if nothing slows it down: of a transfer by its link, else
+ * pp_class_cost.ns. */
 int64_t pp_sim_alone_ns(const struct pp_plan *plan, const struct pp_cost *cost, int cls);
 
 #endif

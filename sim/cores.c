@@ -6,19 +6,19 @@
 
 struct piece {
     struct work work;
-    int32_t core;                /* -1: a delay */
-    int32_t next;                /* on the same core, or in the chain of unused pieces */
-    int32_t heap_at;             /* -1: not in the heap yet */
-    int64_t ns, loaded_ns;       /* its length alone and with every core of the domain busy */
-    int64_t length_ns;           /* its length at the present rate; -1 = no rate yet */
-    int64_t since_ns, finish_ns; /* when the rate was set, and when it ends at that rate */
-    double left;                 /* part of the work left at since_ns */
-    double idle;                 /* part of the work in which nothing is computed */
+    int32_t core;                /* -1: it is a delay */
+    int32_t next;                /* the next piece of the same core, or the next unused piece */
+    int32_t heap_at;             /* its index in the heap; -1: it is not there yet */
+    int64_t ns, loaded_ns;       /* its length if the other cores of the domain are idle, and if all are busy */
+    int64_t length_ns;           /* its length at the current rate; -1 = it has no rate yet */
+    int64_t since_ns, finish_ns; /* when the current rate was set, and when the piece ends at that rate */
+    double left;                 /* the part of the work that was left at since_ns */
+    double idle;                 /* the part of the work in which nothing is computed */
 };
 
 static int smaller(int a, int b) { return a < b ? a : b; }
 
-/* Workers of a sharing domain that can be active at once. 0: nobody shares. */
+/* The most workers of a sharing domain that can be active at once without sharing a core. 0: there is no domain. */
 static int capacity_of(const struct pp_cost *cost)
 {
     if (cost->cores > 0) return cost->cores;
@@ -154,7 +154,7 @@ void pp_cores_collect(struct cores *c, int core, int more)
     mark_changed(c, core);
 }
 
-/* Length of a piece while `active` cores of the domain have work. */
+/* Length of a piece if `active` workers of the domain have work. */
 static double length_in_domain(const struct pp_cost *cost, const struct piece *p, int active)
 {
     int capacity = capacity_of(cost), full = smaller(cost->workers, capacity);
@@ -213,7 +213,8 @@ static void leave_core(struct cores *c, int32_t id)
 
 bool pp_cores_next(struct cores *c, struct work *out)
 {
-    /* Rates are set when all that happens at this moment has: what ends and goes on at once changes nothing. */
+    /* Rates are set only before time advances: a piece that ends while another one starts at the same moment changes
+     * nothing. */
     if (c->nheap == 0 || c->pieces[c->heap[0]].finish_ns > c->now_ns) set_rates(c);
     if (c->nheap == 0) return false;
     int32_t id = c->heap[0];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Durations of a named machine, by its roofline.
+ * Costs computed from the data sheet of a machine, by its roofline.
  */
 #include <math.h>
 
@@ -17,7 +17,7 @@ int pp_norm_hops(const struct pp_plan *plan)
     return hops;
 }
 
-/* What replicas have of each other's parameters of a set, all shares together. */
+/* Bytes of a set of parameters that GATHER_PARAM gathers, all shares together. */
 static int64_t gathered_bytes(const struct pp_model *model, const struct pp_class *cls, enum pp_param_set set)
 {
     const struct pp_stage *stage = &model->stages[cls->stage];
@@ -41,7 +41,7 @@ int64_t pp_cost_combined_bytes(const struct pp_job *job, const struct pp_class *
     return cls->kind == PP_GATHER_PARAM ? gathered_bytes(model, cls, set) : pp_summed_bytes(model, cls, set);
 }
 
-/* Bytes that a class moves: an activation or gradient of its rows; what it combines. 0 for computations. */
+/* Bytes that a transfer or collective moves; 0 for computations. */
 static int64_t moved_bytes(const struct pp_job *job, const struct pp_class *cls)
 {
     if (pp_is_transfer(cls->kind)) return pp_hidden_bytes(&job->model->shape, cls->rows, job->config->tokens);
@@ -50,7 +50,7 @@ static int64_t moved_bytes(const struct pp_job *job, const struct pp_class *cls)
 
 int pp_cost_sharers(const struct pp_job *job) { return pp_gpu_sharers(pp_plan_workers(job->train), job->config->gpus); }
 
-/* What one worker has of the machine. */
+/* What one worker has of the machine's rates. */
 struct rates {
     bool gpu;
     double flops_per_ns[PP_PRECISIONS], bytes_per_ns, loaded_bytes_per_ns, shared_bytes_per_ns;
@@ -92,7 +92,7 @@ static struct rates rates_of(const struct pp_machine *m, int sharers)
     return rates;
 }
 
-/* The part of a stage's tasks in a step that add to its gradients: all but the first. */
+/* The part of a stage's tasks of this kind that add to gradients: all but the first of a step. */
 static double adding(const struct pp_plan *plan, int kind)
 {
     int k = kind == PP_W ? plan->slot_microbatches : 1, tasks = (plan->microbatches + k - 1) / k;
@@ -114,8 +114,8 @@ static int count_awaits(const struct pp_job *job, const struct pp_program *progr
     return n;
 }
 
-/* What a task launches: one for each call; on a GPU one for up to PP_CUDA_GROUP tensors of the step, and two of the
- * norm; sums before these are calls, too. */
+/* Number of kernels that a task launches: one for each call. On a GPU, STEP has one for up to PP_CUDA_GROUP tensors,
+ * and NORM two; collectives at their beginning count as one each. */
 static int launches(const struct pp_job *job, const struct pp_machine *m, int cls)
 {
     const struct pp_program *p = &job->phase[PP_TRAIN].programs[cls];
@@ -125,8 +125,8 @@ static int launches(const struct pp_job *job, const struct pp_machine *m, int cl
     return sums + (kind == PP_NORM ? 2 * groups : groups);
 }
 
-/* Calls run one after another, so each takes its own longest time: memory rests during a product, and arithmetic during
- * what only moves data. again: the part of the calls that add to what there is. */
+/* Time of a call. Calls run one after another, so each takes the longer of the times for its arithmetic and its bytes.
+ * again: the part of such calls that add to gradients (pp_work.again_bytes). */
 static double work_ns(const struct pp_work *work, double again, const struct rates *rates, double bytes_per_ns)
 {
     double ns = (work->bytes + again * work->again_bytes) / bytes_per_ns;
@@ -150,16 +150,16 @@ static int64_t roofline(const struct pp_job *job, const struct pp_machine *m, in
         const struct pp_work work = job->model_ops->call_work(&p->calls[i], rates->gpu);
         ns += work_ns(&work, again, rates, bytes_per_ns);
     }
-    return llround(fmin(ns, 1e18)); /* the engine refuses what is that long */
+    return llround(fmin(ns, 1e18)); /* the engine refuses times as long as this */
 }
 
-/* Of both copies on one rank: a sum, and a copy of it, pass over memory five times. */
+/* REDUCE_TIED on one rank with both copies: a sum and a copy, which pass over memory five times. */
 static int64_t tied_here_ns(int64_t bytes, const struct rates *rates)
 {
     return llround(5 * (double)bytes / rates->bytes_per_ns);
 }
 
-/* Tensors of a set in a part; of shares, which are summed together, of all. */
+/* Number of tensors of a set in the part of a class; for REDUCE_SHARE, which sums all sets together, of all sets. */
 static int tensors_of(const struct pp_job *job, const struct pp_class *cls, enum pp_param_set set)
 {
     const struct pp_stage *s = &job->model->stages[cls->stage];
@@ -261,7 +261,7 @@ pp_status pp_machine_call_ns(void *machine_calls, const struct pp_call *call, do
     return PP_OK;
 }
 
-/* A machine, what tells the work of calls, and the workers of a rank, who make sums. */
+/* For times of calls with their collectives. */
 struct sheet {
     struct pp_machine_calls calls;
     struct pp_placement placement;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Durations as ppprof measured them. What was not measured is taken from the machine, class by class, and counted.
+ * Costs from a profile of ppprof. What was not measured is computed by the machine, class by class, and counted.
  */
 #include <math.h>
 #include <stdarg.h>
@@ -38,7 +38,7 @@ pp_status pp_check_figure(double value, double least, double most, const char *f
     return pp_fail(PP_INPUT, "the profile says that %s %.17g; measure again with ppprof", what, value);
 }
 
-/* A parameter of a link; *found = false leaves *value. */
+/* Finds a parameter of a link; if *found = false, *value is unchanged. */
 static pp_status parameter(const struct pp_search *s, const char *link, const char *name, double *value, bool *found)
 {
     double measured = 0, most = strcmp(name, "ns_per_byte") == 0     ? 1e6
@@ -50,7 +50,7 @@ static pp_status parameter(const struct pp_search *s, const char *link, const ch
     return pp_check_figure(measured, 0, most, "%s of link \"%s\" is", name, link);
 }
 
-/* A GPU's copies are made beside its computations: the calls cost its host, not the device. */
+/* GPUs: copies run beside computations, so the overheads of a link cost time of the host, not of the device. */
 static void use_host(const struct pp_job *job, double send_ns, double receive_ns, struct pp_cost *cost)
 {
     cost->link.send_overhead_ns = cost->link.recv_overhead_ns = 0;
@@ -60,7 +60,7 @@ static void use_host(const struct pp_job *job, double send_ns, double receive_ns
         if (!pp_kinds[kind].computes)
             class->host_ns = llround(pp_is_transfer(kind) ? (send_ns + receive_ns) / 2 : send_ns + receive_ns);
         else if (class->source != PP_COST_MACHINE)
-            class->host_ns += llround(pp_cost_count_sums(job, c) * (send_ns + receive_ns)); /* profiles have none */
+            class->host_ns += llround(pp_cost_count_sums(job, c) * (send_ns + receive_ns)); /* not in profiles */
     }
 }
 
@@ -93,17 +93,17 @@ static pp_status set_transfers(const struct pp_search *s, const struct pp_mover 
     return PP_OK;
 }
 
-/* all_ns: a measured collective of all that make the norm; -1: there is none, and the hops of an exchange are added up.
- * Between hosts the hops are the least. */
+/* Time of NORM_ALL. all_ns: a measured collective of all workers that take part; -1: it was not measured. Without it,
+ * and at least if workers are on several hosts, it takes the hops of an exchange. */
 static int64_t norm_ns(const struct pp_placement *p, const struct pp_link_cost *link, int64_t all_ns)
 {
     const int64_t hop_ns = pp_placement_hop_ns(p, link->latency_ns);
     const int64_t hops_ns = pp_norm_hops(p->plan) * (hop_ns + link->send_overhead_ns + link->recv_overhead_ns);
-    if (all_ns < 0 || pp_norm_workers(p->plan) == 1) return hops_ns; /* of one worker: none */
+    if (all_ns < 0 || pp_norm_workers(p->plan) == 1) return hops_ns; /* with one worker: no hops */
     return hop_ns > link->latency_ns && hops_ns > all_ns ? hops_ns : all_ns;
 }
 
-/* What is measured of a mover's sums. */
+/* The measured link of a mover's sums. */
 struct sum_link {
     double latency_ns, ns_per_byte;
     bool found;
@@ -116,7 +116,7 @@ static pp_status find_sums(const struct pp_search *s, const struct pp_mover *mov
     return out->found ? parameter(s, mover->allreduce, "ns_per_byte", &out->ns_per_byte, &out->found) : PP_OK;
 }
 
-/* Reductions of gradients, and the global norm, which is one short exchange. */
+/* Sets the times of collectives on gradients and parameters, and of the global norm. */
 static void set_collectives(const struct pp_placement *placement, const struct pp_search *s,
                             const struct sum_link *sums, const struct pp_machine *machine, struct pp_cost *cost)
 {
@@ -135,8 +135,8 @@ static void set_collectives(const struct pp_placement *placement, const struct p
     }
 }
 
-/* Inside computations. They run beside kernels in queues, unless hosts carry them; how a task's time is shared out
- * among its kernels the machine tells. */
+/* Sets the times of collectives inside computations. They run beside kernels if the device has queues and no host
+ * carries the data. The machine says in which proportions a task's time is made up of its kernels. */
 static pp_status set_joins(const struct pp_placement *placement, const struct pp_search *s,
                            const struct pp_mover *mover, const struct sum_link *sums, const struct pp_machine *machine,
                            struct pp_cost *cost)
@@ -151,8 +151,9 @@ static pp_status set_joins(const struct pp_placement *placement, const struct pp
     return PP_OK;
 }
 
-/* What ppprof measured of "inproc" on a machine whose workers shared one GPU is a copy inside it. Where a prediction by
- * the profiles of a named machine has several GPUs, the link between them is the machine file's. */
+/* Does the measured link of a mover apply? The profiles of named machines were measured with workers that share one
+ * GPU, so their link "inproc" is a copy inside that GPU. If several GPUs are predicted for, the link between them is
+ * that of the machine file. */
 static bool stands_for(const struct pp_search *s, const struct pp_mover *mover, const struct pp_plan *plan)
 {
     bool several = s->sharers < pp_plan_workers(plan);
@@ -165,8 +166,8 @@ static bool has_sums(const struct pp_plan *plan)
     return plan->replicas * plan->members > 1 || pp_ties_ranks(plan, plan->stage_rank[0]);
 }
 
-/* Links of the asked transport; "auto": the first that was measured. What was measured is within a host if a machine is
- * named that has several: its file has the network between them. */
+/* Sets the links of --transport; "auto": the first mover that was measured. If a machine with several hosts is named,
+ * the measured links are those within a host, and its file has the network between hosts. */
 static pp_status set_links(const struct pp_job *job, const struct pp_search *s, const struct pp_machine *machine,
                            struct pp_cost *cost, struct pp_cost_origin *origin)
 {
@@ -192,7 +193,7 @@ static pp_status set_links(const struct pp_job *job, const struct pp_search *s, 
     return PP_OK;
 }
 
-/* What a worker takes besides computing: its own time, or that of a GPU's host; and what others took. */
+/* Sets what a worker spends besides computing (of a GPU: its host), and the part of the time that others took. */
 static pp_status set_overheads(struct pp_search *s, struct pp_cost *cost, struct pp_cost_origin *origin)
 {
     bool found;
@@ -206,7 +207,7 @@ static pp_status set_overheads(struct pp_search *s, struct pp_cost *cost, struct
     return PP_OK;
 }
 
-/* How many workers slow each other down, and which of them. */
+/* Sets the sharing domain. */
 static void set_sharing(const struct pp_job *job, int cores, struct pp_search *s, struct pp_cost *cost)
 {
     int sharers = s->gpu ? pp_cost_sharers(job) : 1, workers = cost->workers;

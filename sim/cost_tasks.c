@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Durations of computations from a profile: measured as a whole, or put together from kernels, or interpolated.
+ * Durations of computations from a profile: measured as a whole, or the sum of kernels, or interpolated.
  */
 #include <math.h>
 #include <stdio.h>
@@ -9,14 +9,15 @@
 
 #include "sim/cost_search.h"
 
-/* A measured row count of some work: nearest below, nearest above. */
+/* A measured time of the same work with another number of rows. */
 struct neighbour {
     int rows;
     int64_t ns; /* 0 = none */
 };
 
+/* The search for the measurements with the nearest numbers of rows, below and above `rows`. */
 struct bracket {
-    size_t prefix; /* length of the signature up to the row count */
+    size_t prefix; /* length of the signature up to the number of rows */
     int rows, load;
     struct neighbour below, above;
 };
@@ -32,7 +33,7 @@ static void consider(void *arg, const char *signature, int load, int64_t ns)
     if (rows > b->rows && (b->above.ns == 0 || rows < b->above.rows)) b->above = (struct neighbour){(int)rows, ns};
 }
 
-/* Linear in rows; 0 if a side is missing. */
+/* Interpolates linearly in rows; 0 if a side is missing. */
 static int64_t between(const struct bracket *b)
 {
     if (b->below.ns == 0 || b->above.ns == 0) return 0;
@@ -40,7 +41,7 @@ static int64_t between(const struct bracket *b)
     return llround((double)b->below.ns + part * (double)(b->above.ns - b->below.ns));
 }
 
-/* Between the nearest measured counts on both sides; *ns = 0 if a side is missing. */
+/* Interpolates between the nearest measured numbers of rows; *ns = 0 if there is none below or none above. */
 static pp_status interpolate(const struct pp_search *s, const char *signature, int load, int64_t *ns)
 {
     const char *word = strstr(signature, " rows");
@@ -55,14 +56,14 @@ static pp_status interpolate(const struct pp_search *s, const char *signature, i
     return PP_OK;
 }
 
-/* Of one kernel, or of PP_SAMPLE_GAP. */
+/* Finds the mean time of a kernel, or of PP_SAMPLE_GAP. */
 static pp_status find_mean(const struct pp_search *s, const char *name, int load, int64_t *ns, bool *found)
 {
     PP_TRY(pp_db_find_kernel_mean(s->db, s->device, s->threads, name, s->context, load, ns, found));
     return *found ? pp_check_figure((double)*ns, -pp_longest_ns, pp_longest_ns, "ns of \"%s\" are", name) : PP_OK;
 }
 
-/* Kernels of a program that were looked up already: layers repeat them. */
+/* Kernels of a program that were found already: layers repeat them. */
 struct known_kernels {
     int n;
     struct {
@@ -89,9 +90,9 @@ static pp_status kernel_mean(const struct pp_search *s, const struct pp_call *ca
     return PP_OK;
 }
 
-/* The kernels of the program, each as measured in whatever task, and what a task takes besides, but never less than
- * its longest kernel: the gap of a noisy profile of short kernels can be below zero by more than they take. *ns = 0 if
- * one was not measured. */
+/* The sum of the program's kernels, as measured in other tasks, and of the gap for each call; but at least its longest
+ * kernel, since in a noisy profile of short kernels the gap can be so far below zero that the sum is, too. *ns = 0 if a
+ * kernel was not measured. */
 static pp_status add_kernels(const struct pp_search *s, const struct pp_program *program, int load, int64_t *ns)
 {
     struct known_kernels known = {0};
@@ -111,13 +112,13 @@ static pp_status add_kernels(const struct pp_search *s, const struct pp_program 
     return PP_OK;
 }
 
-/* A computation of this job. */
+/* A class of computations of the job, and its program. */
 struct wanted {
     const struct pp_class *class;
     const struct pp_program *program;
 };
 
-/* The sum of kernels that the work would take with other rows. */
+/* The sum of kernels for the same work with `rows` rows. */
 static pp_status add_kernels_of(const struct pp_search *s, const struct wanted *wanted, int rows, int load,
                                 struct neighbour *out)
 {
@@ -131,7 +132,7 @@ static pp_status add_kernels_of(const struct pp_search *s, const struct wanted *
     return status;
 }
 
-/* Row counts of all tasks that were measured, ascending. */
+/* The numbers of rows of all measured tasks, ascending. */
 struct row_counts {
     int n, v[64];
 };
@@ -150,7 +151,8 @@ static void collect(void *arg, const char *signature, int load, int64_t ns)
     counts->v[at] = rows;
 }
 
-/* Between the sums of kernels of the nearest rows on both sides that have one; *ns = 0 if a side has none. */
+/* Interpolates between two sums of kernels, with the nearest numbers of rows below and above for which there is a sum;
+ * *ns = 0 if there is none on one side. */
 static pp_status interpolate_kernels(const struct pp_search *s, const struct wanted *wanted, int load, int64_t *ns)
 {
     struct row_counts counts = {0};
@@ -164,8 +166,8 @@ static pp_status interpolate_kernels(const struct pp_search *s, const struct wan
     return PP_OK;
 }
 
-/* One load: measured, else summed up, else interpolated; *ns = 0 if none of them. *source becomes the worse of what it
- * was and this. */
+/* The time under one load (pp_cost_from_profile()): measured, else a sum of kernels, else interpolated; *ns = 0 if
+ * there is none. *source becomes less certain, if the source of this time is. */
 static pp_status look_up(const struct pp_search *s, const struct wanted *wanted, int load, int64_t *ns, int *source)
 {
     const char *signature = wanted->program->signature;
@@ -189,7 +191,7 @@ static void count(struct pp_cost_origin *origin, int source, const char *signatu
     if (origin->from[source]++ == 0) snprintf(origin->first[source], sizeof origin->first[source], "%s", signature);
 }
 
-/* The host's part. What was not measured stays the machine's. */
+/* GPUs: sets the host's time to issue the task, if it was measured. */
 static pp_status set_issue(const struct pp_search *s, const char *signature, struct pp_class_cost *class)
 {
     bool found;
@@ -208,7 +210,7 @@ pp_status pp_search_computations(const struct pp_search *s, struct pp_cost *cost
         const struct pp_class *class = &s->job->train->classes[c];
         if (!pp_kinds[class->kind].computes) continue;
         const struct wanted wanted = {class, &s->job->phase[PP_TRAIN].programs[c]};
-        if (wanted.program->ncalls == 0) continue; /* an embedding that would be made again: it takes no time */
+        if (wanted.program->ncalls == 0) continue; /* such as R of an embedding: it takes no time */
         int64_t alone, loaded = 0;
         int source = PP_COST_PROFILE;
         PP_TRY(look_up(s, &wanted, 1, &alone, &source));
@@ -216,7 +218,7 @@ pp_status pp_search_computations(const struct pp_search *s, struct pp_cost *cost
         if (loaded == 0) source = PP_COST_MACHINE;
         count(origin, source, wanted.program->signature);
         if (loaded == 0) continue;
-        cost->classes[c].ns = alone + cost->classes[c].sums_ns; /* which are not part of what was measured */
+        cost->classes[c].ns = alone + cost->classes[c].sums_ns; /* profiles do not have collectives */
         cost->classes[c].loaded_ns = loaded + cost->classes[c].sums_ns;
         cost->classes[c].source = source;
         PP_TRY(set_issue(s, wanted.program->signature, &cost->classes[c]));

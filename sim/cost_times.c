@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Durations as given with --times.
+ * Costs from given times (--times).
  */
 #include "sim/costs.h"
 
@@ -24,5 +24,5 @@ pp_status pp_cost_from_times(const struct pp_plan *plan, const struct pp_given_t
     if (status == PP_OK) return PP_OK;
     pp_cost_free(*out);
     *out = NULL;
-    return status == PP_INPUT ? PP_USAGE : status; /* too long, as a whole step can be: a sweep leaves that out */
+    return status == PP_INPUT ? PP_USAGE : status; /* a task that is too long: a sweep leaves the point out */
 }

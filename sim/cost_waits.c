@@ -23,15 +23,15 @@ pp_status pp_waits_choose(struct pp_config *config, struct pp_db *db, const char
     return PP_OK;
 }
 
-/* The profile's cost of the same job on the profile's device. */
+/* The cost of the job on the device of the profile. */
 static pp_status find_cost(const struct pp_job *job, struct pp_db *db, const char *device, struct pp_cost **out,
                            struct pp_cost_origin *origin)
 {
     struct pp_config config = *job->config;
     struct pp_job there = *job;
-    struct pp_machine machine; /* pp_cost_from_profile() wants one for what is missing; here nothing may be */
+    struct pp_machine machine; /* for times that are missing, of which there may be none here */
     config.device = device;
-    config.straggler = NULL; /* what is slowed down was never measured so: links are looked up by the plain workload */
+    config.straggler = NULL; /* measurements, which are found by their workload, have none */
     config.jitter = 0;
     there.config = &config;
     PP_TRY(pp_machine_find(pp_device_kind(device)->machine, &machine));

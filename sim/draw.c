@@ -8,10 +8,10 @@
 
 enum { DEFAULT_WIDTH = 100, LEAST_WIDTH = 40, MOST_WIDTH = 1000, LABEL_WIDTH = 9, MOST_RANKS = 16 };
 
-/* How a kind is drawn: letters count the microbatches. Colours differ in lightness too, for eyes that do not tell all
- * hues apart. */
+/* How a kind is drawn. Letters count the microbatches. Colours differ in lightness, too, for people who cannot
+ * distinguish all hues. */
 struct look {
-    const char *symbols; /* for microbatch m: number m modulo their count */
+    const char *symbols; /* microbatch m has symbol m modulo their number */
     const char *colour;  /* terminal escape */
     const char *legend;
 };
@@ -28,11 +28,11 @@ static const struct look looks[PP_KINDS] = {
     [PP_ADD_GRAD] = {"+", "\033[30;47m", "+ share of gradients added"},
 };
 
-/* One character cell: what takes most of its slice of time. */
+/* One character cell. It shows the task that takes most of its slice of time. */
 struct cell {
     char symbol;
-    int kind;                    /* -1: nothing */
-    int64_t covered_ns, busy_ns; /* by that, and by all tasks */
+    int kind;                    /* of that task; -1: there is none */
+    int64_t covered_ns, busy_ns; /* time of that task, and of all tasks */
 };
 
 struct drawing {
@@ -52,7 +52,7 @@ int pp_draw_width(bool *colour)
     return size.ws_col < LEAST_WIDTH ? LEAST_WIDTH : size.ws_col > MOST_WIDTH ? MOST_WIDTH : size.ws_col;
 }
 
-/* First moment of a column; of column `columns`, the end. */
+/* The time at which a column begins; column d->columns begins at the end. */
 static int64_t column_start(const struct drawing *d, int column)
 {
     return d->begin + (int64_t)((double)(d->end - d->begin) * column / d->columns);
@@ -84,7 +84,7 @@ static bool drawn(const struct drawing *d, const struct pp_event *e)
     return t->lane < d->plan->ranks && t->lane < d->ranks && e->end_ns > e->start_ns;
 }
 
-/* A cell that is mostly idle is drawn so. */
+/* Draws the line of a rank. Cells that are mostly idle are drawn as idle. */
 static void draw_line(struct drawing *d, int rank, bool colour, FILE *out)
 {
     int last = -1;

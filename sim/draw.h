@@ -11,11 +11,11 @@
 #include "core/plan.h"
 #include "core/trace.h"
 
-/* Columns of the terminal on standard output, or 100; *colour: it is a terminal that may be coloured (NO_COLOR is not
- * set). */
+/* Columns of the terminal on standard output; 100 if that is no terminal. *colour: it is a terminal, and NO_COLOR is
+ * not set. */
 int pp_draw_width(bool *colour);
 
-/* events of workers 0 .. ranks-1 of one step. width: of a whole line. */
+/* Draws the trace of one step, which has the events of one worker of each rank. width: columns of a line. */
 pp_status pp_draw(const struct pp_plan *plan, const struct pp_trace *trace, int width, bool colour,
                   FILE *out) PP_MUST_CHECK;
 

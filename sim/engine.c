@@ -7,10 +7,10 @@
 #include "sim/bound.h"
 #include "sim/simulating.h"
 
-/* Steps and slow-down leave room below 2^63. */
+/* The longest step: with all steps, and slowed down, times still stay below 2^63. */
 static const double longest_step_ns = 1e16;
 
-/* Does nothing change how fast a task is done? */
+/* Are all rates constant: does no task slow down another one? */
 static bool is_constant(const struct sim *s)
 {
     const struct pp_cost *cost = s->cost;
@@ -39,7 +39,7 @@ static int by_target(const void *a, const void *b)
     return (x->from > y->from) - (x->from < y->from);
 }
 
-/* What was added up beyond 64 bits, or was never a time. */
+/* PP_INPUT for a negative duration: it overflowed, or never was a time. */
 static pp_status check_duration(const struct sim *s, int cls)
 {
     const struct pp_class *class = &s->plan->classes[cls];
@@ -49,7 +49,7 @@ static pp_status check_duration(const struct sim *s, int cls)
                    class->stage, (long long)least);
 }
 
-/* Notes each lane's last task, and refuses times that could leave 64 bits. */
+/* Sets last_task, and refuses times that could overflow 64 bits. */
 static pp_status look_over_tasks(struct sim *s)
 {
     const struct pp_plan *plan = s->plan;
@@ -145,8 +145,8 @@ void pp_sim_step_finished(struct sim *s)
     set_marks(s);
     if (s->steps++ == 0) return;
     int64_t distance = s->mark[0] - s->last_mark[0];
-    int64_t slack = s->constant ? 0 : distance >> 20; /* changing rates leave roundings behind */
-    s->steady = s->cost->jitter == 0;                 /* else no step is like another */
+    int64_t slack = s->constant ? 0 : distance >> 20; /* changing rates cause rounding errors */
+    s->steady = s->cost->jitter == 0;                 /* with jitter no step is like another */
     for (int i = 1; i < s->nmarks && s->steady; i++) {
         s->steady = llabs(s->mark[i] - s->last_mark[i] - distance) <= slack;
     }
@@ -189,7 +189,7 @@ static pp_status run(struct sim *s, const struct pp_sim_options *options, struct
     PP_TRY(simulate(s, options->events));
     PP_TRY(measure(s, out));
     PP_TRY(pp_sim_lower_bound(s->plan, s->cost, &out->lower_bound_ns));
-    out->lower_bound_ns = (int64_t)((double)out->lower_bound_ns * (1 - s->cost->jitter)); /* were all tasks lucky */
+    out->lower_bound_ns = (int64_t)((double)out->lower_bound_ns * (1 - s->cost->jitter)); /* all tasks shortened */
     PP_TRY(pp_sim_find_path(s, out->metrics.makespan_ns, &out->path));
     return options->trace ? pp_sim_record(s, &out->trace) : PP_OK;
 }

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Changing rates: time goes from event to event.
+ * Simulation with changing rates: time advances from event to event.
  *
- * A task goes through the phases of its route: work on the core of one of its ranks, or a delay. At the end of a
- * phase it may be sent (its send slot is free), done, or free its lane. Lanes run in order, so counting what a lane
- * has sent and done tells for every task of every step whether it is. A lane whose next task has to wait is noted at
- * the lane that it waits for.
+ * A task goes through the phases of its lane's route (events.h). Since a lane runs its tasks in order, the numbers of
+ * tasks that it has sent and done tell for each task of each step whether it is sent or done. A lane whose next task
+ * has to wait for another lane is put on the list of that lane.
  *
- * Hosts that issue are lanes too, behind those of the plan: all that they do is a delay. What a host has begun counts
- * as sent.
+ * Hosts that issue tasks are lanes, too, behind those of the plan. Their work is a delay. A task that a host has begun
+ * to issue counts as sent.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -16,9 +15,11 @@
 #include "core/given_times.h"
 #include "sim/events.h"
 
+/* Notes that the lane's next task may be able to start. */
 static void look_at(struct events *e, int32_t lane) { e->ready[e->nready++] = lane; }
 
-/* Has the lane sent (or done) so many tasks? If not, lane `waiter` is noted to be looked at when it has. */
+/* Has lane `other` sent (or done) `need` tasks? If not, lane `waiter` is put on its list, to be looked at when it has.
+ */
 static bool reached(struct events *e, int32_t waiter, int32_t other, int64_t need, bool sent)
 {
     struct lane *lane = &e->lanes[other], *w = &e->lanes[waiter];
@@ -30,14 +31,14 @@ static bool reached(struct events *e, int32_t waiter, int32_t other, int64_t nee
     return false;
 }
 
-/* Has `task` of `step` happened (been sent, or done)? */
+/* Has `task` of `step` been sent (or done)? If not, `waiter` is put on the list of its lane. */
 static bool happened(struct events *e, int32_t waiter, int32_t task, int step, bool sent)
 {
     int32_t lane = e->sim->plan->tasks[task].lane;
     return reached(e, waiter, lane, (int64_t)step * e->lanes[lane].length + e->position[task] + 1, sent);
 }
 
-/* Has the rank's host begun to issue the task, or issued it? */
+/* Has the rank's host begun to issue the task (or issued it)? If not, `waiter` is put on the list of the host. */
 static bool issued(struct events *e, int32_t waiter, int rank, int32_t task, int step, bool begun)
 {
     int32_t host = e->sim->plan->nlanes + rank, low = 0, high = e->lanes[host].length - 1;
@@ -51,6 +52,7 @@ static bool issued(struct events *e, int32_t waiter, int rank, int32_t task, int
     return reached(e, waiter, host, (int64_t)step * e->lanes[host].length + low + 1, begun);
 }
 
+/* The same of all hosts that issue the task. */
 static bool all_issued(struct events *e, int32_t waiter, int32_t task, int step, bool begun)
 {
     const struct pp_plan *plan = e->sim->plan;
@@ -60,6 +62,7 @@ static bool all_issued(struct events *e, int32_t waiter, int32_t task, int step,
     return true;
 }
 
+/* Takes lanes off the list of `lane` whose wait is over, and notes them. */
 static void wake(struct events *e, struct lane *lane)
 {
     int32_t *link = &lane->waiting;
@@ -75,7 +78,7 @@ static void wake(struct events *e, struct lane *lane)
     }
 }
 
-/* First wrap edge into `task`, or the first after it. */
+/* Index of the first wrap into `task` or into a later task. */
 static int first_wrap(const struct sim *s, int32_t task)
 {
     int low = 0, high = s->plan->nwraps;
@@ -89,7 +92,8 @@ static int first_wrap(const struct sim *s, int32_t task)
     return low;
 }
 
-/* What a host of a rank waits for: the end of the step before, and transfers and collectives of the task. */
+/* May the host issue the task? It waits for the end of the step before, and, depending on pp_link_cost.host_wait, for
+ * the transfers and collectives that a computation waits for. */
 static bool may_issue(struct events *e, int32_t host, int32_t id, int step)
 {
     const struct sim *s = e->sim;
@@ -132,7 +136,8 @@ static bool may_start(struct events *e, int32_t lane, int32_t id, int step)
     return true;
 }
 
-/* When the device sees what the rank's host issues first in a step: the device has ended the step before. */
+/* When the device can see the first task that the rank's host issues in a step: the host begins when the device has
+ * ended the step before. */
 static int64_t host_begins(const struct events *e, int rank, int step)
 {
     const struct pp_cost *cost = e->sim->cost;
@@ -142,7 +147,7 @@ static int64_t host_begins(const struct events *e, int rank, int step)
     return device->done_ns + cost->launch_ns + cost->step_overhead_ns + cost->issue_latency_ns;
 }
 
-/* Until the device sees what the host issues from now on. */
+/* The time from now until the device can see what the host issues next. */
 static int64_t until_visible(const struct events *e, const struct work *work)
 {
     const struct sim *s = e->sim;
@@ -164,7 +169,7 @@ static int64_t amount_of(const struct events *e, const struct work *work, int am
     const int64_t latency = pp_cost_latency_ns(s->cost, t->cls);
     int64_t wire = s->duration[t->cls] - latency - link->send_overhead_ns - link->recv_overhead_ns;
     switch (amount) {
-    case CLASS_TIME: /* one replica is simulated: its ranks are workers */
+    case CLASS_TIME: /* with jitter: only one replica is simulated, and its ranks are the workers */
         if (t->lane >= s->plan->ranks) return s->duration[t->cls];
         return pp_jitter_ns(s->duration[t->cls], s->cost->jitter, s->cost->seed, work->step, work->task, t->lane);
     case REST_OF_ISSUE:
@@ -201,7 +206,7 @@ static void mark_host(struct events *e, const struct work *work, unsigned marks)
 {
     struct lane *lane = &e->lanes[work->lane];
     int64_t now = e->cores.now_ns;
-    if (marks & SENT) { /* from now on it is known when the task will have been issued */
+    if (marks & SENT) { /* now it is known when the task will have been issued */
         struct pp_sim_times *at = &e->times[work->step].at;
         int64_t *issued = &at->issued[work->task];
         lane->sent++;
@@ -242,7 +247,7 @@ static void mark(struct events *e, const struct work *work, unsigned marks)
     if ((marks & DONE) && ++t->done == e->sim->plan->ntasks) step_done(e, t);
 }
 
-/* The phase of a collective that takes from what its ranks compute begins (1), or ends (-1). */
+/* If the phase is that of a collective which slows down what its ranks compute: it begins (more = 1) or ends (-1). */
 static void collect(struct events *e, const struct work *work, const struct phase *phase, int more)
 {
     const struct sim *s = e->sim;
@@ -251,13 +256,13 @@ static void collect(struct events *e, const struct work *work, const struct phas
         pp_cores_collect(&e->cores, pp_lane_rank(&s->plan->lanes[work->lane], i), more);
 }
 
-/* Of a computation's time what sums inside it take. */
+/* The part of a computation's time that the collectives inside it take. */
 static double idle_part(const struct pp_class_cost *cost)
 {
     return cost->sums_ns > 0 && cost->ns > 0 ? fmin((double)cost->sums_ns / (double)cost->ns, 1) : 0;
 }
 
-/* Goes on with `phase`; what takes no time is done at once. */
+/* Starts the phase work.phase of a task. Phases that take no time end at once, and the next one is started. */
 static pp_status proceed(struct events *e, struct work work)
 {
     const struct sim *s = e->sim;
@@ -280,6 +285,7 @@ static pp_status proceed(struct events *e, struct work work)
     }
 }
 
+/* Starts the next task of the lane, if it may start. */
 static pp_status try_start(struct events *e, int32_t l)
 {
     struct lane *lane = &e->lanes[l];

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The state of the simulation from event to event, between events.c and events_lanes.c. Nothing else includes this.
+ * The state of the simulation from event to event, shared by events.c and events_lanes.c. Nothing else includes this.
+ *
+ * A task goes through the phases of its lane's route. In a phase it is a piece of work on the core of one of its ranks,
+ * or a delay; at the end of a phase it may be marked.
  */
 #ifndef PP_SIM_EVENTS_H
 #define PP_SIM_EVENTS_H
@@ -8,53 +11,65 @@
 #include "sim/cores.h"
 #include "sim/simulating.h"
 
+/* Where the work of a phase is done: on the core of the lane's source rank, of its target rank, or nowhere (a delay).
+ */
 enum pp_sim_place { ON_SOURCE, ON_TARGET, NOWHERE };
+/* How long a phase takes (core/cost.h). */
 enum pp_sim_amount {
-    CLASS_TIME,
-    REST_OF_ISSUE,
-    LAUNCH,
-    SEND_OVERHEAD,
-    WIRE,
-    LATENCY,
-    WIRE_AND_RECV_OVERHEAD,
-    RECV_OVERHEAD,
-    UNTIL_VISIBLE,
-    ISSUE
+    CLASS_TIME,             /* the duration of the task's class */
+    REST_OF_ISSUE,          /* until the host has issued the whole task */
+    LAUNCH,                 /* launch_ns; after the last task of a step also step_overhead_ns */
+    SEND_OVERHEAD,          /* of the link */
+    WIRE,                   /* the bytes of a transfer, without latency and overheads */
+    LATENCY,                /* of the link or network */
+    WIRE_AND_RECV_OVERHEAD, /* both */
+    RECV_OVERHEAD,          /* of the link */
+    UNTIL_VISIBLE,          /* host: until the device can see what the host issues next */
+    ISSUE                   /* host: host_ns of the task's class */
 };
-enum pp_sim_mark { SENT = 1, DONE = 2, FREE = 4, LAST = 8 };
+/* What is true of a task at the end of a phase. */
+enum pp_sim_mark {
+    SENT = 1, /* its send slot is free; a host has begun to issue it */
+    DONE = 2, /* it is done; a host has issued it */
+    FREE = 4, /* its lane is free */
+    LAST = 8  /* the phase is the last one */
+};
 
 struct phase {
-    uint8_t place, amount, marks;
+    uint8_t place, amount, marks; /* enum pp_sim_place, enum pp_sim_amount, bits of enum pp_sim_mark */
 };
 
+/* A lane of the plan; or a host that issues tasks, as a lane of its own. */
 struct lane {
     const struct phase *route;
-    int32_t first, length;       /* its tasks: order[first] .. */
-    int64_t started, sent, done; /* tasks, counted over all steps */
+    int32_t first, length;       /* its tasks of a step are events.order[first] .. [first + length - 1] */
+    int64_t started, sent, done; /* numbers of tasks, counted over all steps */
     bool busy;
-    int64_t free_since_ns, done_ns; /* done_ns: the last of its tasks was */
-    int64_t need;                   /* what it waits for: so many of another lane's tasks, */
-    bool need_sent;                 /* sent or done */
-    int32_t waiting, next;          /* first lane that waits for this one; next that waits for the same. -1 = none */
+    int64_t free_since_ns, done_ns; /* when it became free; when the last of its done tasks ended */
+    /* If the next task waits for another lane: until that lane has sent (need_sent) or done `need` tasks. */
+    int64_t need;
+    bool need_sent;
+    int32_t waiting; /* the first lane that waits for this one; -1 = none */
+    int32_t next;    /* the next lane that waits for the same lane as this one; -1 = none */
 };
 
 struct step_times {
     struct pp_sim_times at;
-    int64_t done; /* tasks */
+    int64_t done; /* number of tasks that are done */
 };
 
 struct events {
     struct sim *sim;
     struct cores cores;
-    struct lane *lanes;     /* [nlanes + nhosts] */
-    int nhosts;             /* 0, or as many as there are ranks */
-    int32_t *order;         /* ids lane by lane */
-    int32_t *position;      /* [ntasks] in its lane */
-    int32_t *ready, nready; /* lanes to look at */
+    struct lane *lanes;     /* [nlanes + nhosts] those of the plan, then hosts, one for each rank */
+    int nhosts;             /* number of ranks if hosts issue tasks, else 0 */
+    int32_t *order;         /* task ids, lane by lane */
+    int32_t *position;      /* [ntasks] index of the task among those of its lane */
+    int32_t *ready, nready; /* stack of lanes whose next task may be able to start */
     struct step_times times[PP_SIM_STEPS];
 };
 
-/* events_lanes.c. Routes of all lanes, and their tasks in order. */
+/* events_lanes.c: makes all lanes, with their routes and tasks. */
 pp_status pp_sim_make_lanes(struct events *e) PP_MUST_CHECK;
 
 #endif

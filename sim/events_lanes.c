@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lanes of the simulation from event to event: which way their tasks go, and in which order they come.
+ * The lanes of the simulation from event to event: the route and the order of their tasks.
  */
 #include <stdlib.h>
 
 #include "sim/events.h"
 
+/* Routes, by kind of lane: computations of a CPU and of a queue device, hosts, transfers by a copy engine and by the
+ * receiver's core, collectives on a core and on a device. */
 static const struct phase compute_route[] = {{ON_SOURCE, CLASS_TIME, SENT | DONE}, {NOWHERE, LAUNCH, FREE | LAST}};
 static const struct phase queue_route[] = {
     {ON_SOURCE, CLASS_TIME, 0}, {NOWHERE, REST_OF_ISSUE, SENT | DONE}, {NOWHERE, LAUNCH, FREE | LAST}};
@@ -32,7 +34,8 @@ static const struct phase *route_of(const struct sim *s, const struct pp_lane *l
     }
 }
 
-/* Ids that the host of the rank issues, in their order; out NULL: only counts them. */
+/* Writes the ids of all tasks that the rank's host issues, in order; out NULL: only counts them. Returns their number.
+ */
 static int32_t list_host(const struct pp_plan *plan, int rank, int32_t *out)
 {
     int32_t n = 0;
@@ -45,7 +48,7 @@ static int32_t list_host(const struct pp_plan *plan, int rank, int32_t *out)
     return n;
 }
 
-/* Routes, and where each lane's tasks stand in order[]; returns how many there are in all. */
+/* Sets each lane's route, and the position of its tasks in order[]; returns the length of order[]. */
 static int32_t set_lanes(struct events *e)
 {
     const struct pp_plan *plan = e->sim->plan;

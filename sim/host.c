@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sim/simulating.h"
 
+/* Takes `other`, which a computation depends on, into *cause and *until_ns if it is a transfer or collective that keeps
+ * the host waiting longer than the cause so far. slot: only its send slot must be empty. */
 static void consider(const struct sim *s, const struct pp_sim_times *times, int32_t other, bool slot, int32_t *cause,
                      int64_t *until_ns)
 {

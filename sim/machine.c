@@ -17,15 +17,16 @@
 
 enum type { TEXT, COUNT, REAL, YES_NO };
 
-/* A field of a JSON object. REAL: the value times `unit` (ns, bytes/ns, FLOP/ns), at least `least` as written. */
+/* A field of a JSON object. REAL: the struct has the value times `unit` (in ns, bytes/ns, FLOP/ns); the value in the
+ * file is at least `least`. */
 struct field {
     const char *key;
     enum type type;
-    size_t offset, size; /* size: of a text, with its 0 */
+    size_t offset, size; /* size: bytes of a text, with its 0 */
     double unit, least;
 };
 
-static const double largest = 1e12; /* of any figure as written */
+static const double largest = 1e12; /* the largest value in a file */
 static const double most_taken = 0.9;
 #define LEAST_GB_PER_S 1e-3
 
@@ -70,14 +71,14 @@ static const struct field network_fields[] = {{"latency_us", REAL, AT(network_la
     }
 
 static const struct group {
-    const char *key; /* of the object that holds the fields; NULL: the file itself */
+    const char *key; /* of the object with these fields; NULL: the fields are at the top */
     const struct field *fields;
     size_t n;
 } groups[] = {GROUP(NULL, top_fields),        GROUP("memory", memory_fields), GROUP("link", link_fields),
               GROUP("reduce", reduce_fields), GROUP("host", host_fields),     GROUP("network", network_fields)};
 enum { GROUPS = sizeof groups / sizeof *groups };
 
-/* Where a value stands: file, object, key. */
+/* The place of a value, for messages: file, object, key. */
 struct spot {
     const char *where, *object, *key;
 };
@@ -108,7 +109,7 @@ static pp_status read_real(struct spot spot, const json_t *value, double least, 
     return bad(spot, why);
 }
 
-/* out: the struct that the offset is one of. */
+/* out: the struct in which field->offset is an offset. */
 static pp_status read_field(struct spot spot, const struct field *field, const json_t *value, void *out)
 {
     char *at = (char *)out + field->offset;
@@ -180,10 +181,10 @@ static int find_precision(const char *name)
     return i;
 }
 
-/* A precision may say how products reach its peak. */
+/* Reads "tiles" of a precision, if it is there. */
 static pp_status read_tiles(const char *where, const char *path, json_t *entry, struct pp_tiles *out)
 {
-    char key[64]; /* the path is one of three */
+    char key[64]; /* long enough: there are three paths */
     json_t *tiles = json_object_get(entry, "tiles");
     if (!tiles) return PP_OK;
     if (!json_is_object(tiles)) return bad((struct spot){where, path, "tiles"}, "must be an object");
@@ -211,7 +212,7 @@ static pp_status read_precision(const char *where, int precision, json_t *entry,
     return read_tiles(where, path, entry, &out->tiles[precision]);
 }
 
-/* Those that the machine has: at least one. */
+/* Reads the precisions that the machine has, at least one. */
 static pp_status read_precisions(const char *where, json_t *root, struct pp_machine *out)
 {
     json_t *all = json_object_get(root, "precisions"), *entry;
@@ -229,7 +230,7 @@ static pp_status read_precisions(const char *where, json_t *root, struct pp_mach
     return bad((struct spot){where, "precisions", "fp32"}, "is missing: what is no product is computed in it");
 }
 
-/* What fields say together. */
+/* Checks fields against each other. */
 static pp_status check_tiles(const char *where, const struct pp_machine *m)
 {
     for (int i = 0; i < PP_PRECISIONS; i++)
@@ -279,7 +280,7 @@ pp_status pp_machine_parse(const char *text, size_t size, const char *where, str
 
 enum { FILE_BYTES = 1 << 16 };
 
-/* A changed copy that kept its name is another machine. */
+/* The machine is named by the label of its file, so a changed copy is another machine, even if it kept its name. */
 static pp_status parse_file(const char *text, size_t size, const char *path, struct pp_machine *out)
 {
     uint64_t hash = 0;
@@ -329,7 +330,7 @@ pp_status pp_machine_find(const char *name, struct pp_machine *out)
                    names, name);
 }
 
-/* Of a file what counts most, which its texts, copied from another perhaps, need not say. */
+/* For a user's file: its most important figures. Its texts may be those of the machine that it was copied from. */
 static void write_figures(const struct pp_machine *m, char *buf, size_t size)
 {
     buf[0] = '\0';

@@ -11,7 +11,7 @@ enum { MOST_RANKS = 32 };
 
 static double number(const json_t *row, const char *key) { return json_number_value(json_object_get(row, key)); }
 
-/* How far the makespan is above its bound. */
+/* By how many percent the makespan is above its lower bound. */
 static void cell_above(const json_t *row, const char *key, char *buf, size_t size)
 {
     double bound = number(row, "lower_bound_ms");
@@ -26,7 +26,7 @@ static void cell_largest(const json_t *row, const char *key, char *buf, size_t s
     snprintf(buf, size, "%g", pp_json_most(json_object_get(row, key)));
 }
 
-/* Only where it is more than the one arena of each worker: workers share the device. */
+/* Memory of a device, if several workers share it, so that it is more than the largest arena. */
 static void cell_device(const json_t *row, const char *key, char *buf, size_t size)
 {
     if (number(row, key) > pp_json_most(json_object_get(row, "peak_bytes")))
@@ -45,7 +45,7 @@ static void cell_source(const json_t *row, const char *key, char *buf, size_t si
 {
     const char *source = json_string_value(json_object_get(row, key)),
                *machine = json_string_value(json_object_get(row, "machine"));
-    bool computed = strcmp(source, pp_cost_source_names[PP_COST_MACHINE]) == 0; /* else it is the links alone */
+    bool computed = strcmp(source, pp_cost_source_names[PP_COST_MACHINE]) == 0; /* false: only links are computed */
     snprintf(buf, size, "%s%s%s", source, !machine ? "" : computed ? " " : ", links of ", machine ? machine : "");
 }
 
@@ -67,7 +67,7 @@ static const struct pp_row_column columns[] = {
     {"times from", "cost_source", cell_source, .left = true},
 };
 
-/* Part of the tasks' time; of all ranks the most. */
+/* Time of collectives inside tasks, of the rank that spends most. */
 static void print_sums(const json_t *row, FILE *out)
 {
     const double sums = number(row, "tensor_ms"), ms = number(row, "ms_per_batch");
@@ -100,7 +100,7 @@ static void print_path(const json_t *row, FILE *out)
     fprintf(out, " of %.3f ms\n", total);
 }
 
-/* Bubble and memory of each rank; of many ranks the first. */
+/* Bubble and memory of each rank; of many ranks only the first ones. */
 static void print_ranks(const json_t *row, FILE *out)
 {
     const json_t *bubble = json_object_get(row, "rank_bubble");

@@ -10,12 +10,11 @@
 
 #include "sim/predict.h"
 
-/* All figures of a configuration, by the names of the machine-readable contract (docs/FORMATS.md). Unknown ones are
- * null. */
+/* The row of a prediction: all its figures, under the names of docs/FORMATS.md. Figures that are not known are null. */
 pp_status pp_row_create(const struct pp_predictor *p, const struct pp_prediction *prediction,
                         json_t **out) PP_MUST_CHECK;
 
-/* rows: array of such objects. config: what was asked for, and the format. */
+/* Prints an array of such rows in config->format. */
 pp_status pp_rows_print(const json_t *rows, const struct pp_config *config, FILE *out) PP_MUST_CHECK;
 
 #endif

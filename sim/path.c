@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The critical path: from the task that ends last, back to whatever it waited for longest, and so on. Ids only fall
- * on the way, so finding lane neighbours costs one pass over the tasks in all.
+ * The critical path: from the task that ends last, back to the task that it waited for longest, and so on. Ids decrease
+ * on the way, so finding the previous tasks of lanes takes one pass over the tasks in all.
  */
 #include <stdlib.h>
 
 #include "sim/simulating.h"
 
-/* What let a task start: the latest of all that it waited for. */
+/* Why a task started when it did: the last of the things that it waited for. */
 struct cause {
     int32_t task; /* -1: nothing in this step */
     int64_t release_ns;
-    bool host; /* the last to let it start was its host */
+    bool host; /* it was the host, which issued the task last */
 };
 
 static void consider(struct cause *cause, int32_t task, int64_t release_ns)
@@ -19,7 +19,7 @@ static void consider(struct cause *cause, int32_t task, int64_t release_ns)
     if (cause->task < 0 || release_ns > cause->release_ns) *cause = (struct cause){task, release_ns, false};
 }
 
-/* The host, if no other let the task start later than it did. */
+/* Takes the task's host as the cause, unless something else let the task start later. */
 static void consider_host(const struct sim *s, struct cause *cause, int32_t task)
 {
     if (!s->at.issued) return;
@@ -28,13 +28,13 @@ static void consider_host(const struct sim *s, struct cause *cause, int32_t task
     *cause = (struct cause){-1, release_ns, true};
 }
 
-/* The tasks before others on their lanes. Whoever asks does so for ever smaller ids: what lies between the smallest id
- * looked at and the last one asked for is kept, as a list for each lane, and nothing is looked at twice. */
+/* Finds the previous task on a lane, for tasks with smaller and smaller ids. The ids from the smallest one looked at up
+ * to the last one asked for are kept in a list for each lane, so no task is looked at twice. */
 struct neighbours {
     const struct pp_plan *plan;
     int32_t lowest, top;      /* ids lowest .. top - 1 are in the lists */
     int32_t *newest, *oldest; /* [nlanes] highest and lowest id in the lane's list; -1 = it is empty */
-    int32_t *below, capacity; /* of id i: [i & (capacity - 1)] the next lower one in its list; a power of two */
+    int32_t *below, capacity; /* below[i & (capacity - 1)]: the next lower id in the list of id i. A power of two */
 };
 
 static pp_status begin_neighbours(struct neighbours *n, const struct pp_plan *plan, int32_t top)
@@ -64,7 +64,7 @@ static pp_status widen(struct neighbours *n)
     return PP_OK;
 }
 
-/* Takes the next lower id into the list of its lane. */
+/* Puts the next lower id into the list of its lane. */
 static pp_status look_lower(struct neighbours *n)
 {
     if (n->top - n->lowest == n->capacity) PP_TRY(widen(n));
@@ -100,8 +100,9 @@ static int64_t lane_free(const struct sim *s, int32_t task)
     return pp_sim_sent(s, task);
 }
 
-/* Back along the hosts, from the moment at which one let `task` start: to the transfer or collective that it waited
- * for, or to the beginning of its step (-1). *since_ns: from when on only hosts were the reason. */
+/* A host was the cause of the start of `task`. Goes back along the hosts to the transfer or collective that a host
+ * waited for, and returns it; -1: to the beginning of the step. *since_ns: the time from which on only hosts were the
+ * reason. */
 static int32_t host_cause(const struct sim *s, int32_t task, int64_t *since_ns)
 {
     const struct pp_plan *plan = s->plan;
@@ -122,7 +123,7 @@ static int32_t host_cause(const struct sim *s, int32_t task, int64_t *since_ns)
     return -1;
 }
 
-/* before: the task before it on its lane. */
+/* Why the task started when it did. before: the previous task on its lane; -1: none. */
 static struct cause cause_of(const struct sim *s, int32_t task, int32_t before)
 {
     const struct pp_plan *plan = s->plan;
@@ -167,7 +168,8 @@ static pp_status append(struct pp_sim_path *path, int64_t *capacity, int32_t tas
     return PP_OK;
 }
 
-/* What a host does before the first computation is between two steps: no makespan has it. */
+/* Time of a host before the step's first computation belongs to no makespan, so the path does not go back beyond that.
+ */
 pp_status pp_sim_find_path(const struct sim *s, int64_t makespan_ns, struct pp_sim_path *path)
 {
     int64_t capacity = 0, reached = 0, finish = 0;
@@ -179,8 +181,7 @@ pp_status pp_sim_find_path(const struct sim *s, int64_t makespan_ns, struct pp_s
     const int64_t first = finish - makespan_ns;
     PP_TRY_DONE(begin_neighbours(&neighbours, s->plan, task));
     while (task >= 0) {
-        /* A task counts for the time until its successor could start: a transfer may go on after it has emptied a
-         * slot. */
+        /* A task counts only until its successor could start: a transfer may go on after it has emptied a slot. */
         int64_t start = pp_sim_start(s, task), until = s->at.end[task] < reached ? s->at.end[task] : reached;
         PP_TRY_DONE(append(path, &capacity, task));
         path->kind_ns[s->plan->tasks[task].kind] += until - start;
@@ -188,7 +189,7 @@ pp_status pp_sim_find_path(const struct sim *s, int64_t makespan_ns, struct pp_s
         reached = start;
         PP_TRY_DONE(lane_neighbour(&neighbours, task, &before));
         struct cause cause = cause_of(s, task, before);
-        /* What did not wait for anything in this step waited for the step before. */
+        /* If nothing in this step explains the start, the task waited for the step before. */
         bool here = cause.release_ns == start;
         if (cause.host && here) {
             cause.task = host_cause(s, task, &reached);

@@ -5,7 +5,7 @@
 
 #include "sim/costs.h"
 
-static const double longest_ns = 1e18; /* the engine refuses what is that long */
+static const double longest_ns = 1e18; /* the engine refuses times as long as this */
 
 struct pp_placement pp_placement_on(const struct pp_machine *machine)
 {
@@ -25,7 +25,7 @@ struct pp_placement pp_placement_of(const struct pp_job *job, const struct pp_ma
     return p;
 }
 
-/* The worker's place in the order that fills hosts. */
+/* The worker's position in the order in which hosts are filled. */
 static int place_of(const struct pp_placement *p, int worker)
 {
     if (!p->replicas_first) return worker;
@@ -43,7 +43,8 @@ static int host_of(const struct pp_placement *p, int worker)
 
 bool pp_placement_several(const struct pp_placement *p) { return host_of(p, pp_plan_workers(p->plan) - 1) > 0; }
 
-/* Workers whose message from one rank to the other leaves the host: each sends to the member that it is of its own. */
+/* Number of workers of rank `source` whose message to rank `target` leaves the host. A worker sends to the worker with
+ * the same replica and member number. */
 static int apart(const struct pp_placement *p, int source, int target)
 {
     const struct pp_plan *plan = p->plan;
@@ -55,7 +56,7 @@ static int apart(const struct pp_placement *p, int source, int target)
     return n;
 }
 
-/* Is the network slower than the link? Asked once, of the largest message: were the answer another for each, one could
+/* Is the network slower than the link, for the largest message? The answer holds for all messages: else one could
  * overtake another in its channel. */
 static bool is_slower(const struct pp_placement *p, const struct pp_cost *cost)
 {
@@ -112,7 +113,7 @@ static struct pp_ring slower_of(const struct pp_placement *p, struct pp_ring rin
     return slower_ring(ring, pp_placement_ring(p, &group));
 }
 
-/* Those who join inside the rank's tasks: the slowest of their rings. */
+/* The slowest ring of the groups that have collectives inside the rank's tasks. */
 static struct pp_ring ring_of_join(const struct pp_placement *p, int rank, enum pp_join_group group)
 {
     const struct pp_plan *plan = p->plan;
@@ -126,7 +127,7 @@ static struct pp_ring ring_of_join(const struct pp_placement *p, int rank, enum 
     return slowest;
 }
 
-/* The replicas of a worker of the rank, who sum gradients of a set, or shares of them. */
+/* The slowest ring of the rank's data-parallel groups of a set; with `shares` of the groups of REDUCE_SHARE. */
 static struct pp_ring ring_of_replicas(const struct pp_placement *p, int rank, bool shares, enum pp_param_set set)
 {
     const struct pp_plan *plan = p->plan;
@@ -195,7 +196,7 @@ int64_t pp_placement_combine_ns(const struct pp_placement *p, const struct pp_jo
     return ns;
 }
 
-/* Of each group, how long the joins in a task of the rank take. */
+/* What the time of a join in a task of a rank depends on. */
 struct joining {
     const struct pp_placement *placement;
     struct pp_ring rings[PP_JOIN_GROUPS];
@@ -216,11 +217,13 @@ static double join_ns(const struct joining *joining, const struct pp_join_work *
                                         joining->ns_per_byte);
 }
 
-/* A task on its way: when its kernels go on, and when the joins asked for so far end, which come one after another. */
+/* A task while it runs: the time until which kernels are done, the time until which joins are done (they run one after
+ * another), and the end of each numbered join. */
 struct lanes {
     double kernels, joins, ends[PP_SUM_PIECES_MAX];
 };
 
+/* Runs a join, or waits for one (PP_JOIN_AWAIT). */
 static void pass_join(struct lanes *lanes, const struct pp_join_work *join, double ns)
 {
     if (join->op == PP_JOIN_AWAIT) {
@@ -234,7 +237,7 @@ static void pass_join(struct lanes *lanes, const struct pp_join_work *join, doub
         lanes->kernels = lanes->joins;
 }
 
-/* Kernels, which are slower while joins go on beside them. */
+/* Runs kernels that take `ns` alone; they are slower while joins run beside them. */
 static void pass_kernels(struct lanes *lanes, double ns, double taken)
 {
     const double beside = fmax(lanes->joins - lanes->kernels, 0), done = beside * (1 - taken);
@@ -254,7 +257,7 @@ static pp_status add_kernels(const struct pp_model_ops *ops, const struct pp_pro
     return PP_OK;
 }
 
-/* What joins add to kernels that take `total` together. */
+/* The time that joins add to a task whose kernels take `total` alone: the part that kernels do not hide. */
 static pp_status not_hidden_ns(const struct joining *joining, const struct pp_model_ops *ops,
                                const struct pp_program *program, const struct pp_call_times *times, double total,
                                double *out)
@@ -272,7 +275,7 @@ static pp_status not_hidden_ns(const struct joining *joining, const struct pp_mo
         PP_TRY(times->ns(times->from, &program->calls[i], &ns));
         pass_kernels(&lanes, ns * scale, joining->placement->taken);
     }
-    *out = fmax(lanes.kernels - sum * scale, 0); /* not below by rounding */
+    *out = fmax(lanes.kernels - sum * scale, 0); /* rounding may make it negative */
     return PP_OK;
 }
 

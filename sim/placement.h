@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which workers share a host, and what the network between hosts makes of transfers and collectives. Formulas:
- * docs/TIMES.md.
+ * Placement: which workers share a device and a host, and how long transfers and collectives take over the network
+ * between hosts. docs/TIMES.md has the formulas.
  */
 #ifndef PP_SIM_PLACEMENT_H
 #define PP_SIM_PLACEMENT_H
@@ -11,61 +11,64 @@
 #include "core/job.h"
 #include "sim/machine.h"
 
-/* So many successive workers share a device, and so many successive devices are in a host. Workers follow each other as
- * core/workers.h numbers them, or, replicas_first, rank after rank, of each all replicas. */
+/* Successive workers share a device, and successive devices are in one host. The order of workers is that of their
+ * numbers (core/workers.h), or, with replicas_first, rank by rank, all replicas of a rank one after the other. */
 struct pp_placement {
-    const struct pp_plan *plan;     /* borrowed; NULL: none, where only sums are asked for */
-    int sharers, devices;           /* devices 0: one host holds all */
-    bool replicas_first;
-    double taken;                   /* by a sum from the kernels beside it (core/cost.h) */
+    const struct pp_plan *plan;     /* borrowed; NULL: only pp_placement_sum_ns() and pp_placement_join_ns() work */
+    int sharers;                    /* workers of a device */
+    int devices;                    /* devices of a host; 0: one host has all */
+    bool replicas_first;            /* --host-order replicas */
+    double taken;                   /* pp_cost.taken */
     struct pp_network_cost network; /* of one device */
 };
 
-/* machine NULL: one host holds all. */
-struct pp_placement pp_placement_on(const struct pp_machine *machine); /* no plan; a device for each worker */
+/* A placement without a plan, with a device for each worker; and that of a job. machine NULL: one host has all. */
+struct pp_placement pp_placement_on(const struct pp_machine *machine);
 struct pp_placement pp_placement_of(const struct pp_job *job, const struct pp_machine *machine);
 
-/* Do the workers take several hosts? */
+/* Are there workers on several hosts? */
 bool pp_placement_several(const struct pp_placement *p);
 
-/* Sets cost->network and which classes it carries; cost->link is there. Where only some workers of the two ranks of a
- * transfer are on one host, the slower way counts. */
+/* Sets cost->network, and between_hosts of all classes of transfers. cost->link must be set. If only some workers of
+ * the two ranks of a transfer are on one host, the slower of link and network counts. */
 void pp_placement_set_transfers(const struct pp_placement *p, struct pp_cost *cost);
 
-/* Workers who make sums among each other, of all groups alike the one that the network slows down most: so many, on so
- * many hosts, with so many devices at least on each. */
+/* A group of workers that form a ring for a collective. */
 struct pp_ring {
-    int members, hosts, fewest;
+    int members; /* workers */
+    int hosts;   /* on so many hosts */
+    int fewest;  /* the least number of devices on one of these hosts */
 };
 
-/* Of a group's workers. */
+/* The ring of a group. */
 struct pp_ring pp_placement_ring(const struct pp_placement *p, const struct pp_group *group);
 
-/* Such a sum: by latency and time of a byte within a host, and one ring whose slowest link counts. It goes around twice
- * (rounds 2); reduce-scatter or all-gather (1), each once, with half of latency and bytes. */
+/* Time of a ring collective; the slowest link counts. rounds: how often the bytes go around: 2 for an all-reduce, 1 for
+ * a reduce-scatter or an all-gather. latency_ns, ns_per_byte: of an all-reduce within a host; one round has half the
+ * latency. */
 int64_t pp_placement_sum_ns(const struct pp_placement *p, const struct pp_ring *ring, int rounds, int64_t bytes,
                             double latency_ns, double ns_per_byte);
 
-/* What workers do together inside a task: a sum, or all to all, of whose bytes each keeps its part
- * and sends the others theirs: to those of its host by its link, and to the rest by its own port to the network, at
- * once. */
+/* Time of a collective inside a task. An all to all is no ring: each worker sends every other one its part of the
+ * bytes, over its link to workers of its host, and at the same time over its own network port to the others. */
 int64_t pp_placement_join_ns(const struct pp_placement *p, const struct pp_ring *ring, const struct pp_join_work *join,
                              double latency_ns, double ns_per_byte);
 
-/* What combines: the sum over the replicas of the gradients of a rank's stage; where each replica has a share, one of
- * its two rounds: reduce-scatter, or all-gather of the parameters; the sum of a share over groups; that of tied
- * gradients. Those of several sets come one after the other. */
+/* Time of a task of a class of collectives (pp_combines()), in the slowest of its groups. With ZeRO, REDUCE_GRAD is a
+ * reduce-scatter and GATHER_PARAM an all-gather; the others are all-reduces. Collectives of several parameter sets run
+ * one after the other. */
 int64_t pp_placement_combine_ns(const struct pp_placement *p, const struct pp_job *job, const struct pp_class *cls,
                                 double latency_ns, double ns_per_byte);
 
-/* Sets what the sums inside a task of the class take (pp_class_cost.sums_ns), and adds that to its times, in place of
- * what was there. beside: how long its kernels take, of which only the proportions count; those that may run beside
- * kernels (pp_join_call.beside) take what these do not hide. NULL: nothing runs beside. Fails as `beside` does. */
+/* Sets class->sums_ns, the time of the collectives inside a task of class `cls`, and replaces the former one in
+ * class->ns and class->loaded_ns. beside: times of the task's kernels, of which only the proportions count; collectives
+ * that may run beside kernels (pp_join_call.beside) then take only the time that the kernels do not hide. NULL: nothing
+ * runs beside. Fails as beside->ns() does. */
 pp_status pp_placement_set_sums(const struct pp_placement *p, const struct pp_job *job, int cls, double latency_ns,
                                 double ns_per_byte, const struct pp_call_times *beside,
                                 struct pp_class_cost *class) PP_MUST_CHECK;
 
-/* What the slowest hop of the global norm's exchange is under way, if one within a host is so long. */
+/* Latency of the slowest hop in the exchange for the global norm, if latency_ns is that within a host. */
 int64_t pp_placement_hop_ns(const struct pp_placement *p, int64_t latency_ns);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ppsim: predicts what a pipeline takes: time, bubble, memory.
+ * ppsim: predicts time, bubble and memory of a pipeline.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -53,32 +53,33 @@ static const struct pp_program_info info = {
 
 struct session {
     struct pp_config config;
-    struct pp_predictor common; /* of all targets */
+    struct pp_predictor common; /* what all targets share */
     struct pp_target *targets;
     int ntargets;
     struct pp_db *db;
     pthread_mutex_t db_lock;
-    struct pp_way *ways; /* of each target */
+    struct pp_way *ways; /* the same for each target */
     int nways;
-    int64_t npoints; /* all points of all ways of all targets */
+    int64_t npoints; /* number of points, of all ways and targets */
     json_t *rows;
     FILE *drawings;
     char *drawn;
     size_t drawn_size;
-    struct pp_remarks *remarks; /* of each target */
+    struct pp_remarks *remarks; /* one for each target */
     struct pp_remarks_all remarks_all;
 };
 
-/* What is being predicted. */
+/* The part of a sweep that is being predicted: a way on a target. */
 struct part {
     struct session *session;
     struct pp_remarks *remarks;
     const struct pp_way *way;
-    struct pp_predictor predictor; /* the target's, of the way's config */
-    int64_t before;                /* points of earlier ways */
+    struct pp_predictor predictor; /* that of the target, with the config of the way */
+    int64_t before;                /* number of points of earlier ways */
 };
 
-/* --times are those of a microbatch on a rank, whatever computes it; alone they know of no model or memory. */
+/* PP_USAGE for options that mean nothing with --times, which are the times of a microbatch on a rank, whatever computes
+ * it. Without --device delay there is no model or memory, either. */
 static pp_status check_meaning(const struct session *s)
 {
     const struct pp_config *config = &s->config;
@@ -97,7 +98,7 @@ static pp_status check_times(const struct session *s)
 {
     const struct pp_config *config = &s->config;
     const bool machine = pp_config_machine(config) != NULL;
-    struct pp_given_times times; /* what is wrong with them is said once, not of each configuration */
+    struct pp_given_times times; /* checked here, so that an error is reported once, and not for each point */
     PP_TRY(check_meaning(s));
     if (pp_predict_only_times(config) && config->replicas > 1 && pp_config_given(config, "replicas"))
         return pp_fail(PP_USAGE, "--times predicts one replica; leave out --replicas %d, or add --device delay",
@@ -129,7 +130,7 @@ static pp_status check_usage(const struct session *s)
     return PP_OK;
 }
 
-/* With --machine, --profile or --times nothing of a database is wanted; --db is then only written to. */
+/* Opens the database to read from. With --machine, --profile or --times none is read; --db is then only written to. */
 static pp_status open_database(struct session *s)
 {
     const struct pp_config *config = &s->config;
@@ -149,7 +150,7 @@ static pp_status find_targets(struct session *s)
     PP_TRY(PP_NEW(&s->remarks, s->ntargets));
     for (int i = 0; i < s->ntargets; i++) {
         const struct pp_predictor *p = &s->targets[i].predictor;
-        PP_TRY(pp_backend_named(p->config->device, &backend)); /* is it a device of this build? */
+        PP_TRY(pp_backend_named(p->config->device, &backend)); /* this build must have the device */
         s->remarks[i] = (struct pp_remarks){.predictor = p, .machine = s->ntargets > 1 ? p->machine.name : NULL};
     }
     return PP_OK;
@@ -186,7 +187,7 @@ static pp_status store(struct part *part, const struct pp_prediction *prediction
     return status;
 }
 
-/* In a sweep the impossible configurations are left out. */
+/* Takes the outcome of a point. In a sweep impossible points are left out. */
 static pp_status take_point(void *context, int i, struct pp_outcome *outcome)
 {
     struct part *part = context;
@@ -257,7 +258,7 @@ static pp_status emit(const struct session *s)
     return status;
 }
 
-/* The machine's rows for which something, or the times of tasks, were computed. */
+/* Counts the machine's rows in which anything was computed by a data sheet, and those with computed times of tasks. */
 static void count_computed(const struct session *s, const struct pp_machine *machine, size_t *any, size_t *tasks)
 {
     json_t *row;
@@ -305,8 +306,8 @@ static pp_status predict(struct session *s)
     return PP_OK;
 }
 
-/* A signal does not leave the rows in FILE-wal: the database is closed before the process ends. Whoever waits for the
- * lock then waits until that. */
+/* After a signal: closes the database before the process ends, so that no rows stay in FILE-wal. It keeps the lock, so
+ * other threads wait until then. */
 static void close_database(void *session)
 {
     struct session *s = session;

@@ -7,8 +7,8 @@
 #include "core/devices.h"
 #include "sim/split.h"
 
-/* The plan alone, without what a model limits: M = chunks of one row each, no optimizer, one replica, any number of
- * stages. */
+/* With --times alone: builds the plan without a model. It has one microbatch of one row for each chunk, no optimizer,
+ * one replica, and any number of stages. */
 static pp_status build_given(const struct pp_predictor *p, struct pp_job *job)
 {
     const struct pp_config *config = p->config;
@@ -42,7 +42,7 @@ static pp_status create_given(const struct pp_predictor *p, const struct pp_poin
     return status;
 }
 
-/* Would a run evaluate, and so need memory for it? Constant sequences have no validation part. */
+/* Would a run evaluate, and so need memory for that? Constant sequences have no validation data. */
 static bool evaluates(const struct pp_config *config)
 {
     return !config->no_eval && !(config->data && strcmp(config->data, "constant") == 0);
@@ -67,12 +67,12 @@ pp_status pp_predict_job(const struct pp_predictor *p, const struct pp_point *po
     PP_TRY(pp_split_point(p, point, &config));
     pp_status status = pp_job_create(&config, point, p->schedules, p->ops, evaluates(p->config), NULL, out);
     pp_split_point_free(p, &config);
-    if (status == PP_OK) (*out)->config = p->config; /* which outlives it */
+    if (status == PP_OK) (*out)->config = p->config; /* `config` is local; p->config outlives the job */
     return status;
 }
 
-/* Memory needs no measured times, only processes of the transport that is asked for, else of the one whose links were
- * taken, else threads. A device with memory of its own is another matter. */
+/* Finds the measured memory of processes, for --transport, else for the mover whose links were used, else for threads.
+ * Not for queue devices, which have memory of their own. */
 static pp_status find_process(const struct pp_predictor *p, struct pp_prediction *out)
 {
     const char *asked = p->config->transport, *taken = out->origin.transport;
@@ -90,7 +90,7 @@ static pp_status find_measured(const struct pp_predictor *p, struct pp_predictio
     return status;
 }
 
-/* Times that are given, by a profile. */
+/* --device delay: given times from a profile. */
 static pp_status find_waits(const struct pp_predictor *p, struct pp_prediction *out)
 {
     if (p->db_lock) pthread_mutex_lock(p->db_lock);

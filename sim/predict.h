@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Predicts one configuration: job, cost, simulation.
+ * The prediction of one configuration: its job, cost and simulation.
  */
 #ifndef PP_SIM_PREDICT_H
 #define PP_SIM_PREDICT_H
@@ -11,36 +11,37 @@
 #include "sim/engine.h"
 #include "sim/process.h"
 
-/* What all configurations of a call share, and its threads too. Everything is borrowed. */
+/* What all predictions, in all threads, share. Everything is borrowed. */
 struct pp_predictor {
     const struct pp_config *config;
     const struct pp_schedules *schedules;
     const struct pp_model_ops *ops;
-    const char *waits;         /* --device delay without --times: whose profile says how long; else NULL */
-    struct pp_machine machine; /* for what was not measured */
+    const char *waits;         /* --device delay without --times: the device whose profile gives the times; else NULL */
+    struct pp_machine machine; /* computes times that were not measured */
     struct pp_db *db;          /* measured times; NULL = none */
-    int64_t data_bytes;        /* of the training data in each process */
-    pthread_mutex_t *db_lock;  /* held by whoever uses the database; NULL: one thread does */
+    int64_t data_bytes;        /* memory for training data in each process */
+    pthread_mutex_t *db_lock;  /* guards db; NULL: only one thread uses it */
 };
 
 struct pp_prediction {
-    struct pp_job *job; /* pp_predict_only_times(): only the training plan, no model */
+    struct pp_job *job; /* if pp_predict_only_times(): it has only the training plan, and no model */
     struct pp_cost *cost;
-    struct pp_cost_origin origin; /* zeroed unless the database had times */
+    struct pp_cost_origin origin; /* all zeros unless the database had times */
     struct pp_process_cost process;
     struct pp_sim_result result;
 };
 
-/* --times, and no device is named that runs them: the pipeline has no model. */
+/* Are --times given, without --device delay? Then the pipeline has no model. */
 bool pp_predict_only_times(const struct pp_config *config);
 
-/* Bytes that a device has for its workers: --memory, else what --machine says; 0: nobody says. */
+/* Bytes that a device has for its workers: --memory, else those of --machine; 0: not known. */
 int64_t pp_predict_memory(const struct pp_predictor *p);
 
-/* trace: fill in result.trace. PP_USAGE where the configuration is impossible. On failure there is nothing to free. */
+/* Predicts a point. trace: fill in result.trace. PP_USAGE if the configuration is impossible. After a failure there is
+ * nothing to free. */
 pp_status pp_predict(const struct pp_predictor *p, const struct pp_point *point, bool trace,
                      struct pp_prediction *out) PP_MUST_CHECK;
-/* Only job: for --emit. */
+/* Makes the job of a point, without predicting it (--emit). */
 pp_status pp_predict_job(const struct pp_predictor *p, const struct pp_point *point, struct pp_job **out) PP_MUST_CHECK;
 void pp_prediction_free(struct pp_prediction *prediction);
 

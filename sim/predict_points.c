@@ -13,9 +13,9 @@
 
 enum {
     MOST_THREADS = 64,
-    AHEAD = 4,             /* points of each thread that may wait to be taken */
-    WORK_TO_SHARE = 50000, /* in stages x microbatches: counting the cores takes as long as to simulate these */
-    WORK_OF_POINT = 200    /* what any point takes, however small */
+    AHEAD = 4,             /* outcomes of each thread that may wait to be taken */
+    WORK_TO_SHARE = 50000, /* least stages x microbatches for several threads: counting the cores takes as long */
+    WORK_OF_POINT = 200    /* added for each point */
 };
 
 struct place {
@@ -25,11 +25,11 @@ struct place {
 
 struct team {
     const struct pp_points_call *call;
-    struct place *places; /* point i has place i % nplaces */
+    struct place *places; /* point i uses place i % nplaces */
     int nplaces;
     pthread_mutex_t lock;
-    pthread_cond_t ready, room; /* an outcome is there; one was taken */
-    int next, taken;            /* the first point that nobody has begun; outcomes taken */
+    pthread_cond_t ready, room; /* an outcome is ready; a place is free */
+    int next, taken;            /* the first point that no thread has begun; number of outcomes taken */
     bool stop;
     pthread_t threads[MOST_THREADS];
     int nthreads;
@@ -54,7 +54,7 @@ static pp_status hand_over(const struct pp_points_call *call, int point, struct 
     return status;
 }
 
-/* The next point to predict, once there is a place for it; -1: nothing is left to do. */
+/* Waits until there is a place for the next point, and returns the point; -1: there is none left. */
 static int begin_point(struct team *t)
 {
     pthread_mutex_lock(&t->lock);
@@ -97,7 +97,7 @@ static pp_status take_in_order(struct team *t)
     return status;
 }
 
-/* Signals are for the thread that asked. */
+/* Starts threads with all signals blocked, so that the calling thread gets them. */
 static void start_threads(struct team *t, int wanted)
 {
     sigset_t all, before;
@@ -107,7 +107,7 @@ static void start_threads(struct team *t, int wanted)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-/* Ends the threads, and releases what nobody has taken. */
+/* Ends the threads, and releases outcomes that were not taken. */
 static void end_team(struct team *t)
 {
     pthread_mutex_lock(&t->lock);
@@ -154,7 +154,7 @@ pp_status pp_predict_points(const struct pp_points_call *call, int threads)
     if (threads <= 1) return one_by_one(call);
     t.nplaces = AHEAD * threads;
     PP_TRY(PP_NEW(&t.places, t.nplaces));
-    json_object_seed(0); /* else the threads would do it */
+    json_object_seed(0); /* before there are threads: it is not thread-safe */
     start_threads(&t, threads);
     pp_status status = t.nthreads > 0 ? take_in_order(&t) : one_by_one(call);
     end_team(&t);

@@ -7,7 +7,7 @@
 #include "core/process.h"
 #include "sim/costs.h"
 
-static const double most_bytes = 1e12; /* beside its arenas, and of any number of workers still no overflow */
+static const double most_bytes = 1e12; /* the largest figure of a profile; sums over all workers do not overflow */
 
 pp_status pp_process_cost_find(struct pp_db *db, const struct pp_job *job, const char *transport,
                                struct pp_process_cost *out)

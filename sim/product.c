@@ -3,17 +3,20 @@
 
 #include <math.h>
 
-enum { LEAST_K = 256, MOST_PARTS = 8 }; /* of a part of K; a power of two */
+enum {
+    LEAST_K = 256, /* least K of a part, if K is cut */
+    MOST_PARTS = 8 /* a power of two */
+};
 
-/* of: multiprocessors that make it together, and bring its operands once. */
 static const struct tile {
-    int m, n, of;
+    int m, n;
+    int of; /* multiprocessors that compute the tile together, and load its operands once */
 } shapes[] = {{256, 256, 2}, {128, 256, 1}, {256, 128, 1}, {128, 128, 1}, {128, 64, 1}, {64, 128, 1}, {64, 64, 1}};
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 static double up(double n, double step) { return ceil(n / step); }
 
-/* In tiles of this shape, K cut into so many parts, whose sums are added up in float. */
+/* The time with tiles of this shape, and with K cut into `parts` parts, whose results are added in float32. */
 static double tiled_ns(const struct pp_tiles *t, const struct pp_product *p, struct tile tile, int parts,
                        double flops_per_ns, double bytes_per_ns)
 {

@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How long a matrix product takes a GPU: in tiles of the result, so many of them at once as there are multiprocessors.
+ * How long a matrix product takes on a GPU. The result is computed in tiles, as many at a time as there are
+ * multiprocessors: one such round is called a wave.
  *
- * What libraries of products do (tiles, waves, K cut in several parts) is in NVIDIA's "Matrix Multiplication Background
- * User's Guide" and in CUTLASS's "Efficient GEMM in CUDA"; the formula is our own, its four figures are fitted to
- * measured products (analysis/published_kernels.py, docs/results/kernels.md).
+ * NVIDIA's "Matrix Multiplication Background User's Guide" and CUTLASS's "Efficient GEMM in CUDA" describe what
+ * libraries do (tiles, waves, K cut into several parts). The formula is our own (docs/TIMES.md); its four figures are
+ * fitted to measured products (analysis/published_kernels.py, docs/results/kernels.md).
  */
 #ifndef PP_SIM_PRODUCT_H
 #define PP_SIM_PRODUCT_H
 
 #include "core/work.h"
 
-/* Of a GPU in one arithmetic. */
+/* How a GPU computes products in one precision. */
 struct pp_tiles {
-    int multiprocessors; /* 0: nothing is known of tiles */
-    double start_ns;     /* of each product, besides what each call takes */
-    double load;         /* multiply-adds lost for each row and column of a tile, in each step of K */
-    double store;        /* the part of writing a tile that its multiprocessor does not hide behind another one */
-    double split_ns;     /* where K is cut: a second pass, besides its memory */
+    int multiprocessors; /* 0: tiles are not known */
+    double start_ns;     /* time of each product in addition to call_overhead_ns of the machine */
+    double load;         /* time in each step of K to load a row or column of a tile, in multiply-adds */
+    double store;    /* the part of the time to write a tile that is not hidden behind the computation of another one */
+    double split_ns; /* if K is cut: time of the second pass, in addition to moving its bytes */
 };
 
-/* flops_per_ns: the peak of all multiprocessors; bytes_per_ns: what they have of memory. The shortest time of all tiles
- * and cuts of K that are tried, besides start_ns; memory is not asked whether it can bring the operands in time. */
+/* The shortest time of all shapes of tiles and cuts of K that are tried. start_ns is not included, nor the time to
+ * bring the operands from memory. flops_per_ns: peak of all multiprocessors; bytes_per_ns: memory bandwidth of all. */
 double pp_product_ns(const struct pp_tiles *tiles, const struct pp_product *product, double flops_per_ns,
                      double bytes_per_ns);
 

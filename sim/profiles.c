@@ -24,7 +24,7 @@ static pp_status read_file(const char *path, struct pp_db **out)
 static pp_status read_embedded(const struct pp_embedded *profile, struct pp_db **out)
 {
     const size_t size = strlen(profile->text);
-    FILE *file = fmemopen((char *)profile->text, size ? size : 1, "rb"); /* only read */
+    FILE *file = fmemopen((char *)profile->text, size ? size : 1, "rb"); /* it is only read */
     if (!file) return pp_fail(PP_NOMEM, "there is not enough memory to read the profile %s", profile->name);
     pp_status status = open_memory(out);
     if (status == PP_OK) status = pp_profile_text_read(file, profile->name, *out);
@@ -35,7 +35,7 @@ static pp_status read_embedded(const struct pp_embedded *profile, struct pp_db *
 static pp_status close_if(pp_status status, struct pp_db **db)
 {
     if (status == PP_OK) return PP_OK;
-    (void)pp_db_close(*db); /* in memory */
+    (void)pp_db_close(*db); /* a database in memory: closing cannot fail */
     *db = NULL;
     return status;
 }
@@ -66,7 +66,7 @@ pp_status pp_profiles_of_machine(const char *machine, struct pp_db **out)
 
 enum { RUN_DEVICE = 1, RUN_DATE = 6, RUN_WORKLOAD = 10, DATE_CHARACTERS = 10 }; /* columns of "run": docs/FORMATS.md */
 
-/* Column i of the line, as far as there is room. */
+/* Copies column i of the line, cut off to fit. */
 static void copy_column(const char *line, int i, char *out, size_t size)
 {
     while (i-- > 0) {
@@ -76,7 +76,7 @@ static void copy_column(const char *line, int i, char *out, size_t size)
     snprintf(out, size, "%.*s", (int)strcspn(line, "\t\n"), line);
 }
 
-/* What was measured first. */
+/* Prints a line about the profile, from its first run. */
 static void list_profile(FILE *out, const struct pp_embedded *p)
 {
     static const char start[] = "\nrun\t";

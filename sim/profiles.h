@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Profiles as text (core/db_profile_text.h): of a file, or those that came with ppkit for its machines. A file
- * profiles/MACHINE-WHATEVER.tsv of the source is inside the program and belongs to --machine MACHINE.
+ * Profiles as text (core/db_profile_text.h): from a file, or those that ppkit has for its machines. A file
+ * profiles/MACHINE-WHATEVER.tsv of the source is embedded in the program, and belongs to --machine MACHINE.
  */
 #ifndef PP_SIM_PROFILES_H
 #define PP_SIM_PROFILES_H
@@ -10,12 +10,13 @@
 
 #include "core/db.h"
 
-/* Into a database in memory, the caller's to close. PP_INPUT for a file that is none, or cannot be opened. */
+/* Reads a profile into a database in memory, which the caller closes. PP_INPUT if the file cannot be opened, or is no
+ * profile. */
 pp_status pp_profiles_of_file(const char *path, struct pp_db **out) PP_MUST_CHECK;
-/* *out = NULL: nothing was measured on a machine of this name. */
+/* The same for all profiles of a machine; *out = NULL if there are none. */
 pp_status pp_profiles_of_machine(const char *machine, struct pp_db **out) PP_MUST_CHECK;
 
-/* One line each, for --list. */
+/* One line for each embedded profile, for --list. */
 void pp_profiles_list(FILE *out);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The times of a step as trace events, as an executor would have written them.
+ * Writes the times of a step as trace events, as the executor would.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,8 @@ struct recording {
     int64_t *ready_at; /* [ranks] when the rank was free for its next task */
 };
 
-/* Of the first replica's rank, whose workers are alike: the first one's. */
+/* Adds an event of a rank of the first replica. The members of a rank do the same; the event is that of the first one.
+ */
 static pp_status add(struct recording *r, int rank, int32_t task, int side, int64_t posted, int64_t start, int64_t end)
 {
     struct pp_event event = {.worker = pp_worker_at(r->sim->plan, 0, rank, 0),
@@ -27,9 +28,10 @@ static pp_status add(struct recording *r, int rank, int32_t task, int side, int6
     return pp_trace_add(r->trace, &event);
 }
 
-/* Both ends. The sender posts when the data is there, the receiver when a slot is free (and, where posts are in order,
- * when the task before it in the receiver's list has run). What waited for its channel, or for a reader of the step
- * before, shows as a late post of the receiver: the later post is always the start. */
+/* Adds the events of both ends. The sender posts when the data is there; the receiver when a slot is free (and, if
+ * posts are in order, when the task before it in the receiver's list has run). The start of a transfer is always the
+ * later post; so if it waited for its channel, or for a reader of the step before, the receiver is said to have posted
+ * that late. */
 static pp_status add_transfer(struct recording *r, const struct pp_lane *lane, int32_t task)
 {
     const struct sim *s = r->sim;

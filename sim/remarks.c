@@ -15,7 +15,7 @@ static pp_status tell_model(const struct pp_predictor *p)
     struct pp_model *model;
     char text[PP_MODEL_TEXT];
     pp_config_shape(p->config, &shape);
-    shape.context = 1; /* it is told whoever shares it, and of a list the first number may be impossible */
+    shape.context = 1; /* the model is the same for any C, and the first C of a list may be impossible */
     PP_TRY(p->ops->create(&shape, &(struct pp_cut){.stages = 1}, &model));
     pp_info("model       %s", pp_model_text(model, text, sizeof text));
     p->ops->destroy(model);
@@ -24,7 +24,7 @@ static pp_status tell_model(const struct pp_predictor *p)
 
 static void tell_batch(const struct pp_config *config)
 {
-    const double tokens = (double)config->rows * config->replicas * config->tokens; /* beyond whole numbers, too */
+    const double tokens = (double)config->rows * config->replicas * config->tokens; /* may be too large for an int */
     char who[48] = "", on[48] = "";
     const int n = config->workers.n, workers = n > 0 ? config->workers.v[0] : 0;
     if (n > 1)
@@ -38,11 +38,12 @@ static void tell_batch(const struct pp_config *config)
 }
 
 struct cut {
-    int chunks, rows, microbatches, each; /* as asked, and what came of it; rows of each microbatch */
+    int chunks, rows;       /* as asked for */
+    int microbatches, each; /* their number, and the rows of each */
 };
 
-/* The rule makes all microbatches but the last of one size, rounded up. That this makes one less than asked, or a few
- * of many, is usual; here it changes memory and bubble. */
+/* pp_chunk_rows() makes all microbatches but the last equally large, rounded up. Usually that makes one fewer than
+ * asked for, or a few of many. Are they so many fewer that it changes memory and bubble? */
 static bool far_fewer(int rows, int chunks, struct cut *out)
 {
     const int each = (rows + chunks - 1) / chunks, made = (rows + each - 1) / each, missing = chunks - made;
@@ -112,24 +113,25 @@ void pp_remarks_memory(struct pp_remarks *r, const struct pp_point *point, const
     if (least) r->large[0] = large;
 }
 
-/* What can be changed where nothing fits, the cheapest first: an order that holds fewer microbatches takes no more
- * time, smaller microbatches little, recomputation much. */
+/* Changes that save memory, to be proposed if nothing fits. The cheapest come first: another schedule that holds fewer
+ * microbatches takes no more time, smaller microbatches take a little more, recomputation takes much more. */
 static const struct saving {
-    const char *of, *schedule; /* the latter in place of the former; NULL: any stays */
-    bool single_rows;          /* in each microbatch */
-    int checkpoint;            /* PP_CHECKPOINT_NEVER: as it was */
+    const char *of, *schedule; /* replaces schedule `of` by `schedule`; NULL: any schedule stays */
+    bool single_rows;          /* one row in each microbatch */
+    int checkpoint;            /* the new mode; PP_CHECKPOINT_NEVER: no change */
 } savings[] = {{"gpipe", "1f1b", false, PP_CHECKPOINT_NEVER},     {"bfs", "interleaved", false, PP_CHECKPOINT_NEVER},
                {NULL, NULL, true, PP_CHECKPOINT_NEVER},           {"gpipe", "1f1b", true, PP_CHECKPOINT_NEVER},
                {"bfs", "interleaved", true, PP_CHECKPOINT_NEVER}, {NULL, NULL, false, PP_CHECKPOINT_ACTIVATION},
                {NULL, NULL, false, PP_CHECKPOINT_LAYERS},         {NULL, NULL, false, PP_CHECKPOINT_ALWAYS}};
-enum { SAVINGS = sizeof savings / sizeof *savings, MOST_WORK = 1 << 18 /* stages x microbatches: a moment */ };
+enum { SAVINGS = sizeof savings / sizeof *savings, MOST_WORK = 1 << 18 /* in stages x microbatches: takes a moment */ };
 
 static int rows_of(const struct pp_config *config, const struct pp_large *large)
 {
     return config->workers.n > 0 ? config->global_rows / large->replicas : config->rows;
 }
 
-/* false: it is so already, or checkpoints have been tried. */
+/* Makes *point from a configuration that does not fit; false if the change changes nothing, or if checkpoints were
+ * tried already. */
 static bool apply(const struct pp_remarks *r, const struct saving *s, const struct pp_large *large,
                   struct pp_point *point)
 {
@@ -146,7 +148,7 @@ static bool apply(const struct pp_remarks *r, const struct saving *s, const stru
     return !r->checkpointed;
 }
 
-/* Bytes of a device; infinite where that is impossible. */
+/* Bytes that a device needs for a changed point, and whether it fits; infinite if the point is impossible. */
 static double bytes_of(const struct pp_remarks *r, const struct pp_large *large, struct pp_point *point, bool *fits)
 {
     struct pp_predictor p = *r->predictor;
@@ -174,12 +176,13 @@ static double bytes_of(const struct pp_remarks *r, const struct pp_large *large,
 }
 
 struct advice {
-    const struct saving *saving; /* NULL: none helps */
+    const struct saving *saving; /* NULL: no change helps */
     bool fits;
-    struct pp_large with; /* what then fits; else the one that needs least, with that change */
+    struct pp_large with; /* a changed configuration that fits; else the one that needed least, changed */
 };
 
-/* Into *out where it makes one fit, or that of least bytes need less than anything before. */
+/* Tries a change. Sets *out if a configuration then fits, or if the one that needs least now needs less than with all
+ * changes before. */
 static void try_saving(const struct pp_remarks *r, const struct saving *s, struct advice *out)
 {
     int64_t work = 0;
@@ -216,7 +219,8 @@ static const char *large_text(const struct pp_large *large, char *buf, size_t si
     return buf;
 }
 
-/* "; ...": the first change that makes something fit, else the one that saves most; "": none saves anything. */
+/* Writes "; ...": the first change that makes a configuration fit, else the one that saves most; "" if none saves
+ * anything. */
 static void advise(const struct pp_remarks *r, char *buf, size_t size)
 {
     char options[160], text[PP_POINT_TEXT + 64];

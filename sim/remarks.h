@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What ppsim says on standard error beside its results: what is predicted, where times come from, what fits; of each
- * machine that is compared. Of many alike one is told, and how many there are. A part of the program, as only programs
- * print.
+ * Remarks of ppsim on standard error about each machine: what is predicted, where times come from, what fits into
+ * memory. Of many similar remarks the first is printed, and at the end their number. This is a part of the program,
+ * since only programs print.
  */
 #ifndef PP_SIM_REMARKS_H
 #define PP_SIM_REMARKS_H
@@ -13,44 +13,45 @@
 
 enum { PP_LARGE = 64 }; /* configurations that do not fit, to look at again */
 
-/* Of one machine. Begins with zeros, `predictor` and `machine`. */
+/* What was found about one machine. To begin with, set `predictor` and `machine`, and all others to zero. */
 struct pp_remarks {
     const struct pp_predictor *predictor;
-    const char *machine;                      /* its name, where several are compared; else NULL */
-    int from[PP_COST_SOURCES], link_computed; /* configurations with times that were not measured as a whole */
-    int measured;                             /* ... with some times that were measured */
-    bool computed;                            /* a row of results has times of tasks that were computed */
-    bool hop_told;                            /* that hops take no time */
-    double taken;                             /* the most of all configurations */
-    /* Of --memory: configurations that fit, and some of those that do not, first the one that needs least. */
-    int fit, nlarge;
-    bool checkpointed; /* some of them */
+    const char *machine;       /* its name, if several machines are compared; else NULL */
+    int from[PP_COST_SOURCES]; /* configurations with times from each source */
+    int link_computed;         /* configurations with computed transfers or collectives */
+    int measured;              /* configurations with some measured times */
+    bool computed;             /* a row of results has computed times of tasks (set by the caller) */
+    bool hop_told;             /* the remark that hops take no time was printed */
+    double taken;              /* the largest pp_cost_origin.taken of all configurations */
+    int fit;                   /* configurations that fit into memory (or of which that is not known) */
+    bool checkpointed;         /* some configurations recompute stages or layers */
+    int nlarge;
     struct pp_large {
         struct pp_point point;
-        int replicas, context;
-        double bytes; /* of a device */
-    } large[PP_LARGE];
+        int replicas, context; /* D, C */
+        double bytes;          /* of a device */
+    } large[PP_LARGE];         /* [nlarge] some configurations that do not fit; the first one needs least memory */
 };
 
-/* Before any prediction, of the first machine: model and batch, and where --chunks give far fewer microbatches than
- * asked. */
+/* Before all predictions, for the first machine: remarks on model and batch, on options without effect, and on --chunks
+ * that give far fewer microbatches than asked for. */
 pp_status pp_remarks_begin(const struct pp_remarks *r, const struct pp_way *ways, int nways) PP_MUST_CHECK;
 
-/* Of a prediction: which times were not measured, at once for the first of each kind. */
+/* After each prediction: remarks, for the first of each kind, on times that were not measured. */
 void pp_remarks_source(struct pp_remarks *r, const struct pp_point *point, const struct pp_cost_origin *origin);
 
-/* Of a row of results (pp_row_create()): whether it fits. */
+/* After each prediction: notes whether the row (pp_row_create()) fits into memory. */
 void pp_remarks_memory(struct pp_remarks *r, const struct pp_point *point, const json_t *row);
 
-/* Where tasks were computed (r->computed): that the machine has much faster products than those of fp32, if nobody
- * asked for these. */
+/* If times of tasks were computed (r->computed): the remark that the machine is much faster in bf16, if --precision was
+ * not given. */
 void pp_remarks_precision(const struct pp_remarks *r);
 
-/* Where ways to use --workers were compared: that nobody named schedules. */
+/* If ways to use --workers were compared: the remark that only the default schedule was tried, if it was not given. */
 void pp_remarks_schedule(const struct pp_remarks *r);
 
-/* After all predictions: how many there were of what was told once; then, if nothing fits, what needs least, and what
- * to change. */
+/* After all predictions: the numbers of remarks that were printed once; and, if nothing fits, the configuration that
+ * needs least memory, and what to change. */
 void pp_remarks_totals(const struct pp_remarks *r);
 void pp_remarks_fits(const struct pp_remarks *r);
 

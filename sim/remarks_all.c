@@ -10,10 +10,10 @@
 
 struct pp_left_out {
     struct pp_point first;
-    const char *machine; /* NULL: they are of several */
+    const char *machine; /* on which all of them are; NULL: they are on several, or there is only one */
     int count;
     struct pp_left_out *next;
-    char why[]; /* of the first */
+    char why[]; /* the reason, as the first one has it */
 };
 
 const char *pp_point_on_text(const struct pp_point *point, const char *machine, char buf[PP_POINT_ON_TEXT])
@@ -29,7 +29,7 @@ void pp_remarks_all_checkpoint(struct pp_remarks_all *r, const char *remark)
     if (*remark && r->checkpoints++ == 0) pp_warn("%s", remark);
 }
 
-/* But for numbers, and lists of them. "h100" is a name. */
+/* Are the reasons equal, apart from numbers and lists of numbers? Digits in a name such as "h100" are no number. */
 static bool same_reason(const char *a, const char *b)
 {
     static const char numbers[] = "0123456789, ";

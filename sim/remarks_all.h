@@ -1,35 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What ppsim says on standard error of a sweep as a whole, over all machines: what was left out, and whose checkpoints
- * save nothing. sim/remarks.h has what is said of each machine. A part of the program, as only programs print.
+ * Remarks of ppsim on standard error about a sweep as a whole, over all machines: configurations that were left out,
+ * and checkpoints that save nothing. Remarks about each machine: sim/remarks.h. This is a part of the program, since
+ * only programs print.
  */
 #ifndef PP_SIM_REMARKS_ALL_H
 #define PP_SIM_REMARKS_ALL_H
 
 #include "core/job.h"
 
-struct pp_left_out; /* configurations that are impossible for one reason */
+struct pp_left_out; /* all configurations that are impossible for the same reason */
 
-/* Begins with zeros; ends with pp_remarks_all_free(). */
+/* To begin with, set all to zero. Release with pp_remarks_all_free(). */
 struct pp_remarks_all {
-    struct pp_left_out *left_out; /* by their first */
-    int checkpoints;              /* configurations whose checkpoints save nothing */
+    struct pp_left_out *left_out; /* list, in the order of the first configuration of each reason */
+    int checkpoints;              /* number of configurations whose checkpoints save nothing */
 };
 
-/* pp_point_text(), and the machine, if several are compared (else NULL). Returns buf. */
+/* Text for messages: pp_point_text(), and the machine (NULL: only one is predicted for). Returns buf. */
 enum { PP_POINT_ON_TEXT = PP_POINT_TEXT + 48 };
 const char *pp_point_on_text(const struct pp_point *point, const char *machine, char buf[PP_POINT_ON_TEXT]);
 
-/* pp_checkpoint_remark() of a configuration; "": nothing is to be said. The first is told at once. */
+/* Takes the pp_checkpoint_remark() of a configuration, which may be "". The first other one is printed at once. */
 void pp_remarks_all_checkpoint(struct pp_remarks_all *r, const char *remark);
 
-/* Notes an impossible configuration, and why. Reasons that differ in numbers alone are one; but a number in a name, as
- * that of a machine, is a part of the name. The machine (NULL: there is one) is told where all of a reason are on it,
- * unless the reason names it. It and the point's texts are borrowed. */
+/* Notes an impossible configuration, and the reason. Two reasons are the same if they differ only in numbers (a number
+ * in a name, as in "h100", is part of the name). machine: NULL if only one is predicted for. The remark will name the
+ * machine if all configurations of the reason are on it, unless the reason names it already. The machine and the texts
+ * of the point are borrowed. PP_NOMEM. */
 pp_status pp_remarks_all_leave_out(struct pp_remarks_all *r, const struct pp_point *point, const char *machine,
                                    const char *why) PP_MUST_CHECK;
 
-/* After all predictions: what was left out; then how many there were of what was told once. */
+/* After all predictions: prints what was left out and why; and the number of remarks that were printed once. */
 void pp_remarks_all_left_out(const struct pp_remarks_all *r);
 void pp_remarks_all_totals(const struct pp_remarks_all *r);
 void pp_remarks_all_free(struct pp_remarks_all *r);

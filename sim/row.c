@@ -17,7 +17,7 @@ static json_t *bytes_by_rank(const struct pp_layout *layout, int kind)
 
 static json_t *if_any(double value) { return value > 0 ? json_real(value) : json_null(); }
 
-/* Of a step of the rank that spends most in sums over its workers. */
+/* Time of collectives inside tasks, in one step, of the rank that spends most. */
 static int64_t tensor_ns(const struct pp_plan *plan, const struct pp_cost *cost)
 {
     int64_t most = 0;
@@ -47,7 +47,7 @@ static void set_times(json_t **row, const struct pp_plan *plan, const struct pp_
     set(row, "critical_path_ms", path);
 }
 
-/* The most that a device holds: the arenas of all the workers that share it. */
+/* Bytes of the device that needs most: the arenas of all workers that share it. */
 static int64_t device_bytes(const struct pp_plan *plan, const struct pp_layout *layout, int sharers)
 {
     int64_t most = 0, sum = 0;
@@ -75,8 +75,7 @@ static void set_memory(json_t **row, const struct pp_predictor *p, const struct 
     set(row, "fits", layout && limit > 0 ? json_boolean(most <= limit) : json_null());
 }
 
-/* Whose figures transfers and reductions have: a transport's that was measured, or the machine file's; NULL: there are
- * none, or they are given. */
+/* The source of links: the measured mover, or "machine"; NULL: there are no links, or their times are given. */
 static const char *link_source(const struct pp_predictor *p, const struct pp_prediction *prediction)
 {
     const struct pp_plan *plan = prediction->job->train;
@@ -97,7 +96,7 @@ static void set_source(json_t **row, const struct pp_predictor *p, const struct 
     set(row, "from_kernels", json_integer(prediction->origin.from[PP_COST_KERNELS]));
 }
 
-/* What a training takes of time and money. */
+/* Days and cost of a training. */
 static void set_spending(json_t **row, const struct pp_predictor *p, const struct pp_prediction *prediction)
 {
     const double each = pp_cost_per_gtoken(p, prediction);

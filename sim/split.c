@@ -7,7 +7,8 @@
 #include "core/split_time.h"
 #include "sim/costs.h"
 
-/* By a data sheet alone each point is cut by times of its own: what was measured has times of some rows only. */
+/* Is each point cut by times of its own? So it is with --split time and a data sheet alone, which has times for any
+ * number of rows; a profile has times of some numbers of rows only. */
 static bool is_own(const struct pp_predictor *p)
 {
     return pp_config_machine(p->config) && !p->db && strcmp(p->config->split, "time") == 0;

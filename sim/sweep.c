@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Constant durations: ids are a topological order, so one pass over the tasks knows all times when it needs them.
+ * Simulation with constant durations. Ids are a topological order, so one pass over the tasks has all times when it
+ * needs them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,7 @@
 struct sweep {
     struct sim *sim;
     int64_t *free_at;      /* [nlanes] when the lane is free */
-    int64_t *wrap_release; /* [nwraps] when the source of the wrap edge, in the step before, let go */
+    int64_t *wrap_release; /* [nwraps] when task `from` of the step before lets task `to` start */
 };
 
 static void sweep_step(struct sweep *w)
@@ -27,7 +28,7 @@ static void sweep_step(struct sweep *w)
     }
 }
 
-/* Where the next step begins. */
+/* Prepares the next step. */
 static void carry_over(struct sweep *w)
 {
     const struct sim *s = w->sim;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Constant durations, and hosts that issue: one pass over the tasks, in which the hosts go along with the lanes. Host
- * times are those that the device sees: the host's own plus the latency of issuing.
+ * Simulation with constant durations and hosts that issue tasks: one pass over the tasks, in which hosts advance
+ * together with lanes. Times of hosts are those at which the device sees it: the host's own time plus issue_latency_ns.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 struct sweep {
     struct sim *sim;
     int64_t *free_at;      /* [nlanes] when the lane is free */
-    int64_t *host_at;      /* [ranks] when the host has issued what it began */
-    int64_t *wrap_release; /* [nwraps] when the source of the wrap edge, in the step before, let go */
+    int64_t *host_at;      /* [ranks] when the host has issued the last task that it began */
+    int64_t *wrap_release; /* [nwraps] when task `from` of the step before lets task `to` start */
 };
 
 static void issue(struct sweep *w, int32_t id)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Jitter: durations are known beforehand, but no step is like another and no replica like another. One pass over the
- * tasks for each replica, from one collective of the replicas to the next. It is done when the last replica that meets
- * others in it has come to it; nothing else makes replicas wait for each other. (The global norm is among the ranks of
- * one, or of all that share.)
+ * Simulation with jitter: durations do not depend on what else runs, but differ between steps and between replicas. All
+ * replicas are simulated, each from one collective of several replicas to the next one. Such a collective starts when
+ * the last replica of its group has reached it; nothing else makes replicas wait for each other. (NORM_ALL is a
+ * collective of several replicas only with ZeRO.)
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,15 +12,16 @@
 #include "sim/simulating.h"
 
 struct replica {
-    struct sim sim;        /* the simulation, with this replica's times; start is NULL but for the first */
-    int first_worker;      /* of its ranks, which draw as workers do */
+    struct sim sim;        /* the simulation, with this replica's times; only the first has `start` */
+    int first_worker;      /* number of its first worker, for pp_jitter_ns() */
     int64_t *free_at;      /* [nlanes] when the lane is free */
-    int64_t *wrap_release; /* [nwraps] when the source of the wrap edge, in the step before, let go */
-    int wrap;              /* the next one to hold in this step */
-    int64_t meeting_ns;    /* when all that it meets in a task are ready; of the first of them */
+    int64_t *wrap_release; /* [nwraps] when task `from` of the step before lets task `to` start */
+    int wrap;              /* index of the first wrap that no task of this step was asked for yet */
+    int64_t meeting_ns;    /* in the first replica of a group: when the whole group has reached a collective */
 };
 
-/* When nothing in this replica keeps the task from starting. Asked once for each task, in the order of their ids. */
+/* The time from which on nothing in this replica keeps the task from starting. To be called once for each task, in the
+ * order of ids. */
 static int64_t ready_at(struct replica *r, int32_t id)
 {
     const struct sim *s = &r->sim;
@@ -32,7 +33,7 @@ static int64_t ready_at(struct replica *r, int32_t id)
     return start;
 }
 
-/* `more_ns` longer than its class takes. */
+/* Runs the task, which takes more_ns longer than its class. */
 static void run_from(struct replica *r, int32_t id, int64_t start, int64_t more_ns)
 {
     const struct pp_task *t = &r->sim.plan->tasks[id];
@@ -81,7 +82,7 @@ static void sweep_step(struct replica *replicas, int n, int step)
     }
 }
 
-/* Where the next step begins. */
+/* Prepares the next step. */
 static void carry_over(struct replica *r)
 {
     const struct sim *s = &r->sim;
@@ -89,7 +90,7 @@ static void carry_over(struct replica *r)
     for (int i = 0; i < s->plan->nwraps; i++) r->wrap_release[i] = pp_sim_wrap_released(s, &s->wraps[i]);
 }
 
-/* The first replica's times are those of the simulation. */
+/* The first replica writes its times into the arrays of s->at. */
 static pp_status make_replica(struct replica *r, struct sim *s, int number)
 {
     r->sim = *s;

@@ -27,7 +27,7 @@ pp_status pp_targets_check(const struct pp_config *config)
                    prices, machines);
 }
 
-/* Of names that a list was cut into: those from `first` to `last` as they stood there. */
+/* Joins the elements first .. last of a list with commas, as they were given. */
 static void join_names(const struct pp_texts *names, int first, int last, char *buf, size_t size)
 {
     size_t used = 0;
@@ -35,7 +35,8 @@ static void join_names(const struct pp_texts *names, int first, int last, char *
         used += (size_t)snprintf(buf + used, size - used, "%s%s", i > first ? "," : "", names->v[i]);
 }
 
-/* What is no machine may be a part of a path that has a comma: which file that is, is said instead. */
+/* Finds machine i of the list. If it is none, it may be a part of a path with a comma: if there is such a file, the
+ * message says so. */
 static pp_status find_machine_file(const struct pp_texts *names, int i, struct pp_machine *out)
 {
     char path[PP_MESSAGE_BYTES];
@@ -52,7 +53,7 @@ static pp_status find_machine_file(const struct pp_texts *names, int i, struct p
     return status;
 }
 
-/* The config of machine i alone. */
+/* Sets the target's config, with machine i alone, and its predictor. */
 static pp_status begin(const struct pp_predictor *common, int i, struct pp_target *t)
 {
     const struct pp_config *all = common->config;
@@ -66,7 +67,8 @@ static pp_status begin(const struct pp_predictor *common, int i, struct pp_targe
     return find_machine_file(&all->machine, i, &t->predictor.machine);
 }
 
-/* A list names nothing twice (core/options.h), but one file may have several paths. */
+/* PP_USAGE if machine i was named before. Lists have no value twice (core/options.h), but a file may have several
+ * paths. */
 static pp_status check_new(const struct pp_target *targets, int i)
 {
     const char *name = targets[i].predictor.machine.name;
@@ -77,7 +79,7 @@ static pp_status check_new(const struct pp_target *targets, int i)
     return PP_OK;
 }
 
-/* With --machine and --profile nothing of a database is wanted. */
+/* Reads the profile of --profile, or those of --machine; they replace the database. */
 static pp_status open_texts(struct pp_target *t)
 {
     const struct pp_config *config = &t->config;
@@ -89,7 +91,8 @@ static pp_status open_texts(struct pp_target *t)
     return PP_OK;
 }
 
-/* A device that waits does so as long as what was measured last took, if no times are given. */
+/* --device delay without --times: chooses the device whose profile says how long to wait, the one that was measured
+ * last. */
 static pp_status choose_waits(struct pp_target *t)
 {
     const struct pp_config *config = &t->config;
@@ -100,7 +103,8 @@ static pp_status choose_waits(struct pp_target *t)
     return PP_OK;
 }
 
-/* "auto": what was measured last, else the cpu. A machine of GPUs is one for cuda, if nothing else is said. */
+/* --device auto is the device that was measured last, else the cpu. A machine with GPUs is one for cuda, unless
+ * --device was given. */
 static pp_status choose_device(struct pp_target *t)
 {
     struct pp_config *config = &t->config;
@@ -113,18 +117,19 @@ static pp_status choose_device(struct pp_target *t)
     return choose_waits(t);
 }
 
-/* For what was not measured, a machine of the device's kind; one that was named is there already. */
+/* Without --machine: finds the machine of the device, for times that were not measured. */
 static pp_status find_machine(struct pp_target *t)
 {
     if (pp_config_machine(&t->config)) return PP_OK;
     return pp_machine_find(pp_device_kind(t->config.device)->machine, &t->predictor.machine);
 }
 
-/* A data sheet knows one kind of link, and work of one thread. */
+/* PP_USAGE for --transport and --threads where only a data sheet gives times: it has one kind of link, and one thread.
+ */
 static pp_status check_running(const struct pp_target *t)
 {
     const struct pp_config *config = &t->config;
-    const char *waits = t->predictor.waits; /* the device that is waited for */
+    const char *waits = t->predictor.waits; /* the device whose times are used */
     const struct pp_device_kind *device = pp_device_kind(waits ? waits : config->device);
     const bool transport = strcmp(config->transport, "auto") != 0;
     if (transport && !pp_mover_find(config->transport, device->queue ? PP_OF_DEVICES : PP_OF_HOSTS))
@@ -176,7 +181,7 @@ void pp_targets_free(struct pp_target *targets, int n)
 {
     for (int i = 0; i < n; i++) {
         pp_split_time_free(&targets[i].config);
-        (void)pp_db_close(targets[i].texts); /* in memory */
+        (void)pp_db_close(targets[i].texts); /* a database in memory: closing cannot fail */
     }
     free(targets);
 }

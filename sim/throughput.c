@@ -6,17 +6,17 @@
 double pp_model_flops(const struct pp_shape *shape, int tokens)
 {
     const double d = shape->d_model, t = tokens, context = pp_context_width(shape);
-    /* query, key, value; output; feed-forward: of experts those of a token that have places, the router, and what is
-     * beside them */
+    /* Multiplications for one token, in all products of a layer: queries, keys and values; attention's output;
+     * feed-forward. Mixtures: the experts that take the token, the router, and the shared expert with its gate. */
     const double one = (double)pp_linear1_width(shape) + shape->d_ff;
     const double shared = (double)pp_gated_width(shape, shape->shared_ff) + shape->shared_ff;
     const double chosen = shape->experts_per_token * (shape->capacity_factor < 1 ? shape->capacity_factor : 1);
     const double forward = shape->experts ? one * chosen + shape->experts + shared + shape->shared_gate : one;
     const double layer_weights = d * (double)pp_qkv_width(shape) + context * d + d * forward;
-    const double attention = 2 * t * context; /* Q K', and P V: multiplications for one token */
+    const double attention = 2 * t * context; /* Q K^T, and P V */
     const double decoder = d * shape->vocab;
     const double multiplications = shape->layers * (layer_weights + attention) + decoder;
-    return 3 * 2 * multiplications * t; /* forward, and for both factors' gradients as much again each */
+    return 3 * 2 * multiplications * t; /* the gradient of each factor takes as much as the forward */
 }
 
 static double batch_rows(const struct pp_job *job)

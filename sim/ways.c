@@ -51,7 +51,7 @@ void pp_way_config(const struct pp_config *config, const struct pp_way *way, str
     out->tensor = (struct pp_ints){1, {way->points[0].tensor}};
 }
 
-/* P ranks of T workers, C times, and all the replicas of them that the workers are enough for. */
+/* Sets the way for P and T of `shape`: as many replicas of P T C workers as `workers` workers are. */
 static pp_status add(const struct pp_config *config, const struct pp_schedules *schedules, int workers,
                      const struct pp_point *shape, struct pp_way *way)
 {
@@ -84,7 +84,8 @@ static pp_status add(const struct pp_config *config, const struct pp_schedules *
     return PP_OK;
 }
 
-/* All P, or those that are asked for; at least one, which says why there is no other. */
+/* Appends ways for one T and C: for each P of --stages, else for each P up to the layers that divides the workers.
+ * There is at least one way; if it is impossible, it says why. */
 static pp_status find_shapes(const struct pp_config *config, const struct pp_schedules *schedules, int workers,
                              struct pp_point shape, int context, struct pp_way *ways, int *n)
 {
@@ -145,13 +146,14 @@ void pp_ways_free(struct pp_way *ways, int n)
     free(ways);
 }
 
+/* A row with what it is sorted by. */
 struct place {
     json_t *row;
-    bool out;
+    bool out;     /* it does not fit into memory */
     double value; /* less is better */
     int64_t workers;
-    const char *machine; /* "": there is one */
-    size_t before;
+    const char *machine; /* "": only one is predicted for */
+    size_t before;       /* its index before sorting */
 };
 
 static int by_value(const void *a, const void *b)
@@ -176,7 +178,7 @@ static const char *machine_of(const json_t *row)
     return name ? name : "";
 }
 
-/* Places before this one that have as many workers of the same machine. */
+/* Number of better rows with the same number of workers on the same machine. */
 static int better(const struct place *places, size_t place)
 {
     const struct place *this = &places[place];
@@ -203,7 +205,7 @@ pp_status pp_ways_order(json_t *rows, const struct pp_config *config)
     failed |= json_array_clear(rows);
     for (size_t i = 0; i < n; i++)
         if (!config->top || better(places, i) < config->top) failed |= json_array_append(rows, places[i].row);
-    for (size_t i = 0; i < n; i++) json_decref(places[i].row); /* behind all: they have the machines' names */
+    for (size_t i = 0; i < n; i++) json_decref(places[i].row); /* last, since they own the machines' names */
     free(places);
     return failed ? pp_fail(PP_NOMEM, "cannot allocate room to sort") : PP_OK;
 }

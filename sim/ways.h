@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parts of a sweep: one for each of --context-parallel, of all combinations of the other lists. With --workers
- * there is one for each way to use so many devices: P ranks of T workers, each C times, and as many replicas as there
- * are devices for, which share the rows of a batch; for each of the numbers of devices that are listed.
- * They are the same for every machine (sim/targets.h).
+ * Ways: the parts of a sweep. Without --workers there is one for each value of --context-parallel, with the points of
+ * all combinations of the other lists. With --workers there is one for each way to use each listed number of devices: P
+ * ranks of T C workers, in as many replicas as there are devices for; the replicas share the rows of a batch. Ways are
+ * the same for every machine (sim/targets.h). The letters: core/plan.h.
  */
 #ifndef PP_SIM_WAYS_H
 #define PP_SIM_WAYS_H
@@ -13,30 +13,31 @@
 #include "core/job.h"
 
 struct pp_way {
-    int workers;        /* of all replicas; 0: not asked */
-    int replicas, rows; /* D, and rows of each replica */
-    int context;        /* C */
+    int workers;  /* of all replicas; 0: --workers was not given */
+    int replicas; /* D */
+    int rows;     /* of each replica */
+    int context;  /* C */
     struct pp_point *points;
     int npoints;
-    char impossible[224]; /* why there can be none of its points; "" = nothing is known against them */
+    char impossible[224]; /* why none of its points is possible; "" = they may be possible */
 };
 
-/* Refuses what contradicts --workers and --global-rows (PP_USAGE), and makes the config that of the whole batch: one
- * replica with all rows. Does nothing where neither was given. */
+/* With --workers and --global-rows: PP_USAGE for options that contradict them; sets the config to one replica with all
+ * rows. Does nothing if neither was given. */
 pp_status pp_ways_prepare(struct pp_config *config) PP_MUST_CHECK;
 
-/* Of a prepared config. In the order of --workers, --tensor, --context-parallel, and --stages or rising P. Release with
- * pp_ways_free(), after a failure too. */
+/* Makes the ways of a prepared config, in the order of --workers, --tensor, --context-parallel, and --stages (by
+ * default rising P). Call pp_ways_free() also after a failure. */
 pp_status pp_ways(const struct pp_config *config, const struct pp_schedules *schedules, struct pp_way **ways,
                   int *n) PP_MUST_CHECK;
 void pp_ways_free(struct pp_way *ways, int n);
 
-/* *out: the config that a way's points are of. It borrows all that `config` owns. */
+/* *out: the config for the points of a way. It borrows everything that `config` owns. */
 void pp_way_config(const struct pp_config *config, const struct pp_way *way, struct pp_config *out);
 
-/* Sorts rows of results (pp_row_create()): by ms/batch, with --price by what tokens cost; those that do not fit in
- * --memory go last. Equal ones keep their order. With --top only the first of each number of workers of each machine
- * ("for_machine") are left. */
+/* Sorts an array of rows (pp_row_create()) by ms/batch, or with --price by the cost of a token; rows that do not fit
+ * into memory go last. Equal rows keep their order. With --top N only the first N rows for each number of workers on
+ * each machine (field "for_machine") are kept. */
 pp_status pp_ways_order(json_t *rows, const struct pp_config *config) PP_MUST_CHECK;
 
 #endif
