@@ -53,7 +53,7 @@ struct pp_link_cost {
     int32_t host_wait;    /* enum pp_host_wait; see pp_cost.host_issues */
 };
 
-/* The network between hosts, as one worker has it to itself. */
+/* The network between hosts, for the data of one worker. */
 struct pp_network_cost {
     int64_t latency_ns;
     double ns_per_byte;

@@ -59,8 +59,7 @@ struct pp_queue_ops {
     void (*mark_destroy)(struct pp_device *device, struct pp_mark *mark);
     pp_status (*record)(struct pp_device *device, struct pp_queue *queue, struct pp_mark *mark);
     pp_status (*wait)(struct pp_device *device, struct pp_queue *queue, struct pp_mark *mark);
-    /* Has the mark been reached? Polling takes a lock that launches of other threads need, too: do not poll in a tight
-     * loop. */
+    /* Has the mark been reached? Polling may hold up launches of other threads: do not poll in a tight loop. */
     pp_status (*reached)(struct pp_device *device, struct pp_mark *mark, bool *out);
     /* ns from one reached timed mark to another of the same device; may be negative. The resolution is about 500 ns,
      * and the result has 24 significant bits: compare marks of one step, not of a whole run. */

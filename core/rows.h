@@ -37,8 +37,8 @@ json_t *pp_json_number(double value);
  * with commas, objects are key=value) or PP_FORMAT_JSON; other formats print nothing. PP_NOMEM: nothing was printed.
  * Errors of writing are left in the error flag of `out`. */
 pp_status pp_rows_write(const json_t *rows, int format, FILE *out) PP_MUST_CHECK;
-/* The same for many small rows: numbers have `digits` digits, and JSON has one row per line. `out` should be a stream
- * in memory: after PP_NOMEM it holds a part of the output. */
+/* The same for many small rows: fractional numbers have `digits` significant digits, and JSON has one row per line.
+ * `out` should be a stream in memory: after PP_NOMEM it holds a part of the output. */
 pp_status pp_rows_write_lines(const json_t *rows, int format, int digits, FILE *out) PP_MUST_CHECK;
 
 /* A column of a table for people. */
