@@ -32,10 +32,13 @@ const char *pp_notes_find(const struct pp_notes *notes, const char *name);
 struct pp_weights_reader;
 struct pp_weights_writer;
 
-/* Opens and checks a whole file against the model: every tensor there, with its shape, and no other. PP_INPUT names
- * what is wrong. */
+/* Opens a file and checks its header against the model: every tensor is there, with its shape, and no other tensor; the
+ * header has its checksum, where the file has checksums. PP_INPUT names what is wrong. The model is not kept. */
 pp_status pp_weights_open(const char *path, const struct pp_model *model, struct pp_weights_reader **out) PP_MUST_CHECK;
-/* Elements first .. first+n-1 of a tensor (index in the model). */
+/* Did the writer store checksums? Files of other programs have none. */
+bool pp_weights_has_sums(const struct pp_weights_reader *reader);
+/* Elements first .. first+n-1 of a tensor (index in the model). Reads whole pieces (exec/weights_sums.h), and keeps the
+ * last one. PP_INPUT names the tensor where a piece has not its checksum. */
 pp_status pp_weights_read(struct pp_weights_reader *reader, int tensor, int64_t first, int64_t n,
                           float *out) PP_MUST_CHECK;
 void pp_weights_close(struct pp_weights_reader *reader); /* NULL is fine */
@@ -45,7 +48,8 @@ pp_status pp_weights_notes(const char *path, struct pp_notes *out) PP_MUST_CHECK
 /* PP_IO if no file can be made at `path`: known before the training rather than after it. */
 pp_status pp_weights_check_target(const char *path) PP_MUST_CHECK;
 /* Begins a file. A regular file is written beside its place and takes it in pp_weights_commit(), so there is never
- * half a file; anything else (a device, a pipe) is written directly. notes: NULL, or those of a file that is written
+ * half a file. Anything else (a device, a pipe) is written directly, and has no checksums: they stand in the header, and
+ * are known when all else is written. notes: NULL, or those of a file that is written
  * again and again: its name meanwhile is always the same, so that killed runs leave one at most. */
 pp_status pp_weights_create(const char *path, const struct pp_model *model, const struct pp_notes *notes,
                             struct pp_weights_writer **out) PP_MUST_CHECK;

@@ -9,14 +9,27 @@
 #include <unistd.h>
 
 #include "exec/weights.h"
+#include "exec/weights_sums.h"
 
 enum { MAX_HEADER = 100 << 20 }; /* the limit of the reference implementation */
+
+/* A tensor of the model in the file. */
+struct place {
+    int64_t begin, bytes; /* in the data; bytes 0 also of a tensor that is a copy and stands in no file */
+    int64_t first_piece;  /* pieces of the tensors before it in the file */
+    char name[sizeof ((struct pp_tensor *)0)->name];
+};
 
 struct pp_weights_reader {
     char *path;
     int fd;
     int64_t data_start, data_bytes;
-    int64_t *begin; /* [model tensors] in the data */
+    int ntensors;
+    struct place *places; /* [ntensors] as in the model */
+    uint32_t *sums;       /* [pieces] in the order of the file; NULL: the file has no checksums */
+    char *piece;          /* [PP_PIECE_BYTES] */
+    int piece_tensor;     /* whose piece it is; -1: none yet */
+    int64_t piece_begin;  /* where it begins in that tensor, in bytes */
 };
 
 /* A tensor as the header has it. */
@@ -49,6 +62,33 @@ static pp_status open_file(struct pp_weights_reader *r, int64_t *file_bytes)
     return PP_OK;
 }
 
+#define DAMAGED "damaged; take another copy of the file, or do without it"
+
+/* The sum of a header that names checksums. A file without them is as good as it looks. */
+static pp_status check_header_sum(const struct pp_weights_reader *r, json_t *header, char *text, size_t n)
+{
+    uint32_t sum;
+    if (!json_object_get(json_object_get(header, "__metadata__"), PP_NOTE_SUMS)) return PP_OK;
+    const char *digits = pp_sums_find(text, n);
+    if (digits && pp_sum_parse(digits, &sum) == PP_OK && sum == pp_sum_of_header(text, n, digits)) return PP_OK;
+    return pp_fail(PP_INPUT,
+                   "%s: the header has not the checksum that it was written with, so the file is " DAMAGED
+                   " (if a program has changed it on purpose, let it leave out '" PP_NOTE_SUMS "' of __metadata__)",
+                   r->path);
+}
+
+static pp_status parse_header(const struct pp_weights_reader *r, char *text, size_t size, json_t **out)
+{
+    json_error_t error;
+    *out = json_loadb(text, size, JSON_REJECT_DUPLICATES, &error);
+    if (!*out && !error.text[0])
+        return pp_fail(PP_NOMEM, "there is not enough memory to read the header of %s", r->path);
+    if (!json_is_object(*out))
+        return pp_fail(PP_INPUT, "%s: the header is not a JSON object: %s", r->path,
+                       *out ? "another type" : error.text);
+    return check_header_sum(r, *out, text, size);
+}
+
 static pp_status read_header(struct pp_weights_reader *r, json_t **out)
 {
     int64_t file_bytes = 0;
@@ -68,14 +108,8 @@ static pp_status read_header(struct pp_weights_reader *r, json_t **out)
     char *text;
     PP_TRY(PP_NEW(&text, size));
     pp_status status = read_at(r, text, (int64_t)size, 8);
-    json_error_t error;
-    *out = status == PP_OK ? json_loadb(text, size, JSON_REJECT_DUPLICATES, &error) : NULL;
+    if (status == PP_OK) status = parse_header(r, text, size, out);
     free(text);
-    if (status == PP_OK && !*out && !error.text[0])
-        status = pp_fail(PP_NOMEM, "there is not enough memory to read the header of %s", r->path);
-    else if (status == PP_OK && !json_is_object(*out))
-        status =
-            pp_fail(PP_INPUT, "%s: the header is not a JSON object: %s", r->path, *out ? "another type" : error.text);
     r->data_start = 8 + (int64_t)size;
     r->data_bytes = file_bytes - r->data_start;
     return status;
@@ -151,7 +185,7 @@ static bool shape_matches(json_t *shape, const struct pp_tensor *tensor)
     "model that was saved?"
 
 static pp_status check_tensor(struct pp_weights_reader *r, json_t *header, const struct pp_tensor *tensor,
-                              int64_t *begin)
+                              struct place *place)
 {
     json_t *value = json_object_get(header, tensor->name);
     struct entry entry;
@@ -171,7 +205,8 @@ static pp_status check_tensor(struct pp_weights_reader *r, json_t *header, const
     if (entry.end - entry.begin != tensor->elements * (int64_t)sizeof(float))
         return pp_fail(PP_INPUT, "%s: tensor '%s' has %" PRId64 " bytes where its shape needs %" PRId64, r->path,
                        tensor->name, entry.end - entry.begin, tensor->elements * (int64_t)sizeof(float));
-    *begin = entry.begin;
+    *place = (struct place){.begin = entry.begin, .bytes = entry.end - entry.begin};
+    snprintf(place->name, sizeof place->name, "%s", tensor->name);
     return PP_OK;
 }
 
@@ -194,6 +229,43 @@ static pp_status check_no_other(const struct pp_weights_reader *r, json_t *heade
     return PP_OK;
 }
 
+static int by_place(const void *a, const void *b)
+{
+    const struct place *const *x = a, *const *y = b;
+    return ((*x)->begin > (*y)->begin) - ((*x)->begin < (*y)->begin);
+}
+
+/* Pieces are counted in the order of the file, which may be another than the model's. */
+static pp_status count_pieces(struct pp_weights_reader *r, int64_t *pieces)
+{
+    struct place **sorted;
+    PP_TRY(PP_NEW(&sorted, r->ntensors));
+    for (int i = 0; i < r->ntensors; i++) sorted[i] = &r->places[i];
+    qsort(sorted, (size_t)r->ntensors, sizeof *sorted, by_place);
+    *pieces = 0;
+    for (int i = 0; i < r->ntensors; i++) {
+        sorted[i]->first_piece = *pieces;
+        *pieces += pp_pieces(sorted[i]->bytes);
+    }
+    free(sorted);
+    return PP_OK;
+}
+
+/* The checksums of the tensors, all of which are known. */
+static pp_status take_sums(struct pp_weights_reader *r, json_t *header)
+{
+    json_t *note = json_object_get(json_object_get(header, "__metadata__"), PP_NOTE_SUMS);
+    int64_t pieces;
+    if (!note) return PP_OK;
+    PP_TRY(count_pieces(r, &pieces));
+    if (json_string_length(note) != PP_SUM_DIGITS * (size_t)(1 + pieces))
+        return pp_fail(PP_INPUT, "%s has not as many checksums as its tensors have pieces: it is " DAMAGED, r->path);
+    PP_TRY(PP_NEW(&r->sums, pieces));
+    for (int64_t i = 0; i < pieces; i++)
+        PP_TRY(pp_context(pp_sum_parse(json_string_value(note) + PP_SUM_DIGITS * (1 + i), &r->sums[i]), "%s", r->path));
+    return PP_OK;
+}
+
 static pp_status check_file(struct pp_weights_reader *r, const struct pp_model *model)
 {
     json_t *header = NULL;
@@ -201,12 +273,14 @@ static pp_status check_file(struct pp_weights_reader *r, const struct pp_model *
     PP_TRY_DONE(read_header(r, &header));
     PP_TRY_DONE(check_ranges(r, header));
     for (int i = 0; i < model->ntensors; i++)
-        if (!model->tensors[i].copy) PP_TRY_DONE(check_tensor(r, header, &model->tensors[i], &r->begin[i]));
+        if (!model->tensors[i].copy) PP_TRY_DONE(check_tensor(r, header, &model->tensors[i], &r->places[i]));
     PP_TRY_DONE(check_no_other(r, header, model));
     int64_t spare = r->data_bytes - model->parameters * (int64_t)sizeof(float);
     if (spare != 0)
         status = pp_fail(PP_INPUT, "%s has %" PRId64 " byte%s that belong%s to no tensor: it is damaged", r->path,
                          spare, pp_plural(spare), spare == 1 ? "s" : "");
+    else
+        status = take_sums(r, header);
 done:
     json_decref(header);
     return status;
@@ -242,10 +316,10 @@ pp_status pp_weights_open(const char *path, const struct pp_model *model, struct
     struct pp_weights_reader *r;
     *out = NULL;
     PP_TRY(PP_NEW(&r, 1));
-    r->fd = -1;
-    r->path = strdup(path);
+    *r = (struct pp_weights_reader){.fd = -1, .ntensors = model->ntensors, .piece_tensor = -1, .path = strdup(path)};
     pp_status status =
-        r->path ? PP_NEW(&r->begin, model->ntensors) : pp_fail(PP_NOMEM, "cannot allocate memory for a file name");
+        r->path ? PP_NEW(&r->places, model->ntensors) : pp_fail(PP_NOMEM, "cannot allocate memory for a file name");
+    if (status == PP_OK) status = PP_NEW(&r->piece, PP_PIECE_BYTES);
     if (status == PP_OK) status = check_file(r, model);
     if (status == PP_OK)
         *out = r;
@@ -254,17 +328,49 @@ pp_status pp_weights_open(const char *path, const struct pp_model *model, struct
     return status;
 }
 
+bool pp_weights_has_sums(const struct pp_weights_reader *r) { return r->sums != NULL; }
+
+/* Reads the piece of a tensor that begins at a byte of it, and checks it. */
+static pp_status take_piece(struct pp_weights_reader *r, int tensor, int64_t begin)
+{
+    const struct place *place = &r->places[tensor];
+    const int64_t left = place->bytes - begin, bytes = left < PP_PIECE_BYTES ? left : PP_PIECE_BYTES,
+                  at = r->data_start + place->begin + begin;
+    if (r->piece_tensor == tensor && r->piece_begin == begin) return PP_OK;
+    r->piece_tensor = -1;
+    PP_TRY(read_at(r, r->piece, bytes, at));
+    if (r->sums && pp_sum_add(0, r->piece, (size_t)bytes) != r->sums[place->first_piece + begin / PP_PIECE_BYTES])
+        return pp_fail(PP_INPUT,
+                       "%s: tensor '%s' has not the checksum that it was written with (in bytes %" PRId64
+                       " to %" PRId64 " of the file), so the file is " DAMAGED,
+                       r->path, place->name, at, at + bytes - 1);
+    r->piece_tensor = tensor;
+    r->piece_begin = begin;
+    return PP_OK;
+}
+
 pp_status pp_weights_read(struct pp_weights_reader *r, int tensor, int64_t first, int64_t n, float *out)
 {
-    int64_t size = sizeof(float);
-    return read_at(r, out, n * size, r->data_start + r->begin[tensor] + first * size);
+    char *to = (char *)out;
+    int64_t at = first * (int64_t)sizeof *out, left = n * (int64_t)sizeof *out;
+    while (left > 0) {
+        const int64_t inside = at % PP_PIECE_BYTES, rest = PP_PIECE_BYTES - inside, bytes = left < rest ? left : rest;
+        PP_TRY(take_piece(r, tensor, at - inside));
+        memcpy(to, r->piece + inside, (size_t)bytes);
+        to += bytes;
+        at += bytes;
+        left -= bytes;
+    }
+    return PP_OK;
 }
 
 void pp_weights_close(struct pp_weights_reader *r)
 {
     if (!r) return;
     if (r->fd >= 0) close(r->fd);
-    free(r->begin);
+    free(r->sums);
+    free(r->piece);
+    free(r->places);
     free(r->path);
     free(r);
 }

@@ -11,10 +11,18 @@
 #include "core/new_file.h"
 #include "core/rows.h"
 #include "exec/weights.h"
+#include "exec/weights_sums.h"
 
 struct pp_weights_writer {
     struct pp_new_file file;
     int fd;
+    char *header; /* JSON, with blanks behind it */
+    size_t header_bytes;
+    char *digits;          /* of the checksums, in `header`; NULL: the file has none */
+    int64_t *piece_end;    /* [pieces] bytes of data up to the end of each */
+    int64_t pieces, piece; /* all; those that are complete */
+    int64_t written;       /* bytes of data */
+    uint32_t sum;          /* of the piece that is under way */
 };
 
 void pp_notes_add(struct pp_notes *notes, const char *name, const char *value)
@@ -74,10 +82,26 @@ static json_t *make_entry(const struct pp_tensor *tensor, int64_t begin, int64_t
     return NULL;
 }
 
-static json_t *make_metadata(const struct pp_notes *notes)
+/* Zeros, which the checksums replace in the end. */
+static json_t *make_room_for_sums(int64_t pieces)
+{
+    char *zeros;
+    const size_t digits = PP_SUM_DIGITS * (size_t)(1 + pieces);
+    if (PP_NEW(&zeros, digits) != PP_OK) return NULL;
+    memset(zeros, '0', digits);
+    json_t *room = json_stringn(zeros, digits);
+    free(zeros);
+    return room;
+}
+
+/* Only a regular file can be written at the place of its header once more. */
+static bool has_sums(const struct pp_weights_writer *w) { return *w->file.temporary != '\0'; }
+
+static json_t *make_metadata(const struct pp_weights_writer *w, const struct pp_notes *notes)
 {
     json_t *metadata = json_pack("{s:s}", "format", "pt");
     bool whole = metadata != NULL;
+    if (whole && has_sums(w)) whole = json_object_set_new(metadata, PP_NOTE_SUMS, make_room_for_sums(w->pieces)) == 0;
     for (int i = 0; notes && i < notes->n && whole; i++)
         whole = json_object_set_new(metadata, notes->v[i].name, json_string(notes->v[i].value)) == 0;
     if (whole) return metadata;
@@ -85,10 +109,11 @@ static json_t *make_metadata(const struct pp_notes *notes)
     return NULL;
 }
 
-static json_t *make_header(const struct pp_model *model, const struct pp_notes *notes)
+static json_t *make_header(const struct pp_weights_writer *w, const struct pp_model *model,
+                           const struct pp_notes *notes)
 {
     json_t *header = json_object();
-    bool whole = json_object_set_new(header, "__metadata__", make_metadata(notes)) == 0;
+    bool whole = json_object_set_new(header, "__metadata__", make_metadata(w, notes)) == 0;
     int64_t offset = 0;
     for (int i = 0; i < model->ntensors && whole; i++) {
         const struct pp_tensor *tensor = &model->tensors[i];
@@ -102,22 +127,49 @@ static json_t *make_header(const struct pp_model *model, const struct pp_notes *
     return NULL;
 }
 
+static pp_status cut_into_pieces(struct pp_weights_writer *w, const struct pp_model *model)
+{
+    int64_t end = 0;
+    for (int i = 0; i < model->ntensors; i++)
+        if (!model->tensors[i].copy) w->pieces += pp_pieces(model->tensors[i].elements * (int64_t)sizeof(float));
+    PP_TRY(PP_NEW(&w->piece_end, w->pieces));
+    int64_t piece = 0;
+    for (int i = 0; i < model->ntensors; i++) {
+        if (model->tensors[i].copy) continue;
+        for (int64_t left = model->tensors[i].elements * (int64_t)sizeof(float); left > 0; left -= PP_PIECE_BYTES) {
+            end += left < PP_PIECE_BYTES ? left : PP_PIECE_BYTES;
+            w->piece_end[piece++] = end;
+        }
+    }
+    return PP_OK;
+}
+
+/* Keeps the header until the checksums are known. Blanks bring the tensors to a multiple of 8 bytes. */
+static pp_status keep_header(struct pp_weights_writer *w, const char *text)
+{
+    const size_t length = strlen(text);
+    w->header_bytes = (length + 7) / 8 * 8;
+    PP_TRY(PP_NEW(&w->header, w->header_bytes));
+    memset(w->header, ' ', w->header_bytes);
+    memcpy(w->header, text, length);
+    if (has_sums(w)) w->digits = pp_sums_find(w->header, w->header_bytes);
+    return PP_OK;
+}
+
 static pp_status write_header(struct pp_weights_writer *w, const struct pp_model *model, const struct pp_notes *notes)
 {
-    json_t *header = make_header(model, notes);
+    unsigned char size[8];
     char *text;
+    PP_TRY(cut_into_pieces(w, model));
+    json_t *header = make_header(w, model, notes);
     pp_status status = pp_context(pp_json_dump(header, JSON_COMPACT, &text), "the header of %s", w->file.path);
     json_decref(header);
     if (status != PP_OK) return status;
-    /* Blanks bring the tensors to a multiple of 8 bytes. */
-    size_t length = strlen(text), padded = (length + 7) / 8 * 8;
-    unsigned char size[8];
-    for (int i = 0; i < 8; i++) size[i] = (unsigned char)((uint64_t)padded >> 8 * i);
-    status = write_bytes(w, size, sizeof size);
-    if (status == PP_OK) status = write_bytes(w, text, length);
-    if (status == PP_OK) status = write_bytes(w, "       ", padded - length);
+    status = keep_header(w, text);
     free(text);
-    return status;
+    for (int i = 0; i < 8; i++) size[i] = (unsigned char)((uint64_t)w->header_bytes >> 8 * i);
+    if (status == PP_OK) status = write_bytes(w, size, sizeof size);
+    return status == PP_OK ? write_bytes(w, w->header, w->header_bytes) : status;
 }
 
 static pp_status open_place(struct pp_weights_writer *w)
@@ -155,9 +207,33 @@ pp_status pp_weights_create(const char *path, const struct pp_model *model, cons
     return status;
 }
 
+/* Each piece is written as soon as its checksum is made: it is in the cache then. */
 pp_status pp_weights_append(struct pp_weights_writer *w, const float *values, int64_t n)
 {
-    return write_bytes(w, values, (size_t)n * sizeof *values);
+    const char *at = (const char *)values;
+    int64_t left = n * (int64_t)sizeof *values;
+    while (left > 0) {
+        if (w->piece == w->pieces) return pp_fail(PP_INTERNAL, "%s: more values than the tensors have", w->file.path);
+        const int64_t room = w->piece_end[w->piece] - w->written, bytes = left < room ? left : room;
+        if (w->digits) w->sum = pp_sum_add(w->sum, at, (size_t)bytes);
+        PP_TRY(write_bytes(w, at, (size_t)bytes));
+        w->written += bytes;
+        at += bytes;
+        left -= bytes;
+        if (bytes < room) continue;
+        w->piece++;
+        if (w->digits) pp_sum_write(w->sum, w->digits + PP_SUM_DIGITS * w->piece);
+        w->sum = 0;
+    }
+    return PP_OK;
+}
+
+static pp_status write_sums(struct pp_weights_writer *w)
+{
+    if (!w->digits) return PP_OK;
+    pp_sum_write(pp_sum_of_header(w->header, w->header_bytes, w->digits), w->digits);
+    if (lseek(w->fd, 8 + (w->digits - w->header), SEEK_SET) < 0) return failed(w, "write");
+    return write_bytes(w, w->digits, PP_SUM_DIGITS * (size_t)(1 + w->pieces));
 }
 
 /* The new name must be on the disk too. Some file systems can not do that to a folder; the file itself is safe then. */
@@ -186,7 +262,8 @@ static pp_status put_in_place(struct pp_weights_writer *w)
 
 pp_status pp_weights_commit(struct pp_weights_writer *w)
 {
-    pp_status status = put_in_place(w);
+    pp_status status = write_sums(w);
+    if (status == PP_OK) status = put_in_place(w);
     pp_weights_discard(w);
     return status;
 }
@@ -196,5 +273,7 @@ void pp_weights_discard(struct pp_weights_writer *w)
     if (!w) return;
     if (w->fd >= 0) close(w->fd);
     if (*w->file.temporary) unlink(w->file.temporary);
+    free(w->header);
+    free(w->piece_end);
     free(w);
 }
