@@ -34,6 +34,7 @@ pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config
     PP_TRY(pp_config_apply_preset(out));
     if (out->data && strcmp(out->data, "generated") == 0) out->data = NULL;
     if (out->help || out->version || out->list) return PP_OK;
+    if (out->resume_changed) out->resume = true;
     pp_config_cut_rows(out);
     /* A preset's T makes tensor ranks share the experts. It does not apply to expert ranks, nor to given times. */
     if ((pp_config_gives_times(out) || out->expert_parallel > 1) && !pp_config_given(out, "tensor"))

@@ -79,7 +79,7 @@ struct pp_config {
     const char *init, *save, *db;
     int generated_tokens;
     int save_every; /* 0: never */
-    bool resume;
+    bool resume, resume_changed; /* the second means the first, too */
     /* running */
     const char *device, *transport, *blas_core;
     const char *algorithms; /* file that says by which algorithms the GPU computes products */

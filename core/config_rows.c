@@ -27,6 +27,7 @@
 /* short names for enum pp_opt_trait */
 #define FIXED PP_OPT_FIXED
 #define LATER PP_OPT_FIXED | PP_OPT_LATER
+#define CHANGES PP_OPT_FIXED | PP_OPT_CHANGES
 #define TIMED PP_OPT_TIMED
 #define ALWAYS_TIMED PP_OPT_TIMED | PP_OPT_ALWAYS_TIMED
 #define OWN PP_OPT_OWN
@@ -56,9 +57,10 @@ const struct pp_opt pp_config_rows[] = {
     {"capacity-factor", PP_OPT_REAL, AT(capacity_factor), PP_RUNS, MODEL, NULL, "1.25", 0, 1 << 16, NULL,
      "of --experts: each has room for so many times its even share of the tokens of a microbatch; what comes later is "
      "left out",
-     LATER | TIMED},
+     LATER | CHANGES | TIMED},
     {"aux-loss", PP_OPT_REAL, AT(aux_loss), PP_RUNS, MODEL, NULL, "0.01", 0, 1000, NULL,
-     "of --experts: weight of the loss by which routers learn to use all of them alike (Switch Transformers)", LATER},
+     "of --experts: weight of the loss by which routers learn to use all of them alike (Switch Transformers)",
+     LATER | CHANGES},
     {"gates", PP_OPT_CHOICE, AT(gates_of_all), PP_RUNS, MODEL, NULL, "chosen", 0, 0, "chosen|all",
      "of --experts: what they make is weighed by their probabilities among those that a token has chosen, which then "
      "add up to 1, or among all, as in Qwen2's mixtures",
@@ -102,7 +104,7 @@ const struct pp_opt pp_config_rows[] = {
     {"attention", PP_OPT_CHOICE, AT(attention), PP_RUNS, MODEL, NULL, "math", 0, 0, "math|flash",
      "keep the probabilities of each layer for the backward, tokens x tokens of each head (math), or make them again: "
      "far less memory for long rows, some more arithmetic (flash)",
-     LATER | TIMED},
+     LATER | CHANGES | TIMED},
     {"positions", PP_OPT_CHOICE, AT(positions), PP_RUNS, MODEL, NULL, "sinusoidal", 0, 0, "sinusoidal|rope|learned",
      "sines and cosines are added to the embedding, or queries and keys of each layer are rotated, as Llama's (rope), "
      "or weights of each place are added, as GPT-2's (learned); with these two the embedding is not scaled",
@@ -113,54 +115,54 @@ const struct pp_opt pp_config_rows[] = {
      "of rope: the slowest rotation takes nearly so many times as long as the fastest; Llama 3 has 500000",
      LATER | TIMED},
     {"dropout", PP_OPT_REAL, AT(dropout), PP_RUNS, MODEL, "P", NULL, 0, 1, NULL,
-     "probability that an element is dropped; below 1", FIXED | TIMED},
+     "probability that an element is dropped; below 1", CHANGES | TIMED},
     {"style", PP_OPT_CHOICE, AT(style), PP_RUNS, MODEL, NULL, NULL, 0, 0, "tutorial|lab",
      "details of model and initial weights: as the PyTorch tutorials, or as the lab (no sqrt(d), less dropout)",
      FIXED | TIMED},
     {"init-std", PP_OPT_REAL, AT(init_std), PP_RUNS, MODEL, NULL, "0", 0, 1000, NULL,
      "initial weights, without --init, are normal with this deviation, as GPT's: over sqrt(2 --layers) in the two "
      "linears of a layer that write to the residual stream; biases 0 (0 = initial weights of --style)",
-     LATER},
+     LATER | CHANGES},
     {"precision", PP_OPT_CHOICE, AT(precision), PP_RUNS, MODEL, NULL, "fp32", 0, 0, "fp32|tf32|bf16",
      "of products (tf32), or of activations and products with fp32 master weights (bf16); the cpu has fp32 only",
-     FIXED | ALWAYS_TIMED},
+     CHANGES | ALWAYS_TIMED},
     {"vocab-multiple", PP_OPT_INT, AT(vocab_multiple), PP_RUNS, MODEL, NULL, "0", 0, 65536, NULL,
      "give the decoder memory for a multiple of so many words, for aligned products (0 = 128 on cuda, 1 on the cpu)",
      ALWAYS_TIMED},
 
     {"rows", PP_OPT_INT, AT(rows), PP_RUNS, BATCH, NULL, NULL, COUNT, NULL, "rows of a batch, for each replica",
-     FIXED | TIMED},
-    {"tokens", PP_OPT_INT, AT(tokens), PP_RUNS, BATCH, NULL, NULL, COUNT, NULL, "tokens in a row", FIXED | TIMED},
+     CHANGES | TIMED},
+    {"tokens", PP_OPT_INT, AT(tokens), PP_RUNS, BATCH, NULL, NULL, COUNT, NULL, "tokens in a row", CHANGES | TIMED},
     {"lr", PP_OPT_REAL, AT(lr), PP_RUNS, BATCH, NULL, NULL, 0, FLT_MAX, NULL,
-     "learning rate (default from the preset; 0.001 with --optimizer adamw where that is not the preset's)", FIXED},
+     "learning rate (default from the preset; 0.001 with --optimizer adamw where that is not the preset's)", CHANGES},
     {"optimizer", PP_OPT_CHOICE, AT(optimizer), PP_RUNS, BATCH, NULL, "sgd", 0, 0, PP_OPTIMIZER_NAMES,
      "what a step does with the gradients; adamw keeps two more numbers for each weight", LATER | TIMED},
     {"adam-beta1", PP_OPT_REAL, AT(adamw.beta1), PP_RUNS, BATCH, NULL, "0.9", 0, 1, NULL,
-     "of adamw: what stays of the mean of gradients in a step; below 1", LATER},
+     "of adamw: what stays of the mean of gradients in a step; below 1", LATER | CHANGES},
     {"adam-beta2", PP_OPT_REAL, AT(adamw.beta2), PP_RUNS, BATCH, NULL, "0.999", 0, 1, NULL,
-     "of adamw: what stays of the mean of their squares; below 1", LATER},
+     "of adamw: what stays of the mean of their squares; below 1", LATER | CHANGES},
     {"adam-eps", PP_OPT_REAL, AT(adamw.epsilon), PP_RUNS, BATCH, NULL, "1e-8", 0, FLT_MAX, NULL,
-     "of adamw: added to the root of that mean", LATER},
+     "of adamw: added to the root of that mean", LATER | CHANGES},
     {"weight-decay", PP_OPT_REAL, AT(adamw.weight_decay), PP_RUNS, BATCH, NULL, "0.01", 0, FLT_MAX, NULL,
-     "of adamw: weights shrink by this times the learning rate in each step", LATER},
+     "of adamw: weights shrink by this times the learning rate in each step", LATER | CHANGES},
     {"clip", PP_OPT_REAL, AT(clip), PP_RUNS, BATCH, "NORM", NULL, 0, INFINITY, NULL,
-     "largest norm of all gradients together; 0 = do not clip", FIXED},
+     "largest norm of all gradients together; 0 = do not clip", CHANGES},
     {"lr-decay", PP_OPT_REAL, AT(lr_decay), PP_RUNS, BATCH, NULL, NULL, 0, INFINITY, NULL,
-     "factor on the learning rate after each epoch", FIXED},
+     "factor on the learning rate after each epoch", CHANGES},
     {"warmup-steps", PP_OPT_INT, AT(over_steps.warmup_steps), PP_RUNS, BATCH, NULL, "0", 0, INT32_MAX, NULL,
-     "the learning rate rises to --lr in the first N steps of the training, in equal parts", LATER},
+     "the learning rate rises to --lr in the first N steps of the training, in equal parts", LATER | CHANGES},
     {"lr-schedule", PP_OPT_CHOICE, AT(over_steps.schedule), PP_RUNS, BATCH, NULL, "constant", 0, 0,
      PP_LR_SCHEDULE_NAMES,
      "what it does then: stays, or falls to --min-lr in step --lr-steps, by half a cosine or a line, and stays there; "
      "--lr-decay counts beside this",
-     LATER},
+     LATER | CHANGES},
     {"lr-steps", PP_OPT_INT, AT(over_steps.steps), PP_RUNS, BATCH, NULL, "0", 0, INT32_MAX, NULL,
      "of cosine and linear: the step in which --min-lr is reached, counted with --warmup-steps and over all epochs",
-     LATER},
+     LATER | CHANGES},
     {"min-lr", PP_OPT_REAL, AT(over_steps.least), PP_RUNS, BATCH, NULL, "0", 0, FLT_MAX, NULL,
-     "of cosine and linear: what the learning rate falls to, at most --lr", LATER},
+     "of cosine and linear: what the learning rate falls to, at most --lr", LATER | CHANGES},
     {"eval-rows", PP_OPT_INT, AT(eval_rows), PP_RUNS, BATCH, NULL, "10", COUNT, NULL,
-     "rows of an evaluation batch, which is cut into as many microbatches as one of training", FIXED},
+     "rows of an evaluation batch, which is cut into as many microbatches as one of training", CHANGES},
 
     {"schedule", PP_OPT_TEXTS, AT(schedule), PP_RUNS, PIPELINE, NULL, "gpipe", 0, 0, NULL,
      "order of forwards and backwards; --list names them, PyTorch's names for them are known, and FILE.csv is an "
@@ -260,9 +262,9 @@ const struct pp_opt pp_config_rows[] = {
     {"epochs", PP_OPT_INT, AT(epochs), PP_PPEXEC, TRAINING, NULL, NULL, COUNT, NULL,
      "times through the data (default from the preset)", 0},
     {"max-batches", PP_OPT_INT, AT(max_batches), PP_PPEXEC, TRAINING, NULL, NULL, 0, INT32_MAX, NULL,
-     "batches of an epoch; 0 = all (default from the preset)", FIXED},
+     "batches of an epoch; 0 = all (default from the preset)", CHANGES},
     {"eval-batches", PP_OPT_INT, AT(eval_batches), PP_PPEXEC, TRAINING, NULL, NULL, 0, INT32_MAX, NULL,
-     "batches of an evaluation; 0 = all (default from the preset)", FIXED},
+     "batches of an evaluation; 0 = all (default from the preset)", CHANGES},
     {"no-eval", PP_OPT_FLAG, AT(no_eval), PP_RUNS, TRAINING, NULL, NULL, 0, 0, NULL,
      "never evaluate (an evaluation needs memory too)", FIXED},
     {"warmup", PP_OPT_INT, AT(warmup), PP_PPEXEC, TRAINING, NULL, NULL, 0, INT32_MAX, NULL,
@@ -274,7 +276,7 @@ const struct pp_opt pp_config_rows[] = {
     {"generated-tokens", PP_OPT_INT, AT(generated_tokens), PP_PPEXEC, TRAINING, NULL, "200000", 1000, 1 << 30, NULL,
      "length of the generated training text", OWN},
     {"seed", PP_OPT_SEED, AT(seed), PP_PPEXEC | PP_PPSIM, TRAINING, NULL, "1", 0, 0, NULL,
-     "of initial weights, dropout, generated text and jitter", FIXED},
+     "of initial weights, dropout, generated text and jitter", CHANGES},
     {"init", PP_OPT_TEXT, AT(init), PP_PPEXEC, TRAINING, "FILE", NULL, 0, 0, NULL,
      "begin with these weights (safetensors, PyTorch's names)", PATH},
     {"save", PP_OPT_TEXT, AT(save), PP_PPEXEC, TRAINING, "FILE", NULL, 0, 0, NULL,
@@ -285,6 +287,9 @@ const struct pp_opt pp_config_rows[] = {
      "go on from the checkpoint of --save, if there is one, to the same bits as without the stop; only --epochs and "
      "what bits do not depend on may be other than before",
      0},
+    {"resume-changed", PP_OPT_FLAG, AT(resume_changed), PP_PPEXEC, TRAINING, NULL, NULL, 0, 0, NULL,
+     "as --resume, but other options may have changed, too, such as the learning rate or the number of replicas; those "
+     "that have are named. --tokens, and --rows times --replicas, may change between two epochs only", 0},
     {"log-interval", PP_OPT_INT, AT(log_interval), PP_PPEXEC, TRAINING, NULL, "10", COUNT, NULL,
      "batches between two log lines", OWN},
 

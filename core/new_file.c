@@ -34,7 +34,10 @@ pp_status pp_new_file_choose(const char *option, const char *path, bool again, s
     if (!exists && errno == ELOOP) return pp_fail(PP_IO, "%s: cannot create %s: %s", option, path, strerror(errno));
     if (!exists || !realpath(path, out->path)) follow_links(strcpy(out->path, path), sizeof out->path - SUFFIX);
     if (exists && S_ISDIR(info.st_mode)) return pp_fail(PP_USAGE, "%s: %s is a folder; name a file", option, path);
-    if (exists && !S_ISREG(info.st_mode)) return PP_OK;
+    if (exists && !S_ISREG(info.st_mode)) {
+        strcpy(out->path, path); /* an open pipe, /dev/fd/N, has no other name */
+        return PP_OK;
+    }
     int used = snprintf(out->temporary, sizeof out->temporary, "%.*s", PATH_MAX - SUFFIX, out->path);
     if (!again) used += snprintf(out->temporary + used, 24, ".%ld", (long)getpid());
     strcpy(out->temporary + used, ".part");

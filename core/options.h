@@ -59,7 +59,9 @@ enum pp_opt_trait {
     PP_OPT_TIMED = 4,        /* no meaning with --times alone, which says how long tasks take, and nothing of a model */
     PP_OPT_ALWAYS_TIMED = 8, /* beside TIMED: no meaning with --times and --device delay either */
     PP_OPT_OWN = 16,         /* processes of one run may have different values */
-    PP_OPT_PATH = 32         /* processes may have different values, but either all give the option or none does */
+    PP_OPT_PATH = 32,        /* processes may have different values, but either all give the option or none does */
+    PP_OPT_CHANGES = 64      /* fixed, but --resume-changed goes on with another value: no weight has another meaning
+                              * with it */
 };
 
 struct pp_program_info {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "exec/train.h"
 
+#include <inttypes.h>
+
 /* All steps are traced where there is no room for others; at least one plain step is left if possible. */
 static int traced_steps(const struct pp_config *config, int measured)
 {
@@ -31,13 +33,36 @@ pp_status pp_agenda_make(const struct pp_config *config, const struct pp_data *d
     return PP_OK;
 }
 
-pp_status pp_agenda_begin(const struct pp_config *config, int first, struct pp_agenda *agenda)
+/* Sets where the run begins: after steps that may have been made with other numbers of them in an epoch. */
+static pp_status find_place(const struct pp_config *config, const struct pp_restart_state *start,
+                            struct pp_agenda *agenda)
 {
-    const int steps = agenda->steps - first;
-    if (steps < 0)
-        return pp_fail(PP_INPUT, "--epochs: the run to resume has done %d step%s, and %d epoch%s only %d; use more",
-                       first, pp_plural(first), config->epochs, config->epochs == 1 ? " has" : "s have", agenda->steps);
-    agenda->first = first;
+    const int batches = agenda->batches;
+    agenda->first = start->step;
+    agenda->epoch = start->epoch >= 0 ? start->epoch : start->step / batches;
+    agenda->batch = start->epoch >= 0 ? start->batch : start->step % batches;
+    if (agenda->epoch + (agenda->batch > 0) > config->epochs)
+        return pp_fail(PP_INPUT, "--epochs: the run to resume has done %d step%s and is in epoch %d; use at least %d",
+                       start->step, pp_plural(start->step), agenda->epoch + (agenda->batch > 0),
+                       agenda->epoch + (agenda->batch > 0));
+    if (agenda->batch > batches)
+        return pp_fail(PP_INPUT,
+                       "--max-batches: the run to resume has done %d batch%s of its epoch, which now has %d; use at "
+                       "least as many, or resume where an epoch has ended",
+                       agenda->batch, pp_plural_es(agenda->batch), batches);
+    const int64_t left = (int64_t)(config->epochs - agenda->epoch) * batches - agenda->batch;
+    if (start->step + left > INT32_MAX)
+        return pp_fail(PP_INPUT, "--epochs: %d steps that are done and %" PRId64 " more are too many; use fewer",
+                       start->step, left);
+    agenda->steps = start->step + (int)left;
+    return PP_OK;
+}
+
+pp_status pp_agenda_begin(const struct pp_config *config, const struct pp_restart_state *start,
+                          struct pp_agenda *agenda)
+{
+    PP_TRY(find_place(config, start, agenda));
+    const int steps = agenda->steps - agenda->first;
     agenda->warmup = config->warmup >= 0 ? config->warmup : steps / 4 < 3 ? steps / 4 : 3;
     if (agenda->warmup >= steps) agenda->warmup = steps > 0 ? steps - 1 : 0;
     agenda->first_traced = agenda->steps - traced_steps(config, steps - agenda->warmup);

@@ -204,7 +204,7 @@ static pp_status open_checkpoint(const struct pp_exec *exec, struct pp_session *
     char bits[PP_BITS_TEXT];
     pp_exec_bits(exec, s->job->train, bits, sizeof bits);
     PP_TRY(pp_restart_open(&exec->config, s->job, exec->data, bits, exec->processes.index == 0, &s->restart));
-    return pp_agenda_begin(&exec->config, s->restart.start.step, s->agenda);
+    return pp_agenda_begin(&exec->config, &s->restart.start, s->agenda);
 }
 
 /* What would fail after long work is tried before it. */

@@ -11,18 +11,18 @@
 #include "core/log.h"
 
 #define SUFFIX ".checkpoint"
-#define VERSION "1"
+#define VERSION "2"
+#define OLD_VERSION "1" /* without checksums, epoch and batch */
 
 /* --- what must be equal --- */
 
 static const char note_key[] = "accumulation key", note_data[] = "data", note_bits[] = "device",
-                  note_version[] = PP_NOTE_CHECKPOINT;
+                  note_rows[] = "rows of all replicas", note_rate[] = "--lr", note_tokens[] = "--tokens";
 
 static void identify(const struct pp_config *config, const struct pp_job *job, const struct pp_data *data,
                      const char *bits, struct pp_notes *notes)
 {
     char name[PP_NOTE_NAME], text[PP_NOTE_VALUE];
-    pp_notes_add(notes, note_version, VERSION);
     for (int i = 0; i < pp_config_nrows; i++) {
         const struct pp_opt *row = &pp_config_rows[i];
         if (!(row->traits & PP_OPT_FIXED)) continue;
@@ -31,6 +31,8 @@ static void identify(const struct pp_config *config, const struct pp_job *job, c
     }
     snprintf(text, sizeof text, "%016" PRIx64, pp_data_hash(data));
     pp_notes_add(notes, note_data, text);
+    snprintf(text, sizeof text, "%" PRId64, (int64_t)config->rows * config->replicas);
+    pp_notes_add(notes, note_rows, text);
     pp_notes_add(notes, note_key, job->accumulation_key);
     pp_notes_add(notes, note_bits, bits);
 }
@@ -44,25 +46,86 @@ static const char *value_of(const struct pp_notes *theirs, const char *name)
     return row && row->traits & PP_OPT_LATER ? row->def : NULL;
 }
 
-/* Everything that differs, in one message. */
-static pp_status compare(const char *path, const struct pp_notes *mine, const struct pp_notes *theirs)
+/* Of what differs between a checkpoint and this run. */
+struct differences {
+    char text[700]; /* "" where nothing does */
+    size_t used;
+    bool another_run; /* something that a run cannot change */
+    bool batch;       /* which words a step reads */
+};
+
+static bool may_change(const char *name)
 {
-    char text[360] = "";
-    size_t used = 0;
+    if (strncmp(name, "--", 2) != 0) return strcmp(name, note_data) != 0;
+    const struct pp_opt *row = pp_config_row(name + 2);
+    return row && row->traits & PP_OPT_CHANGES;
+}
+
+static void add_difference(const struct pp_note *mine, const char *other, struct differences *out)
+{
+    enum { MOST = 110 }; /* of a value: keys are long */
+    const size_t left = sizeof out->text - out->used;
+    out->another_run = out->another_run || !may_change(mine->name);
+    out->batch = out->batch || strcmp(mine->name, note_rows) == 0 || strcmp(mine->name, note_tokens) == 0;
+    if (left < PP_NOTE_NAME + 2 * MOST + sizeof ",  was  and is ") return;
+    out->used += (size_t)snprintf(out->text + out->used, left, "%s%s was %.*s and is %.*s", out->used ? ", " : "",
+                                  mine->name, MOST, other, MOST, mine->value);
+}
+
+static bool is_old(const struct pp_notes *theirs)
+{
+    const char *version = pp_notes_find(theirs, PP_NOTE_CHECKPOINT);
+    return version && strcmp(version, OLD_VERSION) == 0;
+}
+
+static pp_status compare(const char *path, const struct pp_notes *mine, const struct pp_notes *theirs,
+                         struct differences *out)
+{
+    const char *version = pp_notes_find(theirs, PP_NOTE_CHECKPOINT);
+    *out = (struct differences){0};
+    if (version && strcmp(version, VERSION) != 0 && !is_old(theirs))
+        return pp_fail(PP_INPUT, "%s is a checkpoint of version %s, of another ppkit; this one knows %s and %s", path,
+                       version, OLD_VERSION, VERSION);
     for (int i = 0; i < mine->n; i++) {
         const struct pp_note *note = &mine->v[i];
         const char *other = value_of(theirs, note->name);
-        if (!other) return pp_fail(PP_INPUT, "%s is no checkpoint of this version: it has no '%s'", path, note->name);
-        if (strcmp(other, note->value) == 0 || strcmp(note->name, note_bits) == 0 || used + 80 > sizeof text) continue;
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s is %.60s there and %.60s here",
-                                 used ? ", " : "", note->name, other, note->value);
-        if (used >= sizeof text) used = sizeof text - 1;
+        if (!other && is_old(theirs) && strcmp(note->name, note_rows) == 0) continue; /* the key has the replicas */
+        if (!version || !other)
+            return pp_fail(PP_INPUT, "%s is no checkpoint of this version: it has no '%s'", path,
+                           version ? note->name : PP_NOTE_CHECKPOINT);
+        if (strcmp(other, note->value) != 0 && strcmp(note->name, note_bits) != 0) add_difference(note, other, out);
     }
-    if (used == 0) return PP_OK;
-    return pp_fail(PP_INPUT,
-                   "%s is of another run: %s; resume with the options that it was begun with, or leave out --resume to "
-                   "begin anew",
-                   path, text);
+    return PP_OK;
+}
+
+/* changed: --resume-changed. */
+static pp_status judge(const char *path, const struct differences *d, bool changed, const struct pp_notes *theirs,
+                       const struct pp_restart_state *state)
+{
+    if (d->used == 0) return PP_OK;
+    if (d->another_run)
+        return pp_fail(PP_INPUT,
+                       "%s is of another run: %s; resume with the options that it was begun with, or leave out "
+                       "--resume to begin anew",
+                       path, d->text);
+    if (!changed)
+        return pp_fail(PP_INPUT,
+                       "%s was written with other options: %s; give the old ones, to go on to the same bits, or "
+                       "--resume-changed, to go on with the new ones",
+                       path, d->text);
+    if (is_old(theirs))
+        return pp_fail(PP_INPUT,
+                       "%s is of an older version of ppkit, and was written with other options: %s; resume with the "
+                       "old ones first: --resume-changed goes on from the checkpoint that this run writes",
+                       path, d->text);
+    if (d->batch && state->batch > 0)
+        return pp_fail(PP_INPUT,
+                       "%s was written with other options: %s; it is inside an epoch, after %d of its batch%s, and "
+                       "other batches would have some words twice in this epoch, and others never: keep --tokens, and "
+                       "--rows times --replicas, until an epoch has ended",
+                       path, d->text, state->batch, pp_plural_es(state->batch));
+    pp_warn("%s was written with other options: %s; the run goes on with the new ones", path, d->text);
+    return PP_OK;
 }
 
 /* --- where the run is --- */
@@ -73,11 +136,16 @@ struct number {
     double value;
 };
 
-enum { STEP, LEARNING_RATE, BEST_LOSS, EPOCH_LOSS, INTERVAL_LOSS, INTERVAL_STEPS, NUMBERS };
+enum { STEP, EPOCH, BATCH, INTERVAL_STEPS, LEARNING_RATE, BEST_LOSS, EPOCH_LOSS, INTERVAL_LOSS, NUMBERS };
+
+static bool is_whole(int number) { return number <= INTERVAL_STEPS; }
+static bool is_new(int number) { return number == EPOCH || number == BATCH; } /* not in the first version */
 
 static void numbers_of(const struct pp_restart_state *state, struct number out[NUMBERS])
 {
     out[STEP] = (struct number){"step", state->step};
+    out[EPOCH] = (struct number){"epoch", state->epoch};
+    out[BATCH] = (struct number){"batches of the epoch", state->batch};
     out[LEARNING_RATE] = (struct number){"learning rate", state->learning_rate};
     out[BEST_LOSS] = (struct number){"best validation loss", state->best_loss};
     out[EPOCH_LOSS] = (struct number){"sum of losses of the epoch", state->totals.epoch_loss};
@@ -91,8 +159,7 @@ static void add_state(const struct pp_restart_state *state, struct pp_notes *not
     char text[40];
     numbers_of(state, numbers);
     for (int i = 0; i < NUMBERS; i++) {
-        const bool whole = i == STEP || i == INTERVAL_STEPS;
-        snprintf(text, sizeof text, whole ? "%.0f" : "%a", numbers[i].value);
+        snprintf(text, sizeof text, is_whole(i) ? "%.0f" : "%a", numbers[i].value);
         pp_notes_add(notes, numbers[i].name, text);
     }
 }
@@ -102,21 +169,33 @@ static bool is_count(double value) { return value >= 0 && value <= INT32_MAX && 
 static pp_status parse_state(const char *path, const struct pp_notes *notes, struct pp_restart_state *out)
 {
     struct number numbers[NUMBERS];
-    *out = (struct pp_restart_state){0};
+    *out = (struct pp_restart_state){.epoch = -1, .batch = -1};
     numbers_of(out, numbers);
     for (int i = 0; i < NUMBERS; i++) {
         const char *text = pp_notes_find(notes, numbers[i].name);
         char *end = NULL;
+        if (is_new(i) && is_old(notes)) continue;
         if (text) numbers[i].value = strtod(text, &end);
-        if (!text || end == text || *end || ((i == STEP || i == INTERVAL_STEPS) && !is_count(numbers[i].value)))
+        if (!text || end == text || *end || (is_whole(i) && !is_count(numbers[i].value)))
             return pp_fail(PP_INPUT, "%s is damaged: its '%s' is %s", path, numbers[i].name, text ? text : "missing");
     }
     *out = (struct pp_restart_state){
         .step = (int)numbers[STEP].value,
+        .epoch = (int)numbers[EPOCH].value,
+        .batch = (int)numbers[BATCH].value,
         .learning_rate = numbers[LEARNING_RATE].value,
         .best_loss = numbers[BEST_LOSS].value,
         .totals = {numbers[EPOCH_LOSS].value, numbers[INTERVAL_LOSS].value, (int)numbers[INTERVAL_STEPS].value}};
     return PP_OK;
+}
+
+/* What ends of epochs have made of --lr is kept, also where that is another one now. */
+static void follow_rate(const struct pp_notes *mine, const struct pp_notes *theirs, struct pp_restart_state *state)
+{
+    const char *is = pp_notes_find(mine, note_rate), *was = pp_notes_find(theirs, note_rate);
+    if (!is || !was || strcmp(is, was) == 0) return;
+    const double before = strtod(was, NULL), now = strtod(is, NULL);
+    state->learning_rate = before > 0 ? now * (state->learning_rate / before) : now;
 }
 
 /* --- the tensors --- */
@@ -152,15 +231,30 @@ static pp_status open_tensors(const char *path, const struct pp_model *model, co
 
 /* --- the file --- */
 
-static pp_status check_file(const char *path, const struct pp_notes *identity, const struct pp_model *model,
-                            struct pp_notes *notes, struct pp_restart_state *out)
+/* Opens the tensors for a moment; what they hold is checked where it is read. */
+static pp_status check_tensors(const char *path, const struct pp_notes *notes, const struct pp_model *model,
+                               const struct pp_restart_state *state)
 {
-    struct pp_weights_reader *reader = NULL;
-    PP_TRY(pp_weights_notes(path, notes));
-    PP_TRY(compare(path, identity, notes));
-    PP_TRY(parse_state(path, notes, out));
-    PP_TRY(open_tensors(path, model, out, &reader));
+    struct pp_weights_reader *reader;
+    PP_TRY(open_tensors(path, model, state, &reader));
+    const bool sums = pp_weights_has_sums(reader);
     pp_weights_close(reader);
+    if (sums) return PP_OK;
+    if (!is_old(notes)) return pp_fail(PP_INPUT, "%s is damaged: it has no checksums", path);
+    pp_warn("%s was written by a version of ppkit without checksums: damage of its tensors would not be seen", path);
+    return PP_OK;
+}
+
+static pp_status check_file(const char *path, const struct pp_notes *identity, const struct pp_model *model,
+                            bool changed, struct pp_notes *notes, struct pp_restart_state *out)
+{
+    struct differences differences;
+    PP_TRY(pp_weights_notes(path, notes));
+    PP_TRY(compare(path, identity, notes, &differences));
+    PP_TRY(parse_state(path, notes, out));
+    PP_TRY(judge(path, &differences, changed, notes, out));
+    PP_TRY(check_tensors(path, notes, model, out));
+    follow_rate(identity, notes, out);
     const char *mine = pp_notes_find(identity, note_bits), *theirs = pp_notes_find(notes, note_bits);
     if (mine && strcmp(mine, theirs))
         pp_warn("%s was computed on \"%s\", and this is \"%s\": the run goes on, but not with the bits that it would "
@@ -169,14 +263,14 @@ static pp_status check_file(const char *path, const struct pp_notes *identity, c
     return PP_OK;
 }
 
-pp_status pp_restart_read(const char *path, const struct pp_notes *identity, const struct pp_model *model,
+pp_status pp_restart_read(const char *path, const struct pp_notes *identity, const struct pp_model *model, bool changed,
                           struct pp_restart_state *out, bool *found)
 {
     struct pp_notes *notes;
     *found = access(path, F_OK) == 0 || errno != ENOENT;
     if (!*found) return PP_OK;
     PP_TRY(PP_NEW(&notes, 1));
-    const pp_status status = check_file(path, identity, model, notes, out);
+    const pp_status status = check_file(path, identity, model, changed, notes, out);
     free(notes);
     return pp_context(status, "--resume");
 }
@@ -189,6 +283,7 @@ pp_status pp_restart_create(const char *path, const struct pp_notes *identity, c
     *out = NULL;
     PP_TRY(PP_NEW(&notes, 1));
     *notes = *identity;
+    pp_notes_add(notes, PP_NOTE_CHECKPOINT, VERSION);
     add_state(state, notes);
     pp_status status = model_of_file(model, has_best(state), &file);
     if (status == PP_OK) status = pp_weights_create(path, &file, notes, out);
@@ -213,7 +308,7 @@ pp_status pp_restart_open(const struct pp_config *config, const struct pp_job *j
     if (writes) PP_TRY(pp_file_lock_take(out->path, &out->lock));
     if (!config->resume) return PP_OK;
     struct pp_restart_state state;
-    PP_TRY(pp_restart_read(out->path, &out->identity, job->model, &state, &out->resumed));
+    PP_TRY(pp_restart_read(out->path, &out->identity, job->model, config->resume_changed, &state, &out->resumed));
     if (!out->resumed && !config->save_every && writes) /* of the others agree() tells more */
         return pp_fail(PP_USAGE,
                        "--resume: there is no %s, and without --save-every none is made: add --save-every N, or leave "

@@ -96,7 +96,7 @@ pp_status pp_result_make(const struct pp_session *s, struct pp_result *out)
                               .workers = s->world->workers,
                               .vocabulary = s->job->model->shape.vocab,
                               .first_step = s->agenda->first,
-                              .first_epoch = s->agenda->first / s->agenda->batches,
+                              .first_epoch = s->agenda->epoch,
                               .parameters = s->job->model->parameters,
                               .plan = plan->hash};
     if (!out->configuration) return pp_fail(PP_NOMEM, "cannot allocate the results of a configuration");

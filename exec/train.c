@@ -17,6 +17,7 @@ struct pp_trainee {
     struct pp_batches batches; /* of its replica */
     struct pp_losses losses;
     int step, saved;         /* steps done; those that the checkpoint has */
+    int epoch, batch;        /* whole epochs done, and steps of the one that is under way */
     double learning_rate;    /* what epochs have made of --lr; of a step: rate_of_step() */
     struct pp_totals totals; /* worker 0: over `totalled` records of the journal, and what a resumed run began with */
     int64_t totalled;
@@ -54,9 +55,10 @@ static pp_status take_step(const struct pp_trainee *t, const struct pp_step *ste
     return PP_OK;
 }
 
-static pp_status train_step(struct pp_trainee *t, int epoch, int batch)
+static pp_status train_step(struct pp_trainee *t)
 {
     const struct pp_job *job = t->session->job;
+    const int batch = t->batch;
     bool tail = pp_batches_seq(&t->batches, batch) != t->batches.seq,
          traced = t->step >= t->session->agenda->first_traced;
     const struct pp_phase *phase = &job->phase[tail ? PP_TRAIN_TAIL : PP_TRAIN];
@@ -73,7 +75,7 @@ static pp_status train_step(struct pp_trainee *t, int epoch, int batch)
     PP_TRY(take_step(t, &step, &sum));
     if (t->worker->me == 0)
         *pp_journal_begin(&t->session->journal) = (struct pp_record){.kind = PP_RECORD_STEP,
-                                                                     .epoch = epoch,
+                                                                     .epoch = t->epoch,
                                                                      .batch = batch,
                                                                      .step = t->step,
                                                                      .ns = pp_now_ns() - start,
@@ -82,6 +84,7 @@ static pp_status train_step(struct pp_trainee *t, int epoch, int batch)
                                                                      .learning_rate = rate,
                                                                      .traced = traced};
     t->step++;
+    t->batch++;
     return pp_losses_add(&t->losses, sum);
 }
 
@@ -144,7 +147,7 @@ static struct pp_restart_state state_of(struct pp_trainee *t)
     const struct pp_journal *journal = &t->session->journal;
     for (; t->worker->me == 0 && t->totalled < journal->written; t->totalled++)
         pp_totals_add(&t->totals, &journal->records[t->totalled], t->session->config->log_interval);
-    return (struct pp_restart_state){t->step, t->learning_rate, t->best_loss, t->totals};
+    return (struct pp_restart_state){t->step, t->epoch, t->batch, t->learning_rate, t->best_loss, t->totals};
 }
 
 /* After a step, that of an epoch's end after its evaluation. */
@@ -180,6 +183,8 @@ static pp_status go_on(struct pp_trainee *t)
 {
     const struct pp_restart *restart = &t->session->restart;
     t->step = t->saved = restart->start.step;
+    t->epoch = t->session->agenda->epoch;
+    t->batch = t->session->agenda->batch;
     t->learning_rate = restart->start.learning_rate;
     t->best_loss = restart->start.best_loss;
     t->has_best = t->best && t->best_loss < INFINITY;
@@ -190,15 +195,15 @@ static pp_status go_on(struct pp_trainee *t)
 
 /* --- the run --- */
 
-static pp_status run_epoch(struct pp_trainee *t, int epoch)
+static pp_status run_epoch(struct pp_trainee *t)
 {
     int64_t start = pp_now_ns();
     double loss = NAN;
     const int batches = t->session->agenda->batches;
-    for (int batch = t->step % batches; batch < batches; batch++) {
+    while (t->batch < batches) {
         PP_TRY(pp_world_check(t->session->world));
-        PP_TRY(train_step(t, epoch, batch));
-        if (batch + 1 < batches) PP_TRY(save_checkpoint(t));
+        PP_TRY(train_step(t));
+        if (t->batch < batches) PP_TRY(save_checkpoint(t));
     }
     PP_TRY(pp_worker_drain(t->worker, PP_TRACK_TRAIN)); /* what comes next waits without polling these sends */
     PP_TRY(pp_worker_gather(t->worker));
@@ -211,9 +216,11 @@ static pp_status run_epoch(struct pp_trainee *t, int epoch)
     if (t->worker->me == 0) {
         struct pp_journal *journal = &t->session->journal;
         *pp_journal_begin(journal) =
-            (struct pp_record){.kind = PP_RECORD_EPOCH, .epoch = epoch, .ns = pp_now_ns() - start, .loss = loss};
+            (struct pp_record){.kind = PP_RECORD_EPOCH, .epoch = t->epoch, .ns = pp_now_ns() - start, .loss = loss};
         pp_journal_publish(journal, journal->written);
     }
+    t->epoch++;
+    t->batch = 0;
     return save_checkpoint(t);
 }
 
@@ -317,7 +324,7 @@ static pp_status run(struct pp_trainee *t)
 {
     struct pp_session *s = t->session;
     PP_TRY(prepare(t));
-    for (int epoch = t->step / s->agenda->batches; epoch < s->config->epochs; epoch++) PP_TRY(run_epoch(t, epoch));
+    while (t->epoch < s->config->epochs) PP_TRY(run_epoch(t));
     PP_TRY(reference(t, &s->reference_ns[1]));
     PP_TRY(run_test(t));
     PP_TRY(save_weights(t));

@@ -11,8 +11,10 @@
 
 /* What is to be done: the same in all workers. */
 struct pp_agenda {
-    int batches, steps; /* of an epoch; of all epochs */
+    int batches;        /* of an epoch */
+    int steps;          /* of all epochs, those before `first` included */
     int first;          /* step of this run: those before it a resumed run has behind it */
+    int epoch, batch;   /* where step `first` is */
     int warmup;         /* steps of this run */
     int first_traced;   /* step */
     int tail_seq;       /* of the last training batch where it is shorter, else 0 */
@@ -23,8 +25,10 @@ struct pp_agenda {
 /* data must have been loaded for this configuration. */
 pp_status pp_agenda_make(const struct pp_config *config, const struct pp_data *data,
                          struct pp_agenda *out) PP_MUST_CHECK;
-/* Chooses the steps to warm up and to trace for a run that has `first` of its steps behind it. */
-pp_status pp_agenda_begin(const struct pp_config *config, int first, struct pp_agenda *agenda) PP_MUST_CHECK;
+/* Sets where a run begins, how many steps it has, and which of them are for warming up or traced. start: zeros for a run
+ * from the beginning. PP_INPUT where --epochs or --max-batches is less than what the run has behind it. */
+pp_status pp_agenda_begin(const struct pp_config *config, const struct pp_restart_state *start,
+                          struct pp_agenda *agenda) PP_MUST_CHECK;
 
 /* What a worker tells at the end. The figures of a process are with its first worker, else 0. */
 struct pp_worker_summary {

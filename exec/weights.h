@@ -22,6 +22,7 @@ struct pp_notes {
 };
 
 #define PP_NOTE_CHECKPOINT "ppkit checkpoint" /* the note that every checkpoint has (exec/restart.h) */
+#define PP_NOTE_FORMAT "format"               /* "pt" in every file: PyTorch's names */
 
 void pp_notes_add(struct pp_notes *notes, const char *name, const char *value);
 /* PP_INTERNAL where some did not fit. */
@@ -42,15 +43,15 @@ bool pp_weights_has_sums(const struct pp_weights_reader *reader);
 pp_status pp_weights_read(struct pp_weights_reader *reader, int tensor, int64_t first, int64_t n,
                           float *out) PP_MUST_CHECK;
 void pp_weights_close(struct pp_weights_reader *reader); /* NULL is fine */
-/* The texts in a file's metadata; the rest of the file is not looked at. */
+/* The texts in a file's metadata, but for its format and checksums; the tensors are not looked at. */
 pp_status pp_weights_notes(const char *path, struct pp_notes *out) PP_MUST_CHECK;
 
 /* PP_IO if no file can be made at `path`: known before the training rather than after it. */
 pp_status pp_weights_check_target(const char *path) PP_MUST_CHECK;
 /* Begins a file. A regular file is written beside its place and takes it in pp_weights_commit(), so there is never
  * half a file. Anything else (a device, a pipe) is written directly, and has no checksums: they stand in the header, and
- * are known when all else is written. notes: NULL, or those of a file that is written
- * again and again: its name meanwhile is always the same, so that killed runs leave one at most. */
+ * are known when all else is written. notes: NULL, or those of a file that is written again and again: its name
+ * meanwhile is always the same, so that killed runs leave one at most. */
 pp_status pp_weights_create(const char *path, const struct pp_model *model, const struct pp_notes *notes,
                             struct pp_weights_writer **out) PP_MUST_CHECK;
 /* The tensors one after another, in model order, in any pieces. */

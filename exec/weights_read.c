@@ -286,14 +286,15 @@ done:
     return status;
 }
 
-/* What is no text, or does not fit, was written by somebody else and means nothing here. */
+/* All but what every file has. What is no text, or does not fit, was written by somebody else and means nothing here. */
 static void take_notes(json_t *header, struct pp_notes *out)
 {
     const char *name;
     json_t *value;
     json_object_foreach(json_object_get(header, "__metadata__"), name, value)
     {
-        if (json_is_string(value)) pp_notes_add(out, name, json_string_value(value));
+        const bool of_file = strcmp(name, PP_NOTE_FORMAT) == 0 || strcmp(name, PP_NOTE_SUMS) == 0;
+        if (json_is_string(value) && !of_file) pp_notes_add(out, name, json_string_value(value));
     }
 }
 

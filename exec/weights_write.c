@@ -99,7 +99,7 @@ static bool has_sums(const struct pp_weights_writer *w) { return *w->file.tempor
 
 static json_t *make_metadata(const struct pp_weights_writer *w, const struct pp_notes *notes)
 {
-    json_t *metadata = json_pack("{s:s}", "format", "pt");
+    json_t *metadata = json_pack("{s:s}", PP_NOTE_FORMAT, "pt");
     bool whole = metadata != NULL;
     if (whole && has_sums(w)) whole = json_object_set_new(metadata, PP_NOTE_SUMS, make_room_for_sums(w->pieces)) == 0;
     for (int i = 0; notes && i < notes->n && whole; i++)

@@ -24,11 +24,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct pp_restart_state state;
     bool found;
     fuzz_write(path, data, size);
-    if (pp_restart_read(path, &identity, &model, &state, &found) != PP_OK) {
+    if (pp_restart_read(path, &identity, &model, size % 2, &state, &found) != PP_OK) {
         fuzz_must(strstr(pp_message(), path) != NULL, "a refusal names the file");
         return 0;
     }
     fuzz_must(found, "an accepted file is there");
     fuzz_must(state.step >= 0 && state.totals.interval_steps >= 0, "counts are counts");
+    fuzz_must(state.epoch >= -1 && (state.epoch < 0) == (state.batch < 0), "the place in an epoch is known or not");
     return 0;
 }
