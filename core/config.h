@@ -78,7 +78,7 @@ struct pp_config {
     uint64_t seed;
     const char *init, *save, *db;
     int generated_tokens;
-    int save_every; /* 0: never */
+    int save_every;              /* 0: never */
     bool resume, resume_changed; /* the second means the first, too */
     /* running */
     const char *device, *transport, *blas_core;

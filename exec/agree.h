@@ -10,7 +10,8 @@
 
 enum { PP_TERM_VALUE = 160, PP_TERMS = 96 };
 
-/* What must be equal: under a name, with what to do where it is not, both for the message. */
+/* One value that must be equal in all processes. Where it is not, the message gives its name, and `advice`: what the
+ * user should do. */
 struct pp_term {
     const char *name, *advice;
     char value[PP_TERM_VALUE];
@@ -21,20 +22,27 @@ struct pp_terms {
     struct pp_term v[PP_TERMS];
 };
 
-/* Of a value that is too long its beginning is kept, and a number that stands for all of it. name and advice are
- * borrowed. */
+/* Adds a term with a formatted value. A value that is too long is replaced by its beginning and a hash of all of it.
+ * name and advice are borrowed. */
 void pp_terms_add(struct pp_terms *terms, const char *name, const char *advice, const char *fmt, ...) PP_PRINTF(4, 5);
 
-/* All processes call it, with as many terms in the same order. status: PP_OK, or PP_USAGE with its message: how this
- * process has fared. Returns PP_USAGE where all refuse; PP_INPUT, with one message that is the same in all, where some
- * do or terms differ from those of process 0; PP_INTERNAL where there are more terms than room. terms: NULL or of a
- * process that refuses: there are none. */
+/* Compares the terms of all processes. All processes call it, with equally many terms in the same order.
+ *
+ * status: PP_OK, or PP_USAGE where this process refuses to run; pp_message() then says why. terms: NULL where only the
+ * statuses are compared; the terms of a process that refuses are ignored.
+ *
+ * Returns PP_OK where all processes accept and their terms are equal; PP_USAGE where all refuse; PP_INPUT where only
+ * some refuse, or the terms of some process differ from those of process 0 (the message is the same in all processes);
+ * PP_INTERNAL where there are more than PP_TERMS terms. */
 pp_status pp_agree(const struct pp_transport *transport, const struct pp_processes *processes, pp_status status,
                    const struct pp_terms *terms) PP_MUST_CHECK;
 
-/* The last that a process does with the others. status: how it has fared, with its message, which is printed once: by
- * the first process where all fail alike, else by who failed by itself, and takes the others along. alike: all have
- * this failure, and know it. transport: NULL: it was not started. Returns, unless others were taken along. */
+/* Ends this process's part in the run; each process calls it last. status: the result of this process; of a failure
+ * pp_message() is printed. alike: all processes have this same failure, and know it.
+ *
+ * The first process prints its message. Another process prints its own only where not all fail alike, and it failed by
+ * itself, not because another process did. Where not all fail alike, a process that failed aborts the whole run, so the
+ * call does not return. transport: NULL where it was not started. */
 void pp_end_together(const struct pp_transport *transport, const struct pp_processes *processes, pp_status status,
                      bool alike);
 

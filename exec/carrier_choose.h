@@ -8,14 +8,16 @@
 #include "core/config.h"
 #include "exec/carrier.h"
 
-/* *out: inproc where all workers are in one process, NULL where the host's memory is the device's, else the one between
- * processes, the same in all of them. workers: of a process, in the largest configuration. By the main thread of every
- * process, before any other thread is started: the environment is set for it. PP_USAGE: the same in all processes. */
+/* Chooses what moves the memory of devices between workers. *out: NULL where devices use the host's memory; `inproc`
+ * where all workers are in one process; else a carrier between processes, the same in all of them. workers: of each
+ * process, in the largest configuration. Called by the main thread of every process before any other thread is started,
+ * for it may set environment variables. PP_USAGE is returned in all processes or in none. */
 pp_status pp_carrier_choose(const struct pp_config *config, const struct pp_backend *backend,
                             const struct pp_transport *transport, const struct pp_processes *processes, int workers,
                             const struct pp_carrier **out) PP_MUST_CHECK;
 
-/* Has the world this carrier, and do workers of this process share devices? Before the workers start. */
+/* Stores in the world its carrier, and whether workers of this process share devices. Called before the workers
+ * start. */
 void pp_carrier_set(struct pp_world *world, const struct pp_config *config, const struct pp_backend *backend,
                     const struct pp_carrier *carrier);
 

@@ -9,13 +9,14 @@
 
 enum { PP_INPROC_LINE = 64 };
 
-/* A pointer from one worker to another of this process. The memory at `pointer` must live until the world is closed or
- * all have stopped. */
+/* Send and receive the address of memory, from one worker of this process to another. `pointer`: where the address is
+ * read from, or stored to. That place must exist until the world is closed or all workers have stopped. */
 pp_status pp_inproc_hand_over(struct pp_world *world, int src, int dst, void *pointer) PP_MUST_CHECK;
 pp_status pp_inproc_take_over(struct pp_world *world, int src, int dst, void *pointer) PP_MUST_CHECK;
-/* Whole cache lines, zeroed; *out is the pointer. */
+/* Allocates zeroed memory that begins at a cache line and fills whole ones. out: address of the pointer to set. */
 pp_status pp_inproc_shared(size_t bytes, void *out) PP_MUST_CHECK;
-/* Puts into the queue what comes before a transfer at this end: the wait for parcel->after, and the mark `begun`. */
+/* Puts into the queue what comes before the transfer at this end: waiting for the mark parcel->after, then recording
+ * the mark parcel->begun. */
 pp_status pp_inproc_begin(const struct pp_port *port, struct pp_queue *queue,
                           const struct pp_parcel *parcel) PP_MUST_CHECK;
 

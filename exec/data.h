@@ -6,9 +6,9 @@
  *
  * Columns: with n = words div rows, row r is the text from r*n to (r+1)*n. Replicas: of every row, replica k reads
  * words k*(n div D) .. (k+1)*(n div D) - 1. Batches: input and target are `seq` words from t and from t+1 on, t = i *
- * advance; the last batch may be shorter. Of these words a worker has all, or a part (pp_shape.context): of `seq`
- * words, part k of C has those from k * (seq div C) on, or of 2 C chunks k and 2 C - 1 - k (pp_shape_gathers_keys);
- * what C, or 2 C, does not divide, the last batch leaves out.
+ * advance; the last batch may be shorter. C workers may share the words of a row (pp_shape.context). Then part k has
+ * the seq div C words from k * (seq div C) on; or, with pp_shape_gathers_keys(), the row is cut into 2 C chunks, and
+ * part k has the chunks k and 2 C - 1 - k. The last batch leaves out the words that C, or 2 C, does not divide.
  */
 #ifndef PP_EXEC_DATA_H
 #define PP_EXEC_DATA_H
@@ -29,28 +29,30 @@ struct pp_data {
     char summary[200];     /* for the run header */
 };
 
-/* What config->data names. A text folder without --no-eval needs all three files. PP_USAGE where --vocab contradicts
- * the text; else the caller sets config->vocab to the result's. Tokens are below config->vocab, which stays. */
+/* Loads what config->data names. A text folder needs all three files, unless there is --no-eval. PP_USAGE where --vocab
+ * contradicts the text. The caller then sets config->vocab to the vocabulary of the result. (That of tokens, which are
+ * all below config->vocab, is config->vocab itself.) */
 pp_status pp_data_load(const struct pp_config *config, struct pp_data **out) PP_MUST_CHECK;
 void pp_data_free(struct pp_data *data); /* NULL is fine */
 
 /* For programs that need the shape of the model but not the data: if config->data names a text folder, sets
  * config->vocab to the vocabulary of its training text (PP_USAGE where --vocab contradicts it). */
 pp_status pp_data_set_vocabulary(struct pp_config *config) PP_MUST_CHECK;
-/* The same, and the bytes that pp_data_load() would keep. */
+/* The same; *bytes is what pp_data_load() would keep in memory. */
 pp_status pp_data_survey(struct pp_config *config, int64_t *bytes) PP_MUST_CHECK;
-/* Names the words: equal for equal data. */
+/* A hash of all words of all parts: equal data have equal hashes. */
 uint64_t pp_data_hash(const struct pp_data *data);
-/* Bytes of the words. */
+/* Bytes of memory of all words. */
 int64_t pp_data_bytes(const struct pp_data *data);
 
 /* The sources behind pp_data_load(). */
-/* Vocabulary and lengths of the parts, no words; a part of validation or test that cannot be read has none. */
+/* Sets the vocabulary and the lengths of the parts, and reads no words into memory. A validation or test part that
+ * cannot be read gets length 0. */
 pp_status pp_data_survey_texts(const struct pp_config *config, struct pp_data *data) PP_MUST_CHECK;
 pp_status pp_data_read_texts(const struct pp_config *config, struct pp_data *data) PP_MUST_CHECK;
 pp_status pp_data_survey_tokens(const struct pp_config *config, struct pp_data *data) PP_MUST_CHECK;
 pp_status pp_data_read_tokens(const struct pp_config *config, struct pp_data *data) PP_MUST_CHECK;
-/* Only the lengths. PP_USAGE where there would be too many words. */
+/* Sets only the lengths of the parts. PP_USAGE where there would be too many words. */
 pp_status pp_data_size_generated(const struct pp_config *config, struct pp_data *data) PP_MUST_CHECK;
 pp_status pp_data_generate(const struct pp_config *config, struct pp_data *data) PP_MUST_CHECK;
 
@@ -64,19 +66,20 @@ struct pp_batches {
     int64_t advance; /* words between two batches */
     int count;       /* batches, all or the limit */
     int tail_seq;    /* words of the last one where it is shorter, else 0 */
-    int parts, part; /* of the words of a row; 0 parts: one has all */
-    bool halves;     /* a part is two chunks */
+    int parts, part; /* the words of a row are shared by so many; which of them this is. parts 0: they are not shared */
+    bool halves;     /* a part consists of two chunks */
 };
 
-/* limit: 0 = all batches. PP_INPUT where the part is too short for one word in and out, or has too many batches. */
+/* Cuts a part into batches for one replica. limit: batches at most; 0: all. PP_INPUT where the part is too short for
+ * one word of input and one of target, or has too many batches. */
 pp_status pp_batches_cut(const struct pp_data *data, enum pp_part part, int rows, int seq, int replicas, int replica,
                          int limit, struct pp_batches *out) PP_MUST_CHECK;
-/* The batches of one of so many workers who share the words of rows; seq is a multiple of their chunks. PP_INPUT where
- * no batch is left. */
+/* Makes of the batches of a replica those of one worker, where `parts` workers share the words of each row. seq must be
+ * a multiple of parts, with halves of 2 * parts. PP_INPUT where no batch is left. */
 pp_status pp_batches_share(struct pp_batches *batches, int parts, int part, bool halves) PP_MUST_CHECK;
-/* Length of the rows of batch i, all parts together. */
+/* Words of a row of batch i, in all parts together. */
 int pp_batches_seq(const struct pp_batches *batches, int i);
-/* Fills [rows, the part's words of a row] each; either may be NULL. */
+/* Copies batch i: inputs and targets are [rows][words of this part in a row]; either may be NULL. */
 void pp_batches_get(const struct pp_batches *batches, int i, int32_t *inputs, int32_t *targets);
 
 #endif

@@ -22,30 +22,31 @@ struct pp_exec {
     struct pp_processes processes;
     struct pp_data *data;
     struct pp_db *db;      /* the first process's; else NULL */
-    struct pp_db *profile; /* to read times of a device that waits from; else NULL */
-    /* For a device that waits where no times are given: sets those of a job that was just made. NULL: they are. */
+    struct pp_db *profile; /* database from which a device that waits (pp_backend.waits) takes its times; else NULL */
+    /* Sets the times of a job that was just made. NULL: not needed; the device computes, or --times gives them. */
     pp_status (*set_waits)(void *context, struct pp_job *job);
     void *set_waits_context;
     bool agreed; /* all processes end with the same failure, and know it: none needs to be aborted */
-    bool mixed;  /* devices that compute otherwise than each other: bits depend on who does what */
+    bool mixed;  /* devices of the processes compute with other bits, so bits depend on which worker does what */
     char device_text[192];
 };
 
-/* The figures of one configuration (docs/FORMATS.md). Arrays, and what it says of the configuration, belong to it. */
+/* The figures of one configuration (docs/FORMATS.md). It owns its arrays and `configuration`. */
 struct pp_result {
     json_t *configuration; /* pp_job_row() */
     int ranks, workers, vocabulary;
-    int first_step, first_epoch; /* of the losses, of those of validation */
+    int first_step, first_epoch; /* step of losses[0], epoch of valid_losses[0] */
     int64_t parameters;
     uint64_t plan;
     struct pp_run_result stored; /* times, bubble, test loss; NAN where there is none */
     int64_t *peak_bytes;         /* [ranks] */
-    int64_t *process_bytes;      /* [workers] resident, of the process whose first worker it is; else 0 */
+    int64_t *process_bytes;      /* [workers] resident bytes of a process at its first worker; 0 at its others */
     int nlosses, nvalid;
     double *losses, *valid_losses;
 };
 
-/* What equal bits need beside equal accumulation keys: device, and order of sums between devices. */
+/* Text that must be equal, beside the accumulation key, for equal bits: the device, and the order of sums of
+ * devices. */
 enum { PP_BITS_TEXT = 320 };
 void pp_exec_bits(const struct pp_exec *exec, const struct pp_plan *plan, char *buf, size_t size);
 
@@ -54,7 +55,7 @@ void pp_exec_bits(const struct pp_exec *exec, const struct pp_plan *plan, char *
  * aborted. */
 pp_status pp_exec_point(struct pp_exec *exec, const struct pp_point *point, struct pp_result *out) PP_MUST_CHECK;
 void pp_result_free(struct pp_result *result);
-/* In the format of config, which is what was asked for. */
+/* Prints n results in the form of config->format. config: what the user asked for, with its lists. */
 pp_status pp_results_print(const struct pp_result *results, int n, const struct pp_config *config,
                            FILE *out) PP_MUST_CHECK;
 

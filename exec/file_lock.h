@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A file that one run at a time may use, for as long as that lives. The lock is advisory (flock), on a file of its own
- * beside it: what is renamed into place again and again has no lasting one. The system takes it back when a process
- * ends, however it does.
+ * A lock for a file that only one run at a time may use. It is an advisory lock (flock) on a file of its own,
+ * PATH.lock: a lock on a file that is replaced by rename() again and again would not last. The system releases it when
+ * the process ends, in whatever way.
  */
 #ifndef PP_EXEC_FILE_LOCK_H
 #define PP_EXEC_FILE_LOCK_H
@@ -14,10 +14,10 @@ struct pp_file_lock {
     int fd;
 };
 
-/* path: of the file that is used; PATH.lock is locked. PP_IO where another process holds it. Folders that cannot be
- * written, and file systems without locks, have none: PP_OK, and nothing is held. */
+/* Locks PATH.lock, where path is that of the file to be used. PP_IO where another process holds the lock. In a folder
+ * that cannot be written, and on a file system without locks, it returns PP_OK and holds nothing. */
 pp_status pp_file_lock_take(const char *path, struct pp_file_lock *out) PP_MUST_CHECK;
-/* Removes PATH.lock, too. One that is zero is fine. */
+/* Unlocks and removes PATH.lock. Does nothing where nothing is held (all zeros). */
 void pp_file_lock_release(struct pp_file_lock *lock);
 
 #endif

@@ -34,17 +34,19 @@ struct pp_totals {
 
 struct pp_journal {
     struct pp_record *records;
-    int64_t written;           /* the writer's: records begun; later ones may lack their loss */
-    _Atomic int64_t published; /* complete ones */
+    int64_t written;           /* records begun, for the writer only: from `published` on they may lack their loss */
+    _Atomic int64_t published; /* records that are complete, for the reader */
 };
 
 pp_status pp_journal_open(struct pp_journal *journal, int64_t capacity) PP_MUST_CHECK;
 void pp_journal_close(struct pp_journal *journal);
-/* The next record, to be filled in; published later, in order. */
+/* The next record, for the writer to fill in. The reader sees it when it is published. */
 struct pp_record *pp_journal_begin(struct pp_journal *journal);
+/* Lets the reader see the first `count` records. */
 void pp_journal_publish(struct pp_journal *journal, int64_t count);
 
-/* Takes the next record; a line is printed after every `interval` batches. */
+/* Adds the next record to the sums, which begin anew with an epoch, and those of a log line after every `interval`
+ * batches. */
 void pp_totals_add(struct pp_totals *totals, const struct pp_record *record, int interval);
 
 #endif

@@ -32,14 +32,14 @@ struct pp_link_setup {
     const struct pp_backend *backend;
     const struct pp_carrier *carrier;        /* between processes: exec/carrier_choose.h */
     int gpus;                                /* --gpus */
-    int workers;                             /* of the job in a process: how large their shares of a GPU are; 0: two */
+    int workers;                             /* of the job, in a process: they share the GPUs; 0: two workers */
     int precision;                           /* enum pp_precision */
     int threads;                             /* of each worker */
     double seconds;                          /* for each size */
     pp_status (*pin)(void *arg, int worker); /* called in threads that it starts; NULL: they stay where they are */
     void *pin_arg;
-    /* Bytes of the smallest and largest message, and of the smallest and largest gradient of the plans; 0: none
-     * are sent */
+    /* Bytes of the smallest and the largest message, and of the smallest and the largest sum of gradients, of the
+     * plans; 0: there are none */
     int64_t message_bytes[2], gradient_bytes[2];
 };
 
@@ -61,12 +61,13 @@ pp_status pp_link_profile_threads(const struct pp_link_setup *setup, struct pp_l
  * processes call it; only the first gets results. */
 pp_status pp_link_profile_processes(const struct pp_link_setup *setup, const struct pp_transport *transport,
                                     const struct pp_processes *processes, struct pp_link_profile *out) PP_MUST_CHECK;
-/* What a worker takes for itself: "worker", task_overhead_ns and step_overhead_ns. Runs steps of two jobs of one rank
- * and one replica whose programs are emptied for it: their difference in tasks tells the two apart. */
+/* Measures the time that a worker spends besides kernels and messages: link "worker", task_overhead_ns and
+ * step_overhead_ns. Runs steps of two jobs, of one rank and one replica each, whose programs it empties; one has more
+ * tasks than the other, which tells the overhead of a task from that of a step. */
 pp_status pp_link_profile_worker(const struct pp_link_setup *setup, struct pp_job *few, struct pp_job *many,
                                  struct pp_link_profile *out) PP_MUST_CHECK;
 
-/* While the first process goes on measuring alone: all call it. The first runs `work`; the others sleep until it
+/* Lets the first process measure alone. All processes call it: the first runs `work`, and the others sleep until `work`
  * has returned. */
 pp_status pp_link_profile_alone(const struct pp_transport *transport, const struct pp_processes *processes,
                                 pp_status (*work)(void *arg), void *arg) PP_MUST_CHECK;

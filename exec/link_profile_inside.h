@@ -9,26 +9,29 @@
 
 enum {
     PP_LINK_SMALL = 64, /* bytes of the message whose calls are the overheads */
-    PP_LINK_SIZES = 11  /* at most: a fixed list, and the two that the plans ask for */
+    PP_LINK_SIZES = 11  /* sizes to measure, at most: those of a fixed list, and the two that the plans ask for */
 };
 
-/* Bytes to measure, of messages or of gradients: a fixed list and those asked for up to `limit`. Returns how many. */
+/* Sizes in bytes to measure, of messages or of gradients: those of a fixed list and those asked for, up to `limit`.
+ * Return how many there are. */
 int pp_link_message_sizes(const int64_t asked[2], int64_t limit, int64_t sizes[PP_LINK_SIZES]);
 int pp_link_gradient_sizes(const int64_t asked[2], int64_t limit, int64_t sizes[PP_LINK_SIZES]);
-/* Room for the largest of either. */
+/* Bytes of the largest message or gradient that is measured. */
 int64_t pp_link_room(const struct pp_link_setup *setup);
 
 pp_status pp_link_sample(struct pp_link_profile *profile, const char *name, const char *context, int64_t bytes,
                          const struct pp_quantiles *ns) PP_MUST_CHECK;
 
-/* y = latency + x per_byte, from n points; the first is a size so small that its time is all latency. */
+/* Fits y = latency + x * per_byte to n points (x in bytes, y in ns). The first point is so small that its time is taken
+ * for the latency. asked: smallest and largest size of the plans; per_byte is taken from the points near them. */
 void pp_link_fit(const double *x, const double *y, int n, const int64_t asked[2], double *latency, double *per_byte);
 
-/* By both workers: worker 0 tells whether to go on. That message is also the start. */
+/* Called by both workers: worker 0 tells worker 1 whether to go on. The message is also the signal to start. */
 pp_status pp_link_agree(struct pp_world *world, int me, bool *more) PP_MUST_CHECK;
 
-/* One of two workers of the world, on a device that works through queues, over the carrier between the two. out: worker
- * 0's, else NULL. After a failure nothing is given back: the other may still be copying. */
+/* Called by both workers of a world of two, on devices that work through queues: measures the carrier between them.
+ * out: NULL in worker 1. After a failure memory and device stay allocated, for the other worker may still be
+ * copying. */
 pp_status pp_link_profile_queue(const struct pp_link_setup *setup, struct pp_world *world, int me,
                                 struct pp_link_profile *out) PP_MUST_CHECK;
 

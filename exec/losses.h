@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The loss of each part of a step's batch is known to the workers that had the last stage of it, and wanted by worker
- * 0. The first of them sends it without waiting: worker 0 learns of it some time later, and no step waits for it.
+ * A step's batch has parts (of replicas, and of tokens), and the loss of each part is known to the workers that have
+ * the last stage for it. The first of these workers sends it to worker 0 without waiting. Worker 0 learns of it some
+ * time later, and no step waits for it.
  */
 #ifndef PP_EXEC_LOSSES_H
 #define PP_EXEC_LOSSES_H
@@ -10,7 +11,8 @@
 #include "exec/journal.h"
 #include "exec/transport.h"
 
-enum { PP_LOSSES_OPEN = 8 }; /* sent and not yet taken; a worker that is further ahead waits */
+/* Losses that a worker may have sent before worker 0 has taken the oldest; a worker that is further ahead waits. */
+enum { PP_LOSSES_OPEN = 8 };
 
 struct pp_losses {
     struct pp_world *world;
@@ -31,10 +33,10 @@ struct pp_losses {
 pp_status pp_losses_open(struct pp_losses *losses, struct pp_world *world, int me, const struct pp_plan *plan,
                          struct pp_journal *journal) PP_MUST_CHECK;
 void pp_losses_close(struct pp_losses *losses);
-/* After each step, by every worker. sum: of its part of the batch, where it had the last stage. At worker 0 the
- * journal's newest record is this step, its loss holding what this worker knows of the sum. */
+/* Called by every worker after each step. sum: the loss of the worker's part of the batch, summed over tokens, where it
+ * has the last stage. At worker 0 the newest record of the journal is this step, and its loss is worker 0's own sum. */
 pp_status pp_losses_add(struct pp_losses *losses, double sum) PP_MUST_CHECK;
-/* Waits until all losses are where they belong. */
+/* Waits until all losses have been sent, and at worker 0 until all have arrived and are published in the journal. */
 pp_status pp_losses_settle(struct pp_losses *losses) PP_MUST_CHECK;
 
 #endif

@@ -36,17 +36,18 @@ struct pp_nccl {
     int version; /* 22809 */
 };
 
-/* The same answer in all threads, for the life of the process. PP_UNSUPPORTED: it is not there or too old. */
+/* Loads the library at the first call; later calls, in any thread, give the same result. PP_UNSUPPORTED: there is none,
+ * or it is too old. */
 pp_status pp_nccl_load(const struct pp_nccl **out) PP_MUST_CHECK;
 
-/* Sets what NCCL reads from the environment, where the user has not; by the main thread, before any other is started.
- * Sums by switches are off, since they give other bits from run to run.
- * shared: processes of the run share a GPU, which NCCL refuses unless each looks like a host of its own; they then meet
- * through sockets, on one host (`alone`) through its loopback interface. */
+/* Sets environment variables that NCCL reads, unless the user has set them. Called by the main thread before any other
+ * thread is started. Sums inside switches are turned off, since they give other bits from run to run. shared: processes
+ * of the run share a GPU. NCCL refuses that unless each process looks like a host of its own; they then communicate
+ * through sockets, and where all are on one host (`alone`) through its loopback interface. */
 pp_status pp_nccl_set_environment(bool shared, bool alone) PP_MUST_CHECK;
 
-/* PP_OK for ncclSuccess; else says what failed in NCCL's words: PP_PEER where it lies with another process, else PP_IO.
- * comm: NULL or the one it happened on. */
+/* PP_OK for ncclSuccess. Else a failure whose message is NCCL's: PP_PEER where another process is the cause, else
+ * PP_IO. comm: the communicator of the call, or NULL. what: the call, for the message. */
 pp_status pp_nccl_check(const struct pp_nccl *nccl, ncclComm_t comm, ncclResult_t result,
                         const char *what) PP_MUST_CHECK;
 

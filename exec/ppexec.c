@@ -39,7 +39,8 @@ static const struct pp_program_info info = {
         "SIGINT and SIGTERM end the run, unless it was started to ignore them; what was recorded until "
         "then stays in the database. With "
         "--save-every a run that ended, however it did, goes on from its last checkpoint when the same "
-        "command is given again with --resume.",
+        "command is given again with --resume; with other options, such as --lr or --replicas, --resume-changed "
+        "does.",
     .examples =
         "ppexec --max-batches 20\ton generated text, with two threads\n"
         "ppexec --schedule gpipe,1f1b --chunks 1,2,4,10 --max-batches 20 --db pp.db\tms/batch of a sweep\n"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a process takes in memory besides what its job says (core/process.h): runs small jobs as ppexec would and
- * subtracts. The device's memory must be that of the host.
+ * Measures the memory of a process beyond what is known of its job (core/process.h): runs small jobs as ppexec would,
+ * and subtracts what is known from the resident bytes. Only for devices whose memory is the host's.
  *
  * "inproc process" base_bytes: program, libraries, database, in one process for all workers; worker_bytes: what each
  * worker adds, its thread's stack, buffers of BLAS, small tables. "mpi process", by the name of what joins processes:
@@ -18,13 +18,13 @@ int64_t pp_process_resident_bytes(void);
 
 struct pp_process_setup {
     struct pp_exec exec; /* of the run that is wanted; without data and database */
-    int chunks;          /* least that is wanted: the largest products */
-    int64_t mpi_bytes;   /* what starting the transport added to this process */
-    int64_t own_bytes;   /* what this process keeps that one of ppexec has not */
+    int chunks;          /* the smallest number of chunks that is wanted: it has the largest products */
+    int64_t mpi_bytes;   /* resident bytes that starting the transport added to this process */
+    int64_t own_bytes;   /* bytes that this process keeps, and a process of ppexec would not */
 };
 
-/* All processes call it, before anything large is allocated; only the first gets figures, of threads and, if there are
- * several processes, of these. */
+/* All processes call it, before anything large is allocated. Only the first one gets figures: those of a process with
+ * all workers in threads, and, where there are several processes, those of one of them. */
 pp_status pp_process_profile(const struct pp_process_setup *setup, struct pp_link_profile *out) PP_MUST_CHECK;
 
 #endif

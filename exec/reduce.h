@@ -6,8 +6,9 @@
  * adds, and sends the sum back. Up to PP_REDUCE_WINDOW pieces are under way. It progresses when it is polled: between
  * the kernels of whatever else the worker computes.
  *
- * Of shares (exec/shares.h) it is all of that, or one half: the owner of a share sums it and keeps the sum, or sends to
- * all what it has. Pieces then end where tensors do.
+ * With shares (exec/shares.h), the slice of a member is its share. Then a sum is all of the above, or one half of it:
+ * the owner of a share adds and keeps the sum (PP_SHARES_SCATTER), or sends its share as it is to all others
+ * (PP_SHARES_GATHER). A piece never crosses from one tensor to the next.
  */
 #ifndef PP_EXEC_REDUCE_H
 #define PP_EXEC_REDUCE_H
@@ -18,12 +19,12 @@
 #include "exec/collective.h"
 #include "exec/shares.h"
 
-/* The pieces number k of all slices: what one place of the window works on. Arrays are indexed by member; [own] is
- * unused. */
+/* One round: the k-th piece of every slice. A place of the window works on one round. Arrays are indexed by member; the
+ * entry [own] is unused. */
 struct pp_reduce_round {
     struct pp_request *part_out, *part_in, *sum_out, *sum_in;
     unsigned char **staged;  /* parts received */
-    struct pp_share_run run; /* of shares: which pieces these are */
+    struct pp_share_run run; /* with shares: where these pieces lie */
 };
 
 struct pp_reduce {
@@ -38,28 +39,30 @@ struct pp_reduce {
     unsigned char **pointers;
     void *staging;
     int64_t staging_bytes;
-    /* the one under way */
+    /* of the sum that is under way */
     unsigned char *values;
     int64_t elements;
     const struct pp_shares *shares; /* NULL: all is summed, for all */
-    int64_t at;                     /* of shares: where the next round's pieces begin */
-    int nrounds, opened, summed, closed;
+    int64_t at;                     /* with shares: where the next round's pieces begin, in bytes of a share */
+    int nrounds;                    /* of this sum */
+    int opened, summed, closed;     /* rounds that have begun; whose pieces are added; that are done */
     bool done;
 };
 
-/* All memory is taken here. group: of two or more workers, this one among them. most_bytes: of the largest sum, alike
- * in all members. For floats in memory of a device that the host can read (core/program.h: queue NULL), which adds
- * them. */
+/* For sums of floats in the memory of a device, which adds them; the host must be able to read that memory
+ * (core/program.h: queue NULL). All memory is allocated here. group: two or more workers, this one among them.
+ * most_bytes: of the largest sum, equal in all members. */
 pp_status pp_reduce_create(struct pp_group group, int me, const struct pp_backend *backend, struct pp_device *device,
                            int64_t most_bytes, struct pp_reduce **out) PP_MUST_CHECK;
-/* The same for memory of the host. type: enum pp_sum_type. */
+/* The same for sums in the host's memory, which the host adds. type: enum pp_sum_type. */
 pp_status pp_reduce_create_host(struct pp_group group, int me, int type, int64_t most_bytes,
                                 struct pp_reduce **out) PP_MUST_CHECK;
 void pp_reduce_free(struct pp_reduce *reduce); /* NULL is fine; before the device is closed */
 
-/* values: n of them, changed in place. One at a time, in the same order in all members. */
+/* Starts the sum of n values, in place. One sum is under way at a time; all members start theirs in the same order. */
 pp_status pp_reduce_start(struct pp_world *world, struct pp_reduce *reduce, void *values, int64_t n) PP_MUST_CHECK;
-/* The same for shares, which are borrowed until it is done. */
+/* The same with shares: `base` is the memory from which their offsets count. They are borrowed until the sum is
+ * done. */
 pp_status pp_reduce_start_shares(struct pp_world *world, struct pp_reduce *reduce, void *base,
                                  const struct pp_shares *shares) PP_MUST_CHECK;
 pp_status pp_reduce_poll(struct pp_world *world, struct pp_reduce *reduce) PP_MUST_CHECK;

@@ -13,14 +13,14 @@ struct pp_report {
     const struct pp_session *session;
     int64_t run_id;
     int64_t taken;           /* records of the journal */
-    struct pp_totals totals; /* with what a resumed run has behind it */
-    int64_t interval_ns;     /* of this run's steps since the last log line */
-    int interval_timed;      /* so many */
-    bool diverged;           /* and said so */
+    struct pp_totals totals; /* of a resumed run they begin with those of its checkpoint */
+    int64_t interval_ns;     /* time of the steps of this run since the last log line */
+    int interval_timed;      /* number of these steps */
+    bool diverged;           /* a loss was not finite, and a warning has said so */
     bool lost;               /* the database failed: nothing more is stored */
 };
 
-/* Header, and the run in the database. */
+/* Prints the header, and begins the run in the database. */
 pp_status pp_report_begin(struct pp_report *report, struct pp_exec *exec,
                           const struct pp_session *session) PP_MUST_CHECK;
 /* Takes what the journal has published since. Where the database fails (a full disk) it says so once and stores

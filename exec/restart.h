@@ -18,47 +18,52 @@ struct pp_restart_state {
     int step;                /* steps done, of all epochs */
     int epoch, batch;        /* whole epochs done, and steps of the next one; -1, both, where a checkpoint of the first
                                 version does not say it: then all epochs had as many steps as they have now */
-    double learning_rate;    /* of the next step, but for what --warmup-steps and --lr-schedule make of it */
+    double learning_rate;    /* what --lr-decay has made of --lr, without --warmup-steps and --lr-schedule */
     double best_loss;        /* least validation loss; INFINITY: nothing evaluated yet, so there are no best weights */
     struct pp_totals totals; /* of the epoch that is under way */
 };
 
+/* The checkpoint of a run. */
 struct pp_restart {
-    char *path;               /* NULL: the run neither writes nor reads one */
-    int every;                /* steps; 0 = never */
-    bool resumed;             /* there was one, and `start` is from it */
-    struct pp_notes identity; /* what a run that goes on is compared with */
-    struct pp_restart_state start;
-    struct pp_file_lock lock; /* of the process that writes: a run that goes on, and what survived of one that was
-                                 killed, would mix their weights */
+    char *path;                    /* NULL: the run neither writes nor reads a checkpoint */
+    int every;                     /* steps from one checkpoint to the next; 0: none is written */
+    bool resumed;                  /* `start` is from a checkpoint */
+    struct pp_notes identity;      /* options and data of this run, with which a run that goes on is compared */
+    struct pp_restart_state start; /* where this run begins */
+    /* Held by the process that writes. Without it, a process that survived of a killed run and a run that goes on would
+     * both write the file, and mix their weights. */
+    struct pp_file_lock lock;
 };
 
-/* What the options ask for: --save-every, --resume, --resume-changed. bits: what equal bits need beside the accumulation
- * key (the device, ...); where that differs there is a warning. PP_INPUT where a checkpoint is damaged or of another
- * run, or where options differ that --resume does not let differ. No checkpoint:
- * the run starts from the beginning, and says so; where none will be made either, PP_USAGE. All processes call it.
- * writes: this one is the first, which writes; PP_IO where another run is using the file. The caller closes it whatever
- * is returned. */
+/* Does what --save-every, --resume and --resume-changed ask for: takes the lock, and reads the checkpoint of --resume.
+ * All processes call it. bits: the device and what else equal bits need beside the accumulation key; a checkpoint with
+ * other bits is a warning. writes: true in the first process, which alone writes and locks the file.
+ *
+ * PP_INPUT where the checkpoint is damaged or of another run, or where options differ that may not. PP_IO where another
+ * run holds the lock. Where there is no checkpoint, the run starts from the beginning, with a warning, or PP_USAGE if
+ * none will be written either. The caller closes *out, also after a failure. */
 pp_status pp_restart_open(const struct pp_config *config, const struct pp_job *job, const struct pp_data *data,
                           const char *bits, bool writes, struct pp_restart *out) PP_MUST_CHECK;
 void pp_restart_close(struct pp_restart *restart);
 
 /* Reads what the file says of its run, and checks it against this run's identity and model; *found is false where there
- * is none. changed: options that a run may change may differ, which is a warning then; the learning rate of *out is made
- * of this run's --lr. */
+ * is none. changed: options that a run may change may differ, which is a warning then; the learning rate of *out is
+ * made of this run's --lr. */
 pp_status pp_restart_read(const char *path, const struct pp_notes *identity, const struct pp_model *model, bool changed,
                           struct pp_restart_state *out, bool *found) PP_MUST_CHECK;
-/* Begins the file; the tensors follow in model order, then those of the optimizer, then the best ones if there are
- * any. */
+/* Begins a checkpoint. The caller then appends the weights in model order, each part that the optimizer keeps of them,
+ * and where state->best_loss is finite the best weights. */
 pp_status pp_restart_create(const char *path, const struct pp_notes *identity, const struct pp_model *model,
                             const struct pp_restart_state *state, struct pp_weights_writer **out) PP_MUST_CHECK;
 
-/* All workers of the first replica, and of those that share the optimizer's memory with it (struct pp_plan.zero),
- * between two steps, with nothing under way; state counts at worker 0, best at all of the first replica (this worker's
- * best parameters where state->best_loss is finite). Errors are known to worker 0 only. */
+/* Writes a checkpoint, between two steps, with no message under way. Called by all workers of the first replica, and of
+ * the replicas that share the optimizer's memory with it (struct pp_plan.zero). state is read by worker 0, apart from
+ * best_loss, which all need. best: this worker's best parameters (pp_parameters_copy()), where state->best_loss is
+ * finite and the worker has weights to write. Only worker 0 learns of errors of the file. */
 pp_status pp_restart_save(const struct pp_restart *restart, struct pp_worker *worker,
                           const struct pp_restart_state *state, const float *best) PP_MUST_CHECK;
-/* Each worker fills in its parameters, and `best` where that is not NULL and the file has them. */
+/* Sets this worker's parameters and what its optimizer keeps from the checkpoint; also `best`, where that is not NULL
+ * and the checkpoint has best weights. PP_INPUT where a tensor has not its checksum. */
 pp_status pp_restart_load(const struct pp_restart *restart, struct pp_worker *worker, float *best) PP_MUST_CHECK;
 
 #endif

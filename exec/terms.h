@@ -7,17 +7,18 @@
 
 #include "exec/exec.h"
 
-/* As pp_agree(); all set exec->agreed where they return PP_INPUT. */
+/* All but pp_compare_devices() are as pp_agree(), whose PP_INPUT also sets exec->agreed. */
 
-/* On no more than the status: what there is of devices, each process sees by itself. */
+/* Compares only the status: whether all processes found the devices that they need. */
 pp_status pp_agree_on_status(struct pp_exec *exec, pp_status status) PP_MUST_CHECK;
-/* Before the first of `points` configurations: version, device, options and data. Not what each process may have of its
- * own: where its files lie, its GPUs, what it prints. */
+/* Before the first of `points` configurations: compares version, device, options and data. Options in which processes
+ * may differ are not compared: paths of files, GPUs, what is printed. */
 pp_status pp_agree_on_options(struct pp_exec *exec, int points, pp_status status) PP_MUST_CHECK;
-/* On nothing: where another process's device computes otherwise, as processors of another kind do, bits depend on who
- * does what; then the text of this one's says so. Warns. */
+/* Compares the devices. Where processes have different ones, such as processors of another kind, bits depend on which
+ * worker does what: warns, sets exec->mixed, and says so in exec->device_text. That is no failure. */
 pp_status pp_compare_devices(struct pp_exec *exec) PP_MUST_CHECK;
-/* Before a configuration is trained: its plans, stages and accumulation key. job: where status is PP_OK. */
+/* Before a configuration is trained: compares its plans, stages and accumulation key. job: read only where status is
+ * PP_OK. */
 pp_status pp_agree_on_job(struct pp_exec *exec, const struct pp_job *job, pp_status status) PP_MUST_CHECK;
 
 #endif

@@ -31,14 +31,14 @@ enum pp_message_kind {
     PP_MESSAGE_BACKWARD, /* their gradients: PP_XFER_B */
     PP_MESSAGE_PART,     /* gradient reduction: a replica's contribution, to the owner of a piece */
     PP_MESSAGE_SUM,      /* gradient reduction: the sum, from the owner */
-    PP_MESSAGE_NORM,     /* sums of squares */
-    PP_MESSAGE_PIECE,    /* of an all to all */
+    PP_MESSAGE_NORM,     /* sums of squares, for the norm of all gradients */
+    PP_MESSAGE_PIECE,    /* a piece of an exchange (exec/exchange.h) */
     PP_MESSAGE_LOSS,     /* a step's loss, to worker 0 */
     PP_MESSAGE_CONTROL,  /* everything outside of steps: barriers, weights, results */
     PP_MESSAGE_KINDS
 };
 
-/* Of a channel: pp_lane.transfer. */
+/* The kind of messages of a channel; transfer: pp_lane.transfer. */
 static inline int pp_message_of(int transfer)
 {
     return transfer == PP_XFER_F ? PP_MESSAGE_FORWARD : PP_MESSAGE_BACKWARD;
@@ -47,7 +47,7 @@ static inline int pp_message_of(int transfer)
 struct pp_world;
 struct pp_carrier;
 
-/* One send or receive under way. Lives with the caller, at one address until it is done. */
+/* One send or receive, in the caller's memory. It stays at one address until it is done. */
 struct pp_request {
     bool receive, remote, done;
     int32_t src, dst, kind; /* workers, enum pp_message_kind */
@@ -61,10 +61,10 @@ struct pp_request {
 
 /* The processes that take part, as the launcher (mpirun, srun) made them. */
 struct pp_processes {
-    bool launched; /* by a launcher, which may have tied each to a core */
-    int count, index;
-    int on_host, host_index; /* processes on this one's machine; this one among them */
-    int hosts;
+    bool launched;           /* a launcher started them, and may have bound each to a core */
+    int count, index;        /* all processes; which of them this is */
+    int on_host, host_index; /* processes on this machine; which of them this is */
+    int hosts;               /* machines */
     /* This process's clock + offset = the first process's clock, to within the uncertainty. Both 0 on one machine. */
     int64_t clock_offset_ns, clock_uncertainty_ns;
 };
@@ -75,16 +75,18 @@ struct pp_transport {
     /* Joins the other processes. Called once, by the main thread. */
     pp_status (*start)(struct pp_processes *out);
     void (*finish)(void);
-    /* Ends all processes of the run, this one too where there are several; else returns. */
+    /* Ends all processes of the run, including this one. Returns where there is only one process. */
     void (*abort)(int exit_code);
-    /* Outside of worlds, by the main thread of every process, in the same order everywhere: all = [processes][bytes],
-     * by index. After a failure (PP_INTERRUPTED: a signal) the memory may still be written. */
+    /* All-gather over processes, while no world is open; called by the main thread of every process, in the same order
+     * everywhere. all: [processes][bytes], by index. After a failure (PP_INTERRUPTED: a signal) `all` may still be
+     * written to. */
     pp_status (*gather)(const void *mine, int bytes, void *all);
-    /* Called by the main thread of each process that a signal stopped, while the world's requests still have their
-     * memory: does the first process hear that from all others, within a moment? If not, one may have failed, and the
-     * launcher has sent the signal. Others than the first get no answer, only that moment later: false. */
+    /* Called by the main thread of each process that a signal stopped, before the memory of the world's requests is
+     * freed. Each tells the first process that it was stopped. Returns true in the first process if all others have
+     * told so within a moment; false means that one may have failed by itself, so that the launcher sent the signal.
+     * The other processes get false after that moment. */
     bool (*all_stopped)(void);
-    /* What the transport needs for one world: world->local_state of `inproc`, else world->remote_state. */
+    /* Makes what the transport needs for one world: world->local_state for `inproc`, world->remote_state for others. */
     pp_status (*attach)(struct pp_world *world, void **state);
     void (*detach)(struct pp_world *world, void *state);
     pp_status (*send)(struct pp_world *world, struct pp_request *request);
@@ -96,30 +98,31 @@ struct pp_transport {
 #define PP_CARRIER(name, joins, needs, host_wait)
 #include "core/movers.def"
 
-/* Those that this build has, in the order in which `auto` prefers them; NULL-terminated. */
+/* The transports that this build has, in the order in which `auto` prefers them; NULL-terminated. */
 extern const struct pp_transport *const pp_transports[];
 
-/* name: "auto", a row of pp_transports, or a carrier's, which is as "auto" here: the first between processes if a
- * launcher started this process, as the environment tells, else threads. Refuses what can not work (two processes
- * without a transport between them). Call once; pairs with finish() of the transport. */
+/* Chooses and starts the transport. name: that of a transport; or "auto", or that of a carrier, which mean: the first
+ * transport between processes if a launcher started this process (the environment tells), else threads. Refuses what
+ * cannot work, such as two processes without a transport between them. Called once; the transport's finish() ends
+ * it. */
 pp_status pp_transport_start(const char *name, const struct pp_transport **out,
                              struct pp_processes *processes) PP_MUST_CHECK;
 
-/* A worker's doorbell: rung by whoever gave it something to do. Own cache line. */
+/* Wakes a sleeping worker: rung by whoever gave it something to do. In a cache line of its own. */
 struct pp_bell {
-    _Alignas(64) atomic_uint count;
-    atomic_uint sleeping;
-    struct pp_linger linger; /* the worker's own */
+    _Alignas(64) atomic_uint count; /* how often it was rung */
+    atomic_uint sleeping;           /* the worker sleeps, or is about to */
+    struct pp_linger linger;        /* used by the worker alone */
 };
 
-enum { PP_LETTER = 256 /* bytes; an identity of NCCL's is shorter */ };
+enum { PP_LETTER = 256 /* bytes of a short message; an ncclUniqueId fits */ };
 
-/* A worker's memory for messages outside of steps: lives as long as the world, so that a failing worker takes nothing
- * away from one that still copies from it. */
+/* A worker's memory for messages outside of steps. It lives as long as the world: where a worker fails, another one may
+ * still be copying from it. */
 struct pp_scratch {
     void *memory;
     int64_t bytes;
-    char letter[PP_LETTER]; /* what pp_send_now() and pp_recv_now() move, if it is as short */
+    char letter[PP_LETTER]; /* buffer of pp_send_now() and pp_recv_now() for messages that fit */
 };
 
 struct pp_world {
@@ -128,15 +131,15 @@ struct pp_world {
     int workers;                /* of the world */
     int first, count;           /* this process has workers first .. first+count-1 */
     bool remote;                /* there are other processes */
-    bool crowded;               /* more busy threads than cores: who waits lets others run */
+    bool crowded;               /* there are more busy threads than cores: a waiting thread yields its core */
     bool polled;                /* workers wait for devices, which ring no bell. Set before the workers start */
     bool dozes;                 /* devices wait instead of computing (pp_backend.waits). Set before the workers start */
     int cores;                  /* that this process may use */
-    atomic_int stop;            /* a worker of this process failed: enum pp_status */
+    atomic_int stop;            /* enum pp_status: PP_OK, or why workers of this process are to stop */
     struct pp_bell *bells;      /* [count] */
     struct pp_scratch *scratch; /* [count] */
     void *local_state, *remote_state;
-    /* Between devices of different processes (exec/carrier.h); NULL where the host's memory is the device's. */
+    /* Moves the memory of devices between processes (exec/carrier.h); NULL where devices use the host's memory. */
     const struct pp_carrier *carrier;
     bool shares_devices; /* a worker of this process has no device to itself */
     /* A thread that cannot be ended still uses devices of this process (exec/nccl_line.c): they stay open until the
@@ -144,27 +147,30 @@ struct pp_world {
     atomic_bool devices_held;
 };
 
-/* workers: a multiple of processes->count, else PP_USAGE. threads: of each worker. All processes call it. The world
- * must be closed when no request is open, or after a failure. */
+/* All processes call it. workers: of the world; PP_USAGE where this is no multiple of processes->count. threads: of
+ * each worker. The world may be closed when no request is open, or after a failure. */
 pp_status pp_world_open(const struct pp_transport *transport, const struct pp_processes *processes, int workers,
                         int threads, struct pp_world **out) PP_MUST_CHECK;
 void pp_world_close(struct pp_world *world); /* NULL is fine */
 
-/* Workers that call these are of this process; src and dst differ. */
+/* Start sending from worker src, or receiving at worker dst, which is the calling worker. src and dst differ. */
 pp_status pp_send(struct pp_world *world, int src, int dst, int kind, const void *buffer, int64_t bytes,
                   struct pp_request *request) PP_MUST_CHECK;
 pp_status pp_recv(struct pp_world *world, int src, int dst, int kind, void *buffer, int64_t bytes,
                   struct pp_request *request) PP_MUST_CHECK;
-/* Moves what can be moved; request->done tells. Nothing to do for a request that is done. */
+/* Moves the request on as far as possible without waiting, and sets request->done. Does nothing for one that is
+ * done. */
 pp_status pp_test(struct pp_world *world, struct pp_request *request) PP_MUST_CHECK;
-/* Blocks until done; fails when the world is stopped. */
+/* Waits until the request is done; fails when the world is stopped. */
 pp_status pp_finish(struct pp_world *world, int me, struct pp_request *request) PP_MUST_CHECK;
-/* Both at once. A buffer of more than PP_LETTER bytes must outlive a failure as that of any request does. */
+/* Send or receive, and wait until it is done. After a failure a buffer of more than PP_LETTER bytes must stay, like
+ * that of any request, until all workers of the process have stopped. */
 pp_status pp_send_now(struct pp_world *world, int src, int dst, int kind, const void *buffer,
                       int64_t bytes) PP_MUST_CHECK;
 pp_status pp_recv_now(struct pp_world *world, int src, int dst, int kind, void *buffer, int64_t bytes) PP_MUST_CHECK;
 
-/* The worker's scratch, at least this large; what it held is lost. No request may use it. */
+/* Returns the worker's scratch memory, enlarged to at least so many bytes; its contents are lost. No open request may
+ * use it. out: address of the pointer to set. */
 pp_status pp_world_scratch(struct pp_world *world, int me, int64_t bytes, void *out) PP_MUST_CHECK;
 
 /* Tells the workers of this process to give up; their next pp_world_check() fails. */
@@ -172,18 +178,20 @@ void pp_world_stop(struct pp_world *world, pp_status why);
 /* PP_INTERRUPTED after a signal, PP_PEER after pp_world_stop(). */
 pp_status pp_world_check(struct pp_world *world) PP_MUST_CHECK;
 
-/* Waiting: seen = pp_bell_seen(); look for work; nothing there: pp_world_wait(). It spins shortly (20 ms at most,
- * while nobody else wants the core), where workers crowd it lets the others run for a while (threads: 2 ms), then it
- * sleeps until the bell rings (or a moment, where bytes may come from another process). *idle_since: 0 at first, then
- * kept between calls. */
+/* How a worker waits: seen = pp_bell_seen(); look for work; if there is none, pp_world_wait(seen), and again. A worker
+ * that has been idle for a short time spins (20 ms at most, while nobody else wants the core); then it may yield the
+ * core to others (in a crowded world of threads for 2 ms); then it sleeps until the bell rings, or for a moment where
+ * bytes may come from another process. *idle_since: 0 at first, and again when something has come in; else kept between
+ * calls. */
 unsigned pp_bell_seen(struct pp_world *world, int me);
 void pp_bell_ring(struct pp_world *world, int worker); /* of this process */
 void pp_world_wait(struct pp_world *world, int me, unsigned seen, int64_t *idle_since);
-/* All of that, for one thing alone: looks at it again and again until *done. PP_INTERRUPTED, PP_PEER; or what looking
- * gives. */
+/* Waits in this way for one thing: calls look() again and again until it sets *done. Returns PP_INTERRUPTED or PP_PEER
+ * where the world is stopped, or the failure of look(). */
 typedef pp_status pp_world_look(struct pp_world *world, void *at, bool *done);
 pp_status pp_world_await(struct pp_world *world, int me, pp_world_look *look, void *at) PP_MUST_CHECK;
-/* The same for whoever waits for a time: returns when it is reached, or something came in, or now and then. */
+/* As pp_world_wait(), for a worker that waits for a time: returns when that time is reached or the bell rings, and from
+ * time to time. */
 void pp_world_sleep(struct pp_world *world, int me, unsigned seen, int64_t until_ns);
 
 #endif

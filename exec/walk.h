@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A plan as one rank walks it: its computations and collectives in issue order, and its end of each channel.
- * Everything that a task waits for on this rank is turned into counters ("the third receive of channel 1"), so that a
- * step looks nothing up.
+ * A plan as one rank executes it: its computations and collectives (stops) in issue order, and its ends of channels.
+ * What a task waits for is stored as numbers ("the third receive of channel 1"), so that a step need not search the
+ * plan.
  */
 #ifndef PP_EXEC_WALK_H
 #define PP_EXEC_WALK_H
@@ -12,11 +12,11 @@
 /* One stop on the way: a computation or a collective. */
 struct pp_stop {
     int32_t task;
-    int32_t recv_lane,
-        recv_index;     /* the receive that brings its input: index into recv[], number in the step; -1 = none */
-    int32_t send_lane;  /* where its output goes: index into send[]; -1 = nowhere */
-    int32_t reductions; /* of what combines on this rank, so much must be done */
-    bool after_norm;    /* needs the global norm */
+    /* The receive that brings its input: index into pp_walk.recv[], and number in the step; -1, both: there is none. */
+    int32_t recv_lane, recv_index;
+    int32_t send_lane;  /* the channel of its output: index into pp_walk.send[]; -1: there is none */
+    int32_t reductions; /* collectives of this rank (pp_combines()), the first so many, that must be done before */
+    bool after_norm;    /* the global norm must be known before */
 };
 
 /* This rank's end of a channel: the transfers of a step in their order. */
@@ -25,11 +25,12 @@ struct pp_channel_end {
     int transfer; /* PP_XFER_F or PP_XFER_B */
     int n;
     int32_t *tasks; /* [n] */
-    /* What must have happened before number i: receive: the stop that empties its slot has been passed (its index; -1
-     * = at once). Send: the slot's earlier send is done (its number, less n where it is one of the previous step). */
+    /* What transfer i waits for. Receive: index of the stop that frees its slot; -1: it waits for nothing. Send: number
+     * of the send that used the slot before; numbers below 0 are of the previous step (its send number + n). */
     int32_t *after; /* [n] */
-    /* Receives: the stop before its place in the issue list (its index; -1 = none); never before after[]. Where a
-     * posted receive occupies the device, it is posted only then. Sends: NULL. */
+    /* Receives: index of the stop before the receive's place in the issue list; -1: there is none. It is never an
+     * earlier stop than after[i]. With a carrier whose receives occupy the device, receives wait for this stop. Sends:
+     * NULL. */
     int32_t *place; /* [n] */
 };
 
@@ -43,7 +44,7 @@ struct pp_walk {
 
 pp_status pp_walk_create(const struct pp_plan *plan, int rank, struct pp_walk **out) PP_MUST_CHECK;
 void pp_walk_free(struct pp_walk *walk); /* NULL is fine */
-/* Transfers of a step, both directions. */
+/* Number of transfers of a step, sends and receives. */
 int64_t pp_walk_transfers(const struct pp_walk *walk);
 
 #endif

@@ -48,10 +48,10 @@ pp_status pp_weights_notes(const char *path, struct pp_notes *out) PP_MUST_CHECK
 
 /* PP_IO if no file can be made at `path`: known before the training rather than after it. */
 pp_status pp_weights_check_target(const char *path) PP_MUST_CHECK;
-/* Begins a file. A regular file is written beside its place and takes it in pp_weights_commit(), so there is never
- * half a file. Anything else (a device, a pipe) is written directly, and has no checksums: they stand in the header, and
- * are known when all else is written. notes: NULL, or those of a file that is written again and again: its name
- * meanwhile is always the same, so that killed runs leave one at most. */
+/* Begins a file. A regular file is written beside its place and takes it in pp_weights_commit(), so there is never half
+ * a file. Anything else (a device, a pipe) is written directly, and has no checksums: they stand in the header, and are
+ * known when all else is written. notes: NULL, or those of a file that is written again and again: its name meanwhile
+ * is always the same, so that killed runs leave one at most. */
 pp_status pp_weights_create(const char *path, const struct pp_model *model, const struct pp_notes *notes,
                             struct pp_weights_writer **out) PP_MUST_CHECK;
 /* The tensors one after another, in model order, in any pieces. */

@@ -17,7 +17,7 @@ enum { MAX_HEADER = 100 << 20 }; /* the limit of the reference implementation */
 struct place {
     int64_t begin, bytes; /* in the data; bytes 0 also of a tensor that is a copy and stands in no file */
     int64_t first_piece;  /* pieces of the tensors before it in the file */
-    char name[sizeof ((struct pp_tensor *)0)->name];
+    char name[sizeof((struct pp_tensor *)0)->name];
 };
 
 struct pp_weights_reader {
@@ -286,7 +286,8 @@ done:
     return status;
 }
 
-/* All but what every file has. What is no text, or does not fit, was written by somebody else and means nothing here. */
+/* All but the notes that every file has. What is no text, or does not fit, was written by another program, and means
+ * nothing here. */
 static void take_notes(json_t *header, struct pp_notes *out)
 {
     const char *name;
@@ -342,8 +343,8 @@ static pp_status take_piece(struct pp_weights_reader *r, int tensor, int64_t beg
     PP_TRY(read_at(r, r->piece, bytes, at));
     if (r->sums && pp_sum_add(0, r->piece, (size_t)bytes) != r->sums[place->first_piece + begin / PP_PIECE_BYTES])
         return pp_fail(PP_INPUT,
-                       "%s: tensor '%s' has not the checksum that it was written with (in bytes %" PRId64
-                       " to %" PRId64 " of the file), so the file is " DAMAGED,
+                       "%s: tensor '%s' has not the checksum that it was written with (in bytes %" PRId64 " to %" PRId64
+                       " of the file), so the file is " DAMAGED,
                        r->path, place->name, at, at + bytes - 1);
     r->piece_tensor = tensor;
     r->piece_begin = begin;

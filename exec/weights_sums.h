@@ -18,7 +18,7 @@ enum { PP_PIECE_BYTES = 1 << 20, PP_SUM_DIGITS = 8 };
 /* Pieces of a tensor of so many bytes; none of an empty one. */
 int64_t pp_pieces(int64_t bytes);
 
-/* The CRC-32 of n bytes that follow those that `sum` is of; sum 0: of none. */
+/* The CRC-32 of some bytes and these n bytes behind them; sum: that of the bytes before, 0 where there are none. */
 uint32_t pp_sum_add(uint32_t sum, const void *bytes, size_t n);
 
 /* As PP_SUM_DIGITS digits, without a '\0'. */
@@ -26,7 +26,8 @@ void pp_sum_write(uint32_t sum, char *digits);
 /* PP_INPUT where these are no PP_SUM_DIGITS digits. */
 pp_status pp_sum_parse(const char *digits, uint32_t *sum) PP_MUST_CHECK;
 
-/* Where the digits stand in a header of n bytes; NULL: it has none, or not as this library writes them. */
+/* The first digit of the checksums in a header of n bytes; NULL: there are none, or they do not stand there as
+ * exec/weights_write.c writes them. */
 char *pp_sums_find(char *header, size_t n);
 /* The sum of a header of n bytes, in which the sum's own digits, at `digits`, count as zeros. */
 uint32_t pp_sum_of_header(const char *header, size_t n, const char *digits);

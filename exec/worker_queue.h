@@ -14,65 +14,69 @@
 #include "core/queue.h"
 #include "exec/worker_inside.h"
 
-/* A sum under way: gradients of a stage, squares, or inside a task; or the gathering of its parameters. */
+/* A collective under way: a sum of gradients or of squares, a sum or an exchange inside a task, or the gathering of
+ * parameters. */
 struct pp_summing {
     struct pp_parcel parcel;
-    struct pp_pieces pieces; /* of an exchange inside a task */
+    struct pp_pieces pieces; /* of an exchange */
     struct pp_parcel_marks marks;
-    struct pp_mark *after; /* on the compute queue: its memory is written */
+    struct pp_mark *after; /* in the compute queue: the memory of the collective is written */
 };
 
-/* What is rounded, summed and read again: in a queue beside the compute queue and the carrier's. */
+/* The rounding of gradients before their sum, and the conversion of the sums: in a queue of its own, beside the compute
+ * queue and the carrier's queue. */
 struct pp_rounding {
     struct pp_queue *queue;
-    struct pp_mark *rounded, *summed; /* of the sum that is under way */
+    struct pp_mark *rounded, *summed; /* behind the rounding, and behind the sum, of the collective that is under way */
 };
 
-/* A point on the device's clock whose time on the host's is known. */
+/* A mark on the device's clock whose time on the host's clock is known. */
 struct pp_base {
     struct pp_mark *mark;
     int64_t ns;
 };
 
-/* A device's queue has room for some 1000 kernels; then the next launch blocks, and with it those of other threads. So
- * the thread waits, by polling, before it is more than PP_LEADS times PP_LEAD_LAUNCHES and the launches of PP_LEADS
- * programs ahead. When it goes on there is as much as one part of it left in the queue. */
+/* A device's queue has room for some 1000 kernels. When it is full the next launch blocks, and so do launches of other
+ * threads. So the thread waits, by polling, before it is ahead of the device by more than PP_LEADS * PP_LEAD_LAUNCHES
+ * launches and the launches of PP_LEADS programs. When it goes on, one of these PP_LEADS portions is still in the
+ * queue. */
 enum { PP_LEADS = 2, PP_LEAD_LAUNCHES = 200, PP_JOIN_LAUNCHES = 4 /* of a join, for each member and piece */ };
 
 struct pp_worker_queue {
     const struct pp_queue_ops *ops;
     struct pp_queue *compute;
     struct pp_routes routes;
-    void *block; /* of the device: losses, sums, zeros, clip factor */
+    void *block; /* device memory for losses, sums, zeros and the clip factor */
     int64_t block_bytes;
     double *zeros;       /* [nsums] in the block */
     float *clip_factor;  /* in the block */
-    double *host_losses; /* [microbatches] memory for copies */
+    double *host_losses; /* [microbatches] the host's copy of the losses */
     struct pp_mark *ended;
     struct pp_summing *gradients;   /* [most_reductions][sets] in the order of this step's reductions */
-    int sets;                       /* that have collectives of their own (enum pp_param_set) */
-    struct pp_rounding rounding[2]; /* of gradients, and of shares of them; where they are rounded */
+    int sets;                       /* sets (enum pp_param_set) that have collectives of their own */
+    struct pp_rounding rounding[2]; /* where gradients are rounded: [0] of gradients, [1] of shares over groups */
     struct pp_summing norm;
     int norm_stop;
-    /* Inside tasks; the next one of a group begins when the last one is issued, not when it has ended. */
+    /* Collectives inside tasks. The next one of a group begins when the one before is issued, not when it has ended. */
     struct pp_summing joined[PP_JOIN_GROUPS];
-    struct pp_mark **beside; /* [nbeside] behind those of tensor ranks that run beside the compute queue */
+    struct pp_mark **beside; /* [nbeside] behind collectives of tensor ranks that run beside the compute queue */
     int nbeside;
-    /* Of the traced steps by turns: sends of one step may be read in the next. */
+    /* Traced steps use the two by turns: times of a step's sends may be read only in the next step. */
     struct pp_base base[2];
     int turn;
-    unsigned checks; /* of the carriers: not at every look */
+    unsigned checks; /* looks of the waiting worker, of which only some check the carriers for failures */
     /* How far the thread is ahead of the device: see bound_lead(). */
-    struct pp_mark *lead[PP_LEADS]; /* in the compute queue, behind every PP_LEAD_LAUNCHES or more, by turns */
-    int leads, launches;            /* recorded so far; launches since the last one */
-    bool traces;                    /* there are timed marks */
+    struct pp_mark
+        *lead[PP_LEADS]; /* by turns recorded in the compute queue, after PP_LEAD_LAUNCHES launches or more */
+    int leads, launches; /* such marks recorded so far; launches since the last of them */
+    bool traces;         /* there are timed marks */
 };
 
 static inline struct pp_summing *pp_worker_summing(const struct pp_worker *w, int reduction, enum pp_param_set set)
 {
     return &w->queue->gradients[reduction * w->queue->sets + (int)set];
 }
-/* Of a reduction, the collective that ends it: those of several sets run one after another. */
+/* The last collective of a reduction: those of its sets run one after another. */
 static inline struct pp_summing *pp_worker_last_summing(const struct pp_worker *w, int reduction)
 {
     return pp_worker_summing(w, reduction, pp_worker_combines(w, reduction, PP_EXPERTS) ? PP_EXPERTS : PP_DENSE);
@@ -106,7 +110,7 @@ static inline pp_status pp_queued_start_sum(const struct pp_sum_route *route, st
 
 /* --- worker_queue.c --- */
 
-/* pp_join.run, of the worker. */
+/* The function pp_join.run of a worker. */
 void pp_worker_queue_join(void *worker, const struct pp_join_call *call);
 
 /* --- worker_queue_sums.c --- */
@@ -125,8 +129,9 @@ pp_status pp_worker_queue_narrow(struct pp_worker *worker, bool share, uint16_t 
                                  int64_t n) PP_MUST_CHECK;
 pp_status pp_worker_queue_widen(struct pp_worker *worker, bool share, float *to, const uint16_t *from,
                                 int64_t n) PP_MUST_CHECK;
-/* A sum of gradients that are rounded: behind the mark; and when it is issued. The parcel's mark is then that of what
- * comes of it. */
+/* start_rounded(): rounds gradients when the mark `after` is reached, and starts their sum. end_rounded(): called when
+ * that sum is issued; queues the conversion of the sums to floats, behind which the parcel's mark `done` is
+ * recorded. */
 pp_status pp_worker_queue_start_rounded(struct pp_worker *worker, const struct pp_combining *combining,
                                         const struct pp_sum_route *route, struct pp_summing *summing,
                                         struct pp_mark *after) PP_MUST_CHECK;
@@ -142,9 +147,9 @@ void pp_worker_queue_close(struct pp_worker *worker);
 
 /* --- worker_trace.c --- */
 
-/* Before a traced step: the base of its times. */
+/* Called before a traced step: sets the base of its times. */
 pp_status pp_worker_trace_begin(struct pp_worker *worker) PP_MUST_CHECK;
-/* After it: events of its tasks. */
+/* Called after a traced step: records the events of its tasks. */
 pp_status pp_worker_trace_stops(struct pp_worker *worker) PP_MUST_CHECK;
 pp_status pp_worker_trace_transfer(struct pp_worker *worker, struct pp_transfer *transfer, int side) PP_MUST_CHECK;
 

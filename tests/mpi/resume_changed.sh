@@ -56,7 +56,7 @@ go_on() { # FROM OUTPUT OPTIONS...
 # --- layouts ---
 
 # All compute the same sums in another order, in float32, which rounds by 6e-8. That grows from step to step: after 24 of them, losses
-# of runs that never stopped differ by up to 2e-5 between layouts. A share of a moment in a wrong place, or other rows, make it 1e-2.
+# of runs that never stopped differ by up to 2e-5 between layouts. One that lost a moment of one layer is 1e-2 off.
 layouts=('--chunks 2 --stages 4' '--tensor 2' '--tensor 2 --sequence-parallel --stages 1' '--replicas 2 --rows 3'
     '--replicas 3 --rows 2 --chunks 2 --zero 1' '--replicas 2 --rows 3 --zero 2 --tensor 2' '--replicas 2 --rows 3 --zero 3'
     '--replicas 6 --rows 1 --chunks 1 --zero 1 --shard-degree 3' '--context-parallel 2'

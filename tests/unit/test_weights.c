@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "exec/weights.h"
+#include "exec/weights_sums.h"
 
 enum { FLOATS = 6 + 3 };
 
@@ -143,6 +144,112 @@ static void wrong_files(void **state)
     rmdir("file.safetensors");
 }
 
+/* --- checksums --- */
+
+static void checksums_are_those_of_zlib(void **state)
+{
+    (void)state;
+    char digits[PP_SUM_DIGITS + 1] = "";
+    uint32_t sum = 0;
+    assert_int_equal(pp_sum_add(0, "123456789", 9), 0xcbf43926); /* the usual example */
+    assert_int_equal(pp_sum_add(pp_sum_add(0, "1234", 4), "56789", 5), 0xcbf43926);
+    pp_sum_write(0xcbf43926, digits);
+    assert_string_equal(digits, "cbf43926");
+    assert_int_equal(pp_sum_parse(digits, &sum), PP_OK);
+    assert_int_equal(sum, 0xcbf43926);
+    static const char *const wrong[] = {"cbf4392", "cbf4392G", "CBF43926", ""};
+    for (int i = 0; i < 4; i++) assert_int_equal(pp_sum_parse(wrong[i], &sum), PP_INPUT);
+    assert_int_equal(pp_pieces(0), 0);
+    assert_int_equal(pp_pieces(1), 1);
+    assert_int_equal(pp_pieces(PP_PIECE_BYTES), 1);
+    assert_int_equal(pp_pieces(PP_PIECE_BYTES + 1), 2);
+}
+
+/* Offset of the first byte of data. */
+static long data_start(FILE *file)
+{
+    uint64_t length;
+    rewind(file);
+    assert_int_equal(fread(&length, sizeof length, 1, file), 1);
+    return (long)length + 8;
+}
+
+static void flip_byte(const char *path, long at)
+{
+    FILE *file = fopen(path, "r+b");
+    assert_non_null(file);
+    at += data_start(file);
+    fseek(file, at, SEEK_SET);
+    const int byte = fgetc(file);
+    fseek(file, at, SEEK_SET);
+    fputc(byte ^ 64, file);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* Tensors of several pieces, written and read in other ones. */
+static void large_tensors_have_many_pieces(void **state)
+{
+    (void)state;
+    enum { ELEMENTS = 700001, SMALL = 3, PIECE = PP_PIECE_BYTES / sizeof(float) };
+    struct pp_tensor two[] = {{.name = "large", .ndim = 1, .shape = {ELEMENTS}, .elements = ELEMENTS},
+                              {.name = "small", .ndim = 1, .shape = {SMALL}, .elements = SMALL}};
+    const struct pp_model wide = {.ntensors = 2, .tensors = two, .parameters = ELEMENTS + SMALL};
+    struct pp_weights_writer *writer = NULL;
+    struct pp_weights_reader *reader = NULL;
+    float *numbers, *read;
+    assert_int_equal(PP_NEW(&numbers, ELEMENTS + SMALL), PP_OK);
+    assert_int_equal(PP_NEW(&read, ELEMENTS), PP_OK);
+    for (int i = 0; i < ELEMENTS + SMALL; i++) numbers[i] = (float)i / 3;
+    assert_int_equal(pp_weights_create("wide.safetensors", &wide, NULL, &writer), PP_OK);
+    for (int at = 0, n; at < ELEMENTS + SMALL; at += n) {
+        n = ELEMENTS + SMALL - at < 99991 ? ELEMENTS + SMALL - at : 99991;
+        assert_int_equal(pp_weights_append(writer, numbers + at, n), PP_OK);
+    }
+    assert_int_equal(pp_weights_append(writer, numbers, 1), PP_INTERNAL);
+    assert_int_equal(pp_weights_commit(writer), PP_OK);
+    flip_byte("wide.safetensors", 2 * PP_PIECE_BYTES);
+    assert_int_equal(pp_weights_open("wide.safetensors", &wide, &reader), PP_OK);
+    assert_true(pp_weights_has_sums(reader));
+    assert_int_equal(pp_weights_read(reader, 0, 5, 2 * PIECE - 5, read), PP_OK);
+    assert_memory_equal(read, numbers + 5, (2 * PIECE - 5) * sizeof *read);
+    assert_int_equal(pp_weights_read(reader, 0, ELEMENTS - 1, 1, read), PP_INPUT); /* of the piece that is damaged */
+    assert_non_null(strstr(pp_message(), "tensor 'large' has not the checksum"));
+    assert_int_equal(pp_weights_read(reader, 0, PIECE - 2, 4, read), PP_OK);
+    assert_memory_equal(read, numbers + PIECE - 2, 4 * sizeof *read);
+    assert_int_equal(pp_weights_read(reader, 1, 0, SMALL, read), PP_OK);
+    assert_memory_equal(read, numbers + ELEMENTS, SMALL * sizeof *read);
+    pp_weights_close(reader);
+    free(numbers);
+    free(read);
+}
+
+/* As another program may write it: the checksums follow the data, not the model. */
+static void checksums_are_in_the_order_of_the_file(void **state)
+{
+    (void)state;
+    char header[400], *digits;
+    struct pp_weights_reader *reader = NULL;
+    float read[6];
+    for (int wrong = 0; wrong < 2; wrong++) {
+        snprintf(header, sizeof header,
+                 "{\"__metadata__\":{\"" PP_NOTE_SUMS "\":\"00000000%08x%08x\"},"
+                 "\"embedding.weight\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[12,36]},"
+                 "\"decoder.bias\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,12]}}",
+                 pp_sum_add(0, values, 12), pp_sum_add(0, values + 3, 24) ^ (uint32_t)wrong);
+        digits = pp_sums_find(header, strlen(header));
+        assert_non_null(digits);
+        pp_sum_write(pp_sum_of_header(header, strlen(header), digits), digits);
+        write_file(header, strlen(header), 36);
+        assert_int_equal(pp_weights_open("file.safetensors", &model, &reader), PP_OK);
+        assert_int_equal(pp_weights_read(reader, 1, 0, 3, read), PP_OK);
+        assert_int_equal(pp_weights_read(reader, 0, 0, 6, read), wrong ? PP_INPUT : PP_OK);
+        pp_weights_close(reader);
+    }
+    static const char no_text[] = "{\"__metadata__\":{\"" PP_NOTE_SUMS "\":7}," EMBEDDING "," BIAS "}";
+    write_file(no_text, strlen(no_text), 36);
+    expect(PP_INPUT, "the header has not the checksum");
+}
+
 /* --- writing --- */
 
 static void nothing_is_left_of_a_discarded_file(void **state)
@@ -209,10 +316,17 @@ static void places_are_checked_early(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(around_once),         cmocka_unit_test(tensors_in_any_order),
-        cmocka_unit_test(wrong_headers),       cmocka_unit_test(wrong_files),
-        cmocka_unit_test(links_stay_links),    cmocka_unit_test(nothing_is_left_of_a_discarded_file),
-        cmocka_unit_test(a_full_disk_is_told), cmocka_unit_test(places_are_checked_early),
+        cmocka_unit_test(around_once),
+        cmocka_unit_test(tensors_in_any_order),
+        cmocka_unit_test(wrong_headers),
+        cmocka_unit_test(wrong_files),
+        cmocka_unit_test(links_stay_links),
+        cmocka_unit_test(nothing_is_left_of_a_discarded_file),
+        cmocka_unit_test(a_full_disk_is_told),
+        cmocka_unit_test(places_are_checked_early),
+        cmocka_unit_test(checksums_are_those_of_zlib),
+        cmocka_unit_test(large_tensors_have_many_pieces),
+        cmocka_unit_test(checksums_are_in_the_order_of_the_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
