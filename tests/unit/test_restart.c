@@ -241,9 +241,29 @@ static void all_fixed_options_fit(void **state)
     assert_in_range(fixed, 30, PP_NOTES - 16); /* numbers, and what else is noted */
 }
 
+/* --resume-changed may let numbers to learn by differ, never what says which tensors there are, or what they mean. */
+static void what_the_weights_mean_never_changes(void **state)
+{
+    (void)state;
+    static const char *const meaning[] = {
+        "d-model", "heads", "head-dim",      "kv-heads",      "d-ff",       "experts",    "shared-ff",     "gates",
+        "layers",  "norm",  "normalization", "norm-epsilon",  "qk-norm",    "activation", "bias",          "vocab",
+        "mask",    "style", "positions",     "max-positions", "rope-theta", "optimizer",  "tie-embeddings"};
+    for (size_t i = 0; i < sizeof meaning / sizeof *meaning; i++) {
+        const struct pp_opt *row = pp_config_row(meaning[i]);
+        assert_non_null(row);
+        if (!(row->traits & PP_OPT_FIXED) || row->traits & PP_OPT_CHANGES) fail_msg("--%s", row->name);
+    }
+    for (int i = 0; i < pp_config_nrows; i++) {
+        const struct pp_opt *row = &pp_config_rows[i];
+        if (row->traits & PP_OPT_CHANGES && !(row->traits & PP_OPT_FIXED)) fail_msg("--%s", row->name);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_the_weights_mean_never_changes),
         cmocka_unit_test(around_once),
         cmocka_unit_test(numbers_that_are_none_come_back),
         cmocka_unit_test(without_best_weights_it_is_a_weights_file),
