@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "exec/weights_sums.h"
 
-#include <libdeflate.h>
 #include <string.h>
+#include <zlib.h>
 
 static const char letters[] = "0123456789abcdef";
 
 int64_t pp_pieces(int64_t bytes) { return (bytes + PP_PIECE_BYTES - 1) / PP_PIECE_BYTES; }
 
-uint32_t pp_sum_add(uint32_t sum, const void *bytes, size_t n) { return libdeflate_crc32(sum, bytes, n); }
+uint32_t pp_sum_add(uint32_t sum, const void *bytes, size_t n) { return (uint32_t)crc32_z(sum, bytes, n); }
 
 void pp_sum_write(uint32_t sum, char *digits)
 {

@@ -89,7 +89,7 @@ show_host() {
     for program in nvcc cmake ninja make gcc g++ pkg-config mpirun mpicc python3 ncu compute-sanitizer gnuplot; do
         echo "$program: $(command -v "$program" || echo none) $("$program" --version 2>/dev/null </dev/null | grep -m1 -E '[0-9]+\.[0-9]+')"
     done
-    for library in libcublasLt libnccl libsqlite3 libjansson libdeflate libopenblas libcmocka libhwloc libmpi; do
+    for library in libcublasLt libnccl libsqlite3 libjansson libz libopenblas libcmocka libhwloc libmpi; do
         echo "$library: $(ldconfig -p | grep -m1 -F "$library." | awk '{print $NF}')"
     done
     ls -l "$(toolkit)"/include/{cuda,cublasLt,nccl}.h "$(toolkit)"/lib64/lib{cudart,cublasLt,nccl}.so*
