@@ -20,52 +20,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/call.h"
 #include "core/join.h"
 #include "core/shape.h"
 #include "core/status.h"
 #include "core/work.h"
 
-/* Where an operand lies. */
-enum pp_region {
-    PP_MEM_NONE,
-    PP_MEM_PARAM,   /* the stage's parameters (pp_tensor.value_offset) */
-    PP_MEM_GRAD,    /* the stage's gradients (pp_tensor.offset) */
-    PP_MEM_ACT,     /* activation slot of (stage, microbatch) */
-    PP_MEM_CKPT,    /* checkpoint: the input of the stage, or of each of its layers (pp_checkpoint_bytes) */
-    PP_MEM_IN,      /* received (or local) input of the task: [rows*seq, d], or a part (pp_hidden_bytes) */
-    PP_MEM_OUT,     /* output slot of the task: the same */
-    PP_MEM_WORK,    /* scratch of the rank, contents undefined between tasks, but for those of a task's next part */
-    PP_MEM_TOKENS,  /* int32 [rows, pp_own_tokens()] input tokens of the microbatch */
-    PP_MEM_TARGETS, /* int32, the same */
-    PP_MEM_PARAM16, /* bf16: copies of the weights that products read (pp_tensor.offset16); else no memory */
-    /* What the optimizer keeps, of a share (pp_shape.zero) or of all: all first tensors, then all second ones from
-     * share_bytes on; behind that, where the bfloat16 copies are all that is whole (pp_shape_splits_weights), the
-     * shares of weights, in the order of copies */
-    PP_MEM_STATE,
-    PP_MEM_REGIONS
-};
-
-/* What pp_ref_address() says. row_bytes is 0 but for activation slots (a slot may hold several microbatches, one behind
- * the other in each of its buffers) and for tensors of which a share is meant: there it is from share to share, and
- * act_row the number of the replica; expert_bytes, of what is no expert's, from one expert rank's share to the next.
- * part_bytes is 0 but where the tensor rank's own part of what all of them have is meant. */
-struct pp_ref {
-    int32_t region; /* enum pp_region */
-    int64_t offset; /* bytes */
-    int64_t row_bytes, part_bytes, expert_bytes;
-};
-
-enum { PP_CALL_DIMS = 7, PP_CALL_REFS = 8, PP_CALL_NAME = 64, PP_SIGNATURE_BYTES = 256 };
-
-/* One kernel call. What n[], ref[], f[] mean is said where the kernel is declared (kernels/kernels.h). */
-struct pp_call {
-    int32_t kernel;          /* index into the kernel table */
-    int32_t n[PP_CALL_DIMS]; /* dimensions */
-    int32_t site;            /* dropout site, see pp_frame; 0 = none */
-    int32_t precision;       /* enum pp_precision */
-    float f[2];              /* scalars: scale, probability, ... */
-    struct pp_ref ref[PP_CALL_REFS];
-};
+enum { PP_CALL_NAME = 64, PP_SIGNATURE_BYTES = 256 };
 
 struct pp_program {
     struct pp_call *calls;

@@ -6,27 +6,31 @@
 
 #include "kernels/kernels.h"
 
-/* What a norm is beside its usual work. */
+/* What a norm, or its gradient, is beside its usual work. */
 static const char *norm_words(const struct pp_call *call)
 {
     static const char *const words[2][2] = {{"", " sum"}, {" plain", " plain sum"}};
-    if (call->ref[0].region == PP_MEM_NONE) return " unsent"; /* then there is no sum, nor is it plain */
-    return words[call->n[3] != 0][call->ref[7].region != PP_MEM_NONE];
+    const bool back = call->kernel == PP_KERNEL_LAYERNORM_GRAD || call->kernel == PP_KERNEL_RMSNORM_GRAD;
+    const struct pp_ref *made = back ? &call->at.norm_grad.dr : &call->at.norm.y,
+                        *sum = back ? &call->at.norm_grad.add : &call->at.norm.sum;
+    if (made->region == PP_MEM_NONE) return " unsent"; /* then there is no sum, nor is it plain */
+    return words[call->norm.plain != 0][sum->region != PP_MEM_NONE];
 }
 
 static const char *heads_words(const struct pp_call *call, char *buf, size_t size)
 {
-    const int kv = PP_KV_HEADS(call->n);
-    size_t used = kv == call->n[2] ? 0 : (size_t)snprintf(buf, size, " kv%d", kv);
-    if (call->n[6]) used += (size_t)snprintf(buf + used, size - used, " of%d", call->n[6]);
-    snprintf(buf + used, size - used, "%s", pp_call_lacks_bias(call) && !call->n[6] ? " plain" : "");
+    const struct pp_attention_dims *n = &call->attention;
+    const int kv = PP_KV_HEADS(n);
+    size_t used = kv == n->heads ? 0 : (size_t)snprintf(buf, size, " kv%d", kv);
+    if (n->keys) used += (size_t)snprintf(buf + used, size - used, " of%d", n->keys);
+    snprintf(buf + used, size - used, "%s", pp_call_lacks_bias(call) && !n->keys ? " plain" : "");
     return buf;
 }
 
 static const char *product_words(const struct pp_call *call, char *buf, size_t size)
 {
     *buf = '\0';
-    if (call->n[5]) snprintf(buf, size, " times%d", call->n[5]);
+    if (call->gemm.times) snprintf(buf, size, " times%d", call->gemm.times);
     return buf;
 }
 
@@ -48,10 +52,10 @@ static const char *words_of(const struct pp_call *call, char *buf, size_t size)
     if (of_heads[call->kernel]) return heads_words(call, buf, size);
     switch (call->kernel) {
     case PP_KERNEL_EMBED:
-        return embed_words[call->n[4]];
+        return embed_words[call->embed.positions];
     case PP_KERNEL_GELU:
     case PP_KERNEL_GELU_GRAD:
-        snprintf(buf, size, "%s%s", call->n[3] ? " tanh" : "", pp_call_lacks_bias(call) ? " nobias" : "");
+        snprintf(buf, size, "%s%s", call->activation.tanh ? " tanh" : "", pp_call_lacks_bias(call) ? " nobias" : "");
         return buf;
     default:
         return pp_call_lacks_bias(call) ? " nobias" : "";
@@ -63,15 +67,17 @@ static bool is_padded(const struct pp_call *call)
 {
     const bool entropy = call->kernel == PP_KERNEL_CROSS_ENTROPY || call->kernel == PP_KERNEL_CROSS_ENTROPY_PART ||
                          call->kernel == PP_KERNEL_CROSS_ENTROPY_JOIN;
-    return entropy && call->n[4] != call->n[2];
+    return entropy && call->loss.columns != call->loss.vocab;
 }
 
 /* Is its result wider than what it works on? */
 static bool is_wide(const struct pp_call *call)
 {
-    const bool either = pp_kernel_is_product(call->kernel) || call->kernel == PP_KERNEL_ALL_REDUCE ||
-                        call->kernel == PP_KERNEL_ALL_TO_ALL;
-    return either && call->n[4] && call->precision == PP_BF16;
+    const bool wide = pp_kernel_is_product(call->kernel)     ? call->gemm.wide
+                      : call->kernel == PP_KERNEL_ALL_REDUCE ? call->join.wide
+                      : call->kernel == PP_KERNEL_ALL_TO_ALL ? call->exchange.wide
+                                                             : false;
+    return wide && call->precision == PP_BF16;
 }
 
 const char *pp_call_text(const struct pp_call *call, char *buf, size_t size)
@@ -79,9 +85,9 @@ const char *pp_call_text(const struct pp_call *call, char *buf, size_t size)
     const struct pp_kernel_info *info = &pp_kernel_table[call->kernel];
     char words[32];
     size_t used = (size_t)snprintf(buf, size, "%s ", info->name);
-    for (int i = 0; i < info->dims && used < size; i++)
+    for (int i = 0; i < info->named && used < size; i++)
         used += (size_t)snprintf(buf + used, size - used, i ? "x%d" : "%d", call->n[i]);
-    if (is_padded(call) && used < size) used += (size_t)snprintf(buf + used, size - used, "/%d", call->n[4]);
+    if (is_padded(call) && used < size) used += (size_t)snprintf(buf + used, size - used, "/%d", call->loss.columns);
     if (used < size) used += (size_t)snprintf(buf + used, size - used, "%s", words_of(call, words, sizeof words));
     if (call->site && used < size) used += (size_t)snprintf(buf + used, size - used, " drop");
     if (call->precision != PP_FP32 && used < size)

@@ -174,80 +174,75 @@
 #include "core/program.h"
 #include "kernels/places.h"
 
-/* Heads of keys and values of a call of attention, qk_norm or rope; heads that a token has in all. */
-#define PP_KV_HEADS(n) ((n)[5] ? (n)[5] : (n)[2])
-#define PP_QKV_HEADS(n) ((n)[2] + 2 * PP_KV_HEADS(n))
-/* Keys of a row. */
-#define PP_ROW_KEYS(n) ((n)[6] ? (n)[6] : (n)[1])
-
 enum { PP_EXPERTS_MAX = 4096, PP_EXPERTS_PER_TOKEN_MAX = 64, PP_CHOICES_MAX = 8 << 20 /* of all tokens of a call */ };
 
 /* Products that a call of a product makes. */
-#define PP_TIMES(n) ((n)[5] ? (n)[5] : 1)
+#define PP_TIMES(n) ((n)->times ? (n)->times : 1)
 
-#define PP_SCORES(n) ((n)[0] * (n)[2] * (n)[1] * PP_ROW_KEYS(n))
+#define PP_SCORES(n) ((n)->rows * (n)->heads * (n)->seq * PP_ROW_KEYS(n))
 /* Operations for each score that are no product: of attention and its gradient; where the gradient makes it again. */
 enum { PP_SOFTMAX_FLOPS = 6, PP_SOFTMAX_AGAIN_FLOPS = 9 };
 
 /* X(ID, name, dimensions in its name, floating-point operations of what it is asked for: with a mask, too, of all
  * scores); n[] are doubles in the formulas; bare: the call could have a bias, and has none. */
 #define PP_KERNEL_LIST(X)                                                                                              \
-    X(COPY, copy, 2, 0)                                                                                                \
-    X(EMBED, embed, 4, (n[4] == PP_POSITIONS_ROPE ? 2 : 3) * n[0] * n[1] * n[2])                                       \
-    X(EMBED_GRAD, embed_grad, 4, 2 * n[0] * n[1] * n[2])                                                               \
-    X(POSITIONS_GRAD, positions_grad, 4, n[0] * n[1] * n[2])                                                           \
-    X(GEMM_NT, gemm_nt, 3, 2 * n[0] * n[1] * n[2] * PP_TIMES(n))                                                       \
-    X(GEMM_NN, gemm_nn, 3, 2 * n[0] * n[1] * n[2] * PP_TIMES(n))                                                       \
-    X(GEMM_TN, gemm_tn, 3, 2 * n[0] * n[1] * n[2] * PP_TIMES(n))                                                       \
-    X(ATTENTION, attention, 5, PP_SCORES(n) * (4 * n[3] + PP_SOFTMAX_FLOPS))                                           \
-    X(ATTENTION_GRAD, attention_grad, 5, PP_SCORES(n) * (8 * n[3] + PP_SOFTMAX_FLOPS))                                 \
-    X(FLASH, flash, 5, PP_SCORES(n) * (4 * n[3] + PP_SOFTMAX_FLOPS))                                                   \
-    X(FLASH_GRAD, flash_grad, 5, PP_SCORES(n) * (10 * n[3] + PP_SOFTMAX_AGAIN_FLOPS))                                  \
-    X(QK_NORM, qk_norm, 4,                                                                                             \
-      n[0] * n[1] * n[3] * ((bare ? 4 : 5) * (n[2] + PP_KV_HEADS(n)) + (bare ? 0 : PP_KV_HEADS(n))))                   \
-    X(QK_NORM_GRAD, qk_norm_grad, 4, 11 * n[0] * n[1] * n[3] * (n[2] + PP_KV_HEADS(n)))                                \
-    X(ROPE, rope, 4, n[0] * n[1] * n[3] * ((bare ? 3 : 4) * (n[2] + PP_KV_HEADS(n)) + (bare ? 0 : PP_KV_HEADS(n))))    \
-    X(ROPE_GRAD, rope_grad, 4, 3 * n[0] * n[1] * n[3] * (n[2] + PP_KV_HEADS(n)))                                       \
-    X(LAYERNORM, layernorm, 3, 9 * n[0] * n[1] * n[2])                                                                 \
-    X(LAYERNORM_GRAD, layernorm_grad, 3, 14 * n[0] * n[1] * n[2])                                                      \
-    X(RMSNORM, rmsnorm, 3, 7 * n[0] * n[1] * n[2])                                                                     \
-    X(RMSNORM_GRAD, rmsnorm_grad, 3, 11 * n[0] * n[1] * n[2])                                                          \
-    X(RESIDUAL, residual, 3, 3 * n[0] * n[1] * n[2])                                                                   \
-    X(RESIDUAL_GRAD, residual_grad, 3, n[0] * n[1] * n[2])                                                             \
-    X(RELU, relu, 3, 3 * n[0] * n[1] * n[2])                                                                           \
-    X(RELU_GRAD, relu_grad, 3, n[0] * n[1] * n[2])                                                                     \
-    X(GELU, gelu, 3, (n[3] ? 34 : 40) * n[0] * n[1] * n[2])                                                            \
-    X(GELU_GRAD, gelu_grad, 3, (n[3] ? 39 : 42) * n[0] * n[1] * n[2])                                                  \
-    X(SWIGLU, swiglu, 3, 32 * n[0] * n[1] * n[2])                                                                      \
-    X(SWIGLU_GRAD, swiglu_grad, 3, 38 * n[0] * n[1] * n[2])                                                            \
-    X(SIGMOID, sigmoid, 1, 15 * n[0])                                                                                  \
-    X(SIGMOID_GRAD, sigmoid_grad, 1, 3 * n[0])                                                                         \
-    X(ROUTE, route, 5, n[0] * n[1] * n[2] * (4 + n[3]))                                                                \
-    X(ROUTE_GRAD, route_grad, 4, n[0] * n[1] * (4 * n[2] + 4 * n[3]))                                                  \
-    X(DISPATCH, dispatch, 4, 0)                                                                                        \
-    X(COMBINE, combine, 4, n[0] * n[1] * n[3])                                                                         \
-    X(WEIGH, weigh, 4, n[0] * n[1])                                                                                    \
-    X(WEIGH_GRAD, weigh_grad, 4, 3 * n[0] * n[1])                                                                      \
-    X(CROSS_ENTROPY, cross_entropy, 4, 5 * n[0] * n[1] * n[2])                                                         \
-    X(CROSS_ENTROPY_PART, cross_entropy_part, 4, 3 * n[0] * n[1] * n[2])                                               \
-    X(CROSS_ENTROPY_JOIN, cross_entropy_join, 4, 3 * n[0] * n[1] * n[2])                                               \
-    X(TO_PIECES, to_pieces, 4, 0)                                                                                      \
-    X(FROM_PIECES, from_pieces, 4, 0)                                                                                  \
-    X(COPY_KEYS, copy_keys, 3, 0)                                                                                      \
-    X(SUM_KEYS, sum_keys, 4, 2 * n[0] * n[2] * (n[3] - 1))                                                             \
-    X(ALL_REDUCE, all_reduce, 2, 0)                                                                                    \
-    X(REDUCE_SCATTER, reduce_scatter, 2, 0)                                                                            \
-    X(ALL_GATHER, all_gather, 2, 0)                                                                                    \
-    X(AWAIT, await, 3, 0)                                                                                              \
-    X(ALL_TO_ALL, all_to_all, 2, 0)                                                                                    \
-    X(COLSUM, colsum, 2, n[0] * n[1])                                                                                  \
-    X(TAKE, take, 2, n[0] * n[1])                                                                                      \
-    X(SUMSQ, sumsq, 2, 2 * n[0] * n[1])                                                                                \
-    X(SGD, sgd, 2, 2 * n[0] * n[1])                                                                                    \
-    X(ADAMW, adamw, 2, 14 * n[0] * n[1])
+    X(COPY, copy, matrix, 2, 0)                                                                                        \
+    X(EMBED, embed, embed, 4, (n->positions == PP_POSITIONS_ROPE ? 2 : 3) * n->rows * n->seq * n->d)                   \
+    X(EMBED_GRAD, embed_grad, embed, 4, 2 * n->rows * n->seq * n->d)                                                   \
+    X(POSITIONS_GRAD, positions_grad, positions, 4, n->rows * n->seq * n->d)                                           \
+    X(GEMM_NT, gemm_nt, gemm, 3, 2 * n->m * n->n * n->k * PP_TIMES(n))                                                 \
+    X(GEMM_NN, gemm_nn, gemm, 3, 2 * n->m * n->n * n->k * PP_TIMES(n))                                                 \
+    X(GEMM_TN, gemm_tn, gemm, 3, 2 * n->m * n->n * n->k * PP_TIMES(n))                                                 \
+    X(ATTENTION, attention, attention, 5, PP_SCORES(n) * (4 * n->dh + PP_SOFTMAX_FLOPS))                               \
+    X(ATTENTION_GRAD, attention_grad, attention, 5, PP_SCORES(n) * (8 * n->dh + PP_SOFTMAX_FLOPS))                     \
+    X(FLASH, flash, attention, 5, PP_SCORES(n) * (4 * n->dh + PP_SOFTMAX_FLOPS))                                       \
+    X(FLASH_GRAD, flash_grad, attention, 5, PP_SCORES(n) * (10 * n->dh + PP_SOFTMAX_AGAIN_FLOPS))                      \
+    X(QK_NORM, qk_norm, attention, 4,                                                                                  \
+      n->rows * n->seq * n->dh * ((bare ? 4 : 5) * (n->heads + PP_KV_HEADS(n)) + (bare ? 0 : PP_KV_HEADS(n))))         \
+    X(QK_NORM_GRAD, qk_norm_grad, attention, 4, 11 * n->rows * n->seq * n->dh * (n->heads + PP_KV_HEADS(n)))           \
+    X(ROPE, rope, attention, 4,                                                                                        \
+      n->rows * n->seq * n->dh * ((bare ? 3 : 4) * (n->heads + PP_KV_HEADS(n)) + (bare ? 0 : PP_KV_HEADS(n))))         \
+    X(ROPE_GRAD, rope_grad, attention, 4, 3 * n->rows * n->seq * n->dh * (n->heads + PP_KV_HEADS(n)))                  \
+    X(LAYERNORM, layernorm, norm, 3, 9 * n->rows * n->seq * n->d)                                                      \
+    X(LAYERNORM_GRAD, layernorm_grad, norm, 3, 14 * n->rows * n->seq * n->d)                                           \
+    X(RMSNORM, rmsnorm, norm, 3, 7 * n->rows * n->seq * n->d)                                                          \
+    X(RMSNORM_GRAD, rmsnorm_grad, norm, 3, 11 * n->rows * n->seq * n->d)                                               \
+    X(RESIDUAL, residual, norm, 3, 3 * n->rows * n->seq * n->d)                                                        \
+    X(RESIDUAL_GRAD, residual_grad, norm, 3, n->rows * n->seq * n->d)                                                  \
+    X(RELU, relu, activation, 3, 3 * n->rows * n->seq * n->width)                                                      \
+    X(RELU_GRAD, relu_grad, activation, 3, n->rows * n->seq * n->width)                                                \
+    X(GELU, gelu, activation, 3, (n->tanh ? 34 : 40) * n->rows * n->seq * n->width)                                    \
+    X(GELU_GRAD, gelu_grad, activation, 3, (n->tanh ? 39 : 42) * n->rows * n->seq * n->width)                          \
+    X(SWIGLU, swiglu, activation, 3, 32 * n->rows * n->seq * n->width)                                                 \
+    X(SWIGLU_GRAD, swiglu_grad, activation, 3, 38 * n->rows * n->seq * n->width)                                       \
+    X(SIGMOID, sigmoid, sigmoid, 1, 15 * n->tokens)                                                                    \
+    X(SIGMOID_GRAD, sigmoid_grad, sigmoid, 1, 3 * n->tokens)                                                           \
+    X(ROUTE, route, route, 5, n->rows * n->seq * n->experts * (4 + n->chosen))                                         \
+    X(ROUTE_GRAD, route_grad, route_grad, 4, n->rows * n->seq * (4 * n->experts + 4 * n->chosen))                      \
+    X(DISPATCH, dispatch, places, 4, 0)                                                                                \
+    X(COMBINE, combine, combine, 4, n->tokens * n->width * n->chosen)                                                  \
+    X(WEIGH, weigh, places, 4, n->places * n->width)                                                                   \
+    X(WEIGH_GRAD, weigh_grad, places, 4, 3 * n->places * n->width)                                                     \
+    X(CROSS_ENTROPY, cross_entropy, loss, 4, 5 * n->rows * n->seq * n->vocab)                                          \
+    X(CROSS_ENTROPY_PART, cross_entropy_part, loss, 4, 3 * n->rows * n->seq * n->vocab)                                \
+    X(CROSS_ENTROPY_JOIN, cross_entropy_join, loss, 4, 3 * n->rows * n->seq * n->vocab)                                \
+    X(TO_PIECES, to_pieces, pieces, 4, 0)                                                                              \
+    X(FROM_PIECES, from_pieces, pieces, 4, 0)                                                                          \
+    X(COPY_KEYS, copy_keys, pieces, 3, 0)                                                                              \
+    X(SUM_KEYS, sum_keys, pieces, 4, 2 * n->tokens * n->shared * (n->parts - 1))                                       \
+    X(ALL_REDUCE, all_reduce, join, 2, 0)                                                                              \
+    X(REDUCE_SCATTER, reduce_scatter, join, 2, 0)                                                                      \
+    X(ALL_GATHER, all_gather, join, 2, 0)                                                                              \
+    X(AWAIT, await, join, 3, 0)                                                                                        \
+    X(ALL_TO_ALL, all_to_all, exchange, 2, 0)                                                                          \
+    X(COLSUM, colsum, matrix, 2, n->rows * n->width)                                                                   \
+    X(TAKE, take, matrix, 2, n->rows * n->width)                                                                       \
+    X(SUMSQ, sumsq, sumsq, 2, 2 * n->rows * n->width)                                                                  \
+    X(SGD, sgd, step, 2, 2 * n->rows * n->width)                                                                       \
+    X(ADAMW, adamw, step, 2, 14 * n->rows * n->width)
 
 enum pp_kernel {
-#define X(ID, name, dims, flops) PP_KERNEL_##ID,
+#define X(ID, name, dims, named, flops) PP_KERNEL_##ID,
     PP_KERNEL_LIST(X)
 #undef X
         PP_KERNELS
@@ -255,8 +250,7 @@ enum pp_kernel {
 
 struct pp_kernel_info {
     const char *name;
-    int dims; /* how many n[] name its shape */
-    double (*flops)(const double *n, bool bare);
+    int named; /* how many dimensions stand in the names of its calls */
 };
 extern const struct pp_kernel_info pp_kernel_table[PP_KERNELS];
 
@@ -272,10 +266,6 @@ static inline bool pp_kernel_is_norm(int kernel)
            kernel == PP_KERNEL_RMSNORM_GRAD;
 }
 
-/* What a product does with C. BY_FRAME: add where frame.accumulate is set (weight gradients). ONCE: where
- * frame.tensor_rank is 0, else write (a sum over the tensor ranks follows). */
-enum pp_gemm_mode { PP_GEMM_WRITE, PP_GEMM_ADD, PP_GEMM_BY_FRAME, PP_GEMM_ADD_ONCE };
-
 /* Does it add to C in a task of this frame? */
 static inline bool pp_gemm_adds(int mode, const struct pp_frame *frame)
 {
@@ -283,8 +273,6 @@ static inline bool pp_gemm_adds(int mode, const struct pp_frame *frame)
            (mode == PP_GEMM_ADD_ONCE && frame->tensor_rank == 0);
 }
 
-/* Who has all of a tensor, so that it counts in the first of these only. */
-enum pp_once { PP_ONCE_TENSOR = 1, PP_ONCE_EXPERT = 2 };
 static inline bool pp_counts_elsewhere(int once, const struct pp_frame *frame)
 {
     return (once & PP_ONCE_TENSOR && frame->tensor_rank > 0) || (once & PP_ONCE_EXPERT && frame->expert_rank > 0);
@@ -293,11 +281,8 @@ static inline bool pp_counts_elsewhere(int once, const struct pp_frame *frame)
 /* Which of the frame's sums a sumsq makes. */
 static inline int pp_sum_index(const struct pp_call *call, const struct pp_frame *frame)
 {
-    return call->n[2] + (call->n[4] ? frame->expert_rank : 0);
+    return call->sumsq.index + (call->sumsq.apart ? frame->expert_rank : 0);
 }
-
-/* Numbers that a worker tells of a row of logits: greatest, sum of exp(logit - greatest), the target's or 0. */
-enum { PP_ENTROPY_PART = 3 };
 
 enum pp_operand_type { PP_TYPE_ACTIVATION, PP_TYPE_FLOAT, PP_TYPE_BF16, PP_TYPE_INT32 };
 enum pp_operand_use { PP_USE_READ = 1, PP_USE_WRITE = 2, PP_USE_BOTH = 3 };
@@ -338,23 +323,5 @@ void pp_call_meet(const struct pp_call *call, const struct pp_frame *frame);
  * tokens, "drop" for a dropout site, the precision, "wide" for a product whose result is wider than its operands.
  * Returns buf. */
 const char *pp_call_text(const struct pp_call *call, char *buf, size_t size);
-
-/* Bytes of scratch of attention (and of its gradient) for one row and head at a time: two squares of scores, gradients
- * of the keys and values of a group. */
-static inline int64_t pp_attention_scratch(int seq, int head_dim)
-{
-    return 2 * (int64_t)sizeof(float) * seq * ((int64_t)seq + head_dim);
-}
-
-/* Queries that flash works on at a time on the cpu. */
-enum { PP_FLASH_QUERIES = 64 };
-
-/* Bytes of scratch of flash (and of its gradient) for so many queries and keys of a row: two blocks of scores, and
- * gradients of the keys and values of a group. */
-static inline int64_t pp_flash_scratch(int queries, int keys, int head_dim)
-{
-    const int64_t block = queries < PP_FLASH_QUERIES ? queries : PP_FLASH_QUERIES;
-    return 2 * (int64_t)sizeof(float) * keys * (block + head_dim);
-}
 
 #endif

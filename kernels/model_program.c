@@ -126,36 +126,37 @@ void pp_writer_take_again(struct pp_writer *w, bool reads_u)
     w->shared_u = pp_writer_shared_inner(w);
 }
 
-struct pp_call *pp_writer_call(struct pp_writer *w, enum pp_kernel kernel, int n0, int n1, int n2, int n3)
+struct pp_call *pp_writer_call(struct pp_writer *w, enum pp_kernel kernel)
 {
     const int at = w->out->ncalls++;
     struct pp_call *call = &w->out->calls[at < w->room ? at : w->room];
-    *call = (struct pp_call){.kernel = kernel, .n = {n0, n1, n2, n3}, .precision = w->model->local.precision};
+    *call = (struct pp_call){.kernel = kernel, .precision = w->model->local.precision};
     return call;
 }
 
 struct pp_call *pp_writer_pass(struct pp_writer *w, enum pp_kernel kernel, bool plain)
 {
-    struct pp_call *call = pp_writer_call(w, kernel, w->rows, w->part_seq, w->model->local.d_model, plain);
-    if (w->by_tokens) call->n[4] = (int)w->tokens;
-    if (w->by_tokens && w->sum_pieces > 1) call->n[5] = w->sum_pieces;
+    struct pp_call *call = pp_writer_call(w, kernel);
+    call->norm =
+        (struct pp_norm_dims){.rows = w->rows, .seq = w->part_seq, .d = w->model->local.d_model, .plain = plain};
+    if (w->by_tokens) call->norm.whole = (int)w->tokens;
+    if (w->by_tokens && w->sum_pieces > 1) call->norm.pieces = w->sum_pieces;
     return call;
 }
 
 void pp_writer_copy(struct pp_writer *w, struct pp_ref to, struct pp_ref from)
 {
-    struct pp_call *call = pp_writer_call(w, PP_KERNEL_COPY, (int)w->part_tokens, w->model->local.d_model, 0, 0);
-    call->ref[0] = to;
-    call->ref[1] = from;
+    struct pp_call *call = pp_writer_call(w, PP_KERNEL_COPY);
+    call->matrix = (struct pp_matrix_dims){.rows = (int)w->part_tokens, .width = w->model->local.d_model};
+    call->at.copy = (struct pp_copy_refs){.to = to, .from = from};
 }
 
 struct pp_call *pp_writer_gemm(struct pp_writer *w, enum pp_kernel kernel, const int mnk[3], enum pp_gemm_mode mode,
                                struct pp_ref c, struct pp_ref a, struct pp_ref b)
 {
-    struct pp_call *call = pp_writer_call(w, kernel, mnk[0], mnk[1], mnk[2], mode);
-    call->ref[0] = c;
-    call->ref[1] = a;
-    call->ref[2] = b;
+    struct pp_call *call = pp_writer_call(w, kernel);
+    call->gemm = (struct pp_gemm_dims){.m = mnk[0], .n = mnk[1], .k = mnk[2], .mode = (int)mode};
+    call->at.gemm = (struct pp_gemm_refs){.c = c, .a = a, .b = b};
     return call;
 }
 
@@ -165,16 +166,16 @@ void pp_writer_dropout(const struct pp_writer *w, struct pp_call *call, int l, e
     if (!pp_writer_drops(w) || (w->model->local.residual_only && !residual)) return;
     /* site 0 means none, 1 is the embedding */
     call->site = 2 + (w->stage->first_layer + l) * PP_DROP_PLACES + (int)place;
-    call->f[0] = (float)w->model->local.dropout;
+    call->p = (float)w->model->local.dropout;
 }
 
 void pp_writer_embedding(const struct pp_writer *w, struct pp_call *call)
 {
     const struct pp_shape *shape = &w->model->local;
-    call->f[0] = shape->scale_embedding ? (float)sqrt(shape->d_model) : 1;
+    call->scale = shape->scale_embedding ? (float)sqrt(shape->d_model) : 1;
     if (!pp_writer_drops(w) || shape->residual_only) return;
     call->site = 1;
-    call->f[1] = (float)shape->dropout;
+    call->p = (float)shape->dropout;
 }
 
 static void write_calls(struct pp_writer *w, const struct pp_class *cls)

@@ -225,13 +225,13 @@ struct pp_ref pp_writer_places(struct pp_writer *w);
 void pp_writer_take_again(struct pp_writer *w, bool reads_u);
 /* Takes w->pieces, where workers have parts of the same rows. back: of a program that has gradients of attention. */
 void pp_writer_take_pieces(struct pp_writer *w, bool back);
-/* Appends a call and returns it with kernel, precision and dimensions set; the caller fills in the rest. */
-struct pp_call *pp_writer_call(struct pp_writer *w, enum pp_kernel kernel, int n0, int n1, int n2, int n3);
+/* Appends a call of the model's precision and returns it; the caller sets its dimensions, scalars and operands. */
+struct pp_call *pp_writer_call(struct pp_writer *w, enum pp_kernel kernel);
 /* A norm, a residual, or a gradient of these, over the worker's tokens. */
 struct pp_call *pp_writer_pass(struct pp_writer *w, enum pp_kernel kernel, bool plain);
 /* to = from, of the worker's tokens [T,d]. */
 void pp_writer_copy(struct pp_writer *w, struct pp_ref to, struct pp_ref from);
-/* Returns the call; C is float32 where the caller sets n[4]. */
+/* Returns the call; C is float32 where the caller sets gemm.wide. */
 struct pp_call *pp_writer_gemm(struct pp_writer *w, enum pp_kernel kernel, const int mnk[3], enum pp_gemm_mode mode,
                                struct pp_ref c, struct pp_ref a, struct pp_ref b);
 
@@ -277,7 +277,7 @@ struct pp_ref pp_write_gradient_sum(struct pp_writer *w, enum pp_gemm_mode mode,
 
 /* Does it drop anything? */
 static inline bool pp_writer_drops(const struct pp_writer *w) { return w->training && w->model->local.dropout > 0; }
-/* Dropout of the call: site and probability f[0], or none where the model has none at that place. */
+/* Sets the call's dropout, site and p, unless the model has none at that place. */
 void pp_writer_dropout(const struct pp_writer *w, struct pp_call *call, int l, enum pp_dropout_place place);
 /* Where in_proj of layer l writes. */
 struct pp_ref pp_ref_in_proj(const struct pp_writer *w, int l);
@@ -295,7 +295,7 @@ static inline bool pp_writer_rotates(const struct pp_writer *w)
 {
     return w->model->shape.positions == PP_POSITIONS_ROPE;
 }
-/* The embedding's scale f[0] and dropout f[1]. */
+/* Sets scale and dropout of the embedding, or of its gradient. */
 void pp_writer_embedding(const struct pp_writer *w, struct pp_call *call);
 
 /* Scratch for places of experts. */
@@ -329,8 +329,8 @@ void pp_write_weight_grads(struct pp_writer *w, struct pp_ref weight, struct pp_
 void pp_write_norm(struct pp_writer *w);
 void pp_write_step(struct pp_writer *w);
 int pp_norm_calls(const struct pp_shape *shape);
-/* Rows and columns of what a call works on, a tensor or one of its parts: these as long as they can be. */
-void pp_writer_extent(const struct pp_tensor *t, bool part, struct pp_call *call);
+/* Rows and columns of a tensor, or of one of its parts: there rows are as long as they can be. */
+struct pp_matrix_dims pp_writer_extent(const struct pp_tensor *t, bool part);
 
 /* program_shards.c: PUT_PARAM; ADD_GRAD; of B, what fills shares up in its slot of gradients. */
 void pp_write_put(struct pp_writer *w, const struct pp_class *cls);
@@ -346,6 +346,8 @@ struct pp_inner {
 /* Of layer l: of its feed-forward, or of its experts; of the one beside experts. */
 struct pp_inner pp_inner_of(const struct pp_writer *w, int l);
 struct pp_inner pp_shared_inner_of(const struct pp_writer *w, int l);
+/* Dimensions of its activation function. */
+struct pp_activation_dims pp_inner_dims(const struct pp_writer *w, const struct pp_inner *inner);
 /* The activation of layer l, a -> u; again: of an a that has its bias. Its gradient, from du, that at u, -> dh, which
  * is the same memory unless it is that of a. */
 void pp_write_activation(struct pp_writer *w, int l, const struct pp_inner *inner, bool again);

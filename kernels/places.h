@@ -16,9 +16,10 @@ struct pp_tokens {
 };
 static inline struct pp_tokens pp_call_tokens(const struct pp_call *call, const struct pp_frame *frame)
 {
-    const int64_t room = (int64_t)call->n[0] * call->n[1], whole = call->n[4];
-    if (!whole) return (struct pp_tokens){.first = frame->first_row * call->n[1], .n = room, .seq = call->n[1]};
-    const int pieces = call->n[5] > 1 ? call->n[5] : 1, seq = (int)(whole / call->n[0]);
+    const struct pp_norm_dims *n = &call->norm;
+    const int64_t room = (int64_t)n->rows * n->seq, whole = n->whole;
+    if (!whole) return (struct pp_tokens){.first = frame->first_row * n->seq, .n = room, .seq = n->seq};
+    const int pieces = n->pieces > 1 ? n->pieces : 1, seq = (int)(whole / n->rows);
     const int64_t own = room / pieces, piece = own * pp_frame_tensor(frame), begin = frame->tensor_rank * own;
     /* Pieces that hold tokens of all workers; of the next one this worker has what is left, if anything is. */
     const int64_t filled = whole / piece < pieces ? whole / piece : pieces, rest = whole - filled * piece - begin;

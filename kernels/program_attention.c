@@ -24,21 +24,19 @@ static bool is_apart(const struct pp_writer *w) { return pp_shape_context(&w->mo
 /* Rows of `width` numbers: pieces of the worker's tokens to the workers that have their heads, or back. */
 static void write_all_to_all(struct pp_writer *w, bool back, struct pp_ref to, struct pp_ref from, int width)
 {
-    struct pp_call *call = pp_writer_call(w, PP_KERNEL_ALL_TO_ALL, (int)w->tokens, width, w->rows, back);
-    call->n[5] = PP_JOIN_CONTEXT_RANKS;
-    call->ref[0] = to;
-    call->ref[1] = from;
+    struct pp_call *call = pp_writer_call(w, PP_KERNEL_ALL_TO_ALL);
+    call->exchange = (struct pp_exchange_dims){
+        .rows = (int)w->tokens, .width = width, .each = w->rows, .back = back, .group = PP_JOIN_CONTEXT_RANKS};
+    call->at.exchange = (struct pp_exchange_refs){.to = to, .from = from};
 }
 
-static struct pp_call *write_pieces(struct pp_writer *w, enum pp_kernel kernel, struct pp_ref to, struct pp_ref from,
-                                    int shared)
+static void write_pieces(struct pp_writer *w, enum pp_kernel kernel, int shared, struct pp_pieces_refs at)
 {
     const struct pp_shape *shape = &w->model->local;
-    struct pp_call *call =
-        pp_writer_call(w, kernel, (int)w->tokens, pp_context_width(shape), shared, pp_shape_context(shape));
-    call->ref[0] = to;
-    call->ref[1] = from;
-    return call;
+    struct pp_call *call = pp_writer_call(w, kernel);
+    call->pieces = (struct pp_pieces_dims){
+        .tokens = (int)w->tokens, .width = pp_context_width(shape), .shared = shared, .parts = pp_shape_context(shape)};
+    call->at.pieces = at;
 }
 
 /* Columns of keys: queries have those of the context. */
@@ -55,8 +53,12 @@ static struct pp_call *write_heads(struct pp_writer *w, enum pp_kernel kernel)
 {
     const struct pp_shape *shape = &w->model->local;
     const int parts = is_apart(w) ? pp_shape_context(shape) : 1;
-    struct pp_call *call = pp_writer_call(w, kernel, w->rows, queries(w), shape->heads / parts, pp_head_dim(shape));
-    call->n[5] = pp_kv_heads(shape) / parts;
+    struct pp_call *call = pp_writer_call(w, kernel);
+    call->attention = (struct pp_attention_dims){.rows = w->rows,
+                                                 .seq = queries(w),
+                                                 .heads = shape->heads / parts,
+                                                 .dh = pp_head_dim(shape),
+                                                 .kv = pp_kv_heads(shape) / parts};
     return call;
 }
 
@@ -65,74 +67,74 @@ static struct pp_call *write_scores(struct pp_writer *w, int l, enum pp_kernel m
 {
     const struct pp_shape *shape = &w->model->local;
     struct pp_call *call = write_heads(w, shape->attention == PP_ATTENTION_FLASH ? flash : math);
-    call->n[4] = shape->mask == PP_MASK_CAUSAL;
-    if (gathers(w)) call->n[6] = w->row_seq;
-    if (gathers(w)) call->ref[5] = w->pieces[0];
-    if (gathers(w) && call->kernel == PP_KERNEL_FLASH_GRAD) call->ref[6] = w->pieces[1];
+    call->attention.causal = shape->mask == PP_MASK_CAUSAL;
+    if (gathers(w)) call->attention.keys = w->row_seq;
     pp_writer_dropout(w, call, l, PP_DROP_ATTENTION);
     return call;
 }
 
 /* The norm of queries and keys, or its gradient, in place: of the worker's tokens, before it gives any to others. */
-static struct pp_call *write_qk_norm(struct pp_writer *w, enum pp_kernel kernel, struct pp_ref qkv)
+static struct pp_call *write_qk_norm(struct pp_writer *w, enum pp_kernel kernel)
 {
     const struct pp_shape *shape = &w->model->local;
-    struct pp_call *call = pp_writer_call(w, kernel, w->rows, w->seq, shape->heads, pp_head_dim(shape));
-    call->n[5] = pp_kv_heads(shape);
-    call->f[1] = (float)pp_norm_epsilon(shape);
-    call->ref[0] = qkv;
+    struct pp_call *call = pp_writer_call(w, kernel);
+    call->attention = (struct pp_attention_dims){
+        .rows = w->rows, .seq = w->seq, .heads = shape->heads, .dh = pp_head_dim(shape), .kv = pp_kv_heads(shape)};
+    call->eps = (float)pp_norm_epsilon(shape);
     return call;
 }
 
 /* qkv: as in_proj has made it. */
 static void write_norm_of_heads(struct pp_writer *w, int l, struct pp_ref qkv, struct pp_ref bias)
 {
-    const struct pp_ref refs[] = {bias, pp_ref_act(w, l, w->slot.kept),
-                                  pp_ref_layer(w, PP_MEM_PARAM, l, PP_Q_NORM_WEIGHT),
-                                  pp_ref_layer(w, PP_MEM_PARAM, l, PP_K_NORM_WEIGHT)};
-    struct pp_call *call = write_qk_norm(w, PP_KERNEL_QK_NORM, qkv);
-    for (int i = 0; i < 4; i++) call->ref[1 + i] = refs[i];
+    write_qk_norm(w, PP_KERNEL_QK_NORM)->at.qk_norm =
+        (struct pp_qk_norm_refs){.qkv = qkv,
+                                 .bias = bias,
+                                 .kept = pp_ref_act(w, l, w->slot.kept),
+                                 .q_gamma = pp_ref_layer(w, PP_MEM_PARAM, l, PP_Q_NORM_WEIGHT),
+                                 .k_gamma = pp_ref_layer(w, PP_MEM_PARAM, l, PP_K_NORM_WEIGHT)};
 }
 
 static void write_norm_of_heads_grad(struct pp_writer *w, int l, struct pp_ref dqkv)
 {
-    const struct pp_ref refs[] = {pp_ref_act(w, l, w->slot.kept), pp_ref_layer(w, PP_MEM_PARAM, l, PP_Q_NORM_WEIGHT),
-                                  pp_ref_layer(w, PP_MEM_PARAM, l, PP_K_NORM_WEIGHT),
-                                  pp_ref_layer(w, PP_MEM_GRAD, l, PP_Q_NORM_WEIGHT),
-                                  pp_ref_layer(w, PP_MEM_GRAD, l, PP_K_NORM_WEIGHT)};
-    struct pp_call *call = write_qk_norm(w, PP_KERNEL_QK_NORM_GRAD, dqkv);
-    for (int i = 0; i < 5; i++) call->ref[1 + i] = refs[i];
+    write_qk_norm(w, PP_KERNEL_QK_NORM_GRAD)->at.qk_norm_grad =
+        (struct pp_qk_norm_grad_refs){.dqkv = dqkv,
+                                      .kept = pp_ref_act(w, l, w->slot.kept),
+                                      .q_gamma = pp_ref_layer(w, PP_MEM_PARAM, l, PP_Q_NORM_WEIGHT),
+                                      .k_gamma = pp_ref_layer(w, PP_MEM_PARAM, l, PP_K_NORM_WEIGHT),
+                                      .q_gamma_grad = pp_ref_layer(w, PP_MEM_GRAD, l, PP_Q_NORM_WEIGHT),
+                                      .k_gamma_grad = pp_ref_layer(w, PP_MEM_GRAD, l, PP_K_NORM_WEIGHT)};
 }
 
 /* The rotation of queries and keys, or its gradient, in place. */
-static void write_rope(struct pp_writer *w, enum pp_kernel kernel, struct pp_ref qkv, struct pp_ref bias)
+static struct pp_call *write_rope(struct pp_writer *w, enum pp_kernel kernel)
 {
     struct pp_call *call = write_heads(w, kernel);
-    call->f[0] = (float)w->model->local.rope_theta;
-    call->ref[0] = qkv;
-    call->ref[1] = bias;
+    call->theta = (float)w->model->local.rope_theta;
+    return call;
 }
 
 /* From w->pieces[1] the keys and values of the worker's tokens to w->pieces[0], of all tokens; back: gradients of these
  * to what all have of those of the worker's tokens. */
 static void write_chunks(struct pp_writer *w, bool back)
 {
-    struct pp_call *call =
-        pp_writer_call(w, PP_KERNEL_ALL_TO_ALL, w->rows * w->row_seq, 2 * key_width(w), 2 * w->rows, back);
-    call->n[5] = PP_JOIN_CONTEXT_RANKS;
-    call->n[6] = pp_shape_context(&w->model->local);
-    call->ref[0] = w->pieces[0];
-    call->ref[1] = w->pieces[1];
+    struct pp_call *call = pp_writer_call(w, PP_KERNEL_ALL_TO_ALL);
+    call->exchange = (struct pp_exchange_dims){.rows = w->rows * w->row_seq,
+                                               .width = 2 * key_width(w),
+                                               .each = 2 * w->rows,
+                                               .back = back,
+                                               .group = PP_JOIN_CONTEXT_RANKS,
+                                               .halves = pp_shape_context(&w->model->local)};
+    call->at.exchange = (struct pp_exchange_refs){.to = w->pieces[0], .from = w->pieces[1]};
 }
 
 /* bias: no memory, or added to qkv before. */
 static void write_gathering(struct pp_writer *w, struct pp_ref qkv, struct pp_ref bias)
 {
-    struct pp_call *call =
-        pp_writer_call(w, PP_KERNEL_COPY_KEYS, (int)w->tokens, pp_context_width(&w->model->local), key_width(w), 0);
-    call->ref[0] = w->pieces[1];
-    call->ref[1] = qkv;
-    call->ref[2] = bias;
+    struct pp_call *call = pp_writer_call(w, PP_KERNEL_COPY_KEYS);
+    call->pieces = (struct pp_pieces_dims){
+        .tokens = (int)w->tokens, .width = pp_context_width(&w->model->local), .shared = key_width(w)};
+    call->at.copy_keys = (struct pp_copy_keys_refs){.to = w->pieces[1], .qkv = qkv, .bias = bias};
     write_chunks(w, false);
 }
 
@@ -140,10 +142,12 @@ static void write_gathering_grad(struct pp_writer *w, struct pp_ref dqkv)
 {
     const struct pp_shape *shape = &w->model->local;
     write_chunks(w, true);
-    struct pp_call *call = pp_writer_call(w, PP_KERNEL_SUM_KEYS, (int)w->tokens, pp_context_width(shape), key_width(w),
-                                          pp_shape_context(shape));
-    call->ref[0] = dqkv;
-    call->ref[1] = w->pieces[0];
+    struct pp_call *call = pp_writer_call(w, PP_KERNEL_SUM_KEYS);
+    call->pieces = (struct pp_pieces_dims){.tokens = (int)w->tokens,
+                                           .width = pp_context_width(shape),
+                                           .shared = key_width(w),
+                                           .parts = pp_shape_context(shape)};
+    call->at.sum_keys = (struct pp_sum_keys_refs){.qkv = dqkv, .from = w->pieces[0]};
 }
 
 /* What attention makes, where it makes it. Of all tokens flash reads it once more. */
@@ -168,12 +172,13 @@ void pp_write_attention(struct pp_writer *w, int l, struct pp_ref scratch)
         bias = none;
     }
     if (is_apart(w)) {
-        write_pieces(w, PP_KERNEL_TO_PIECES, w->pieces[1], w->pieces[0], key_width(w))->ref[2] = bias;
+        write_pieces(w, PP_KERNEL_TO_PIECES, key_width(w),
+                     (struct pp_pieces_refs){.to = w->pieces[1], .from = w->pieces[0], .bias = bias});
         write_all_to_all(w, false, qkv, w->pieces[1], (int)pp_qkv_width(&w->model->local));
         bias = none;
     }
     if (pp_writer_rotates(w)) {
-        write_rope(w, PP_KERNEL_ROPE, qkv, bias);
+        write_rope(w, PP_KERNEL_ROPE)->at.rope = (struct pp_rope_refs){.qkv = qkv, .bias = bias};
         bias = none;
     }
     if (gathers(w)) {
@@ -181,37 +186,48 @@ void pp_write_attention(struct pp_writer *w, int l, struct pp_ref scratch)
         bias = none;
     }
     struct pp_call *call = write_scores(w, l, PP_KERNEL_ATTENTION, PP_KERNEL_FLASH);
-    call->ref[0] = ctx;
-    call->ref[1] = pp_ref_act(w, l, call->kernel == PP_KERNEL_FLASH ? w->slot.lse : w->slot.p);
-    call->ref[2] = qkv;
-    call->ref[3] = bias;
-    call->ref[4] = scratch;
+    if (call->kernel == PP_KERNEL_FLASH)
+        call->at.flash = (struct pp_flash_refs){.ctx = ctx,
+                                                .lse = pp_ref_act(w, l, w->slot.lse),
+                                                .qkv = qkv,
+                                                .bias = bias,
+                                                .scratch = scratch,
+                                                .keys = gathers(w) ? w->pieces[0] : none};
+    else
+        call->at.attention = (struct pp_attention_refs){
+            .ctx = ctx, .probabilities = pp_ref_act(w, l, w->slot.p), .qkv = qkv, .bias = bias, .scratch = scratch};
     if (!is_apart(w)) return;
     write_all_to_all(w, true, w->pieces[1], ctx, pp_context_width(&w->model->local));
-    write_pieces(w, PP_KERNEL_FROM_PIECES, pp_ref_act(w, l, w->slot.ctx), w->pieces[1], 0);
+    write_pieces(w, PP_KERNEL_FROM_PIECES, 0,
+                 (struct pp_pieces_refs){.to = pp_ref_act(w, l, w->slot.ctx), .from = w->pieces[1]});
 }
 
 void pp_write_attention_grad(struct pp_writer *w, int l, struct pp_ref dctx, struct pp_ref scratch)
 {
-    const struct pp_ref dqkv = pp_ref_act(w, l, w->slot.qkv);
+    const struct pp_ref none = {0}, dqkv = pp_ref_act(w, l, w->slot.qkv);
     if (is_apart(w)) {
-        write_pieces(w, PP_KERNEL_TO_PIECES, w->pieces[1], dctx, 0);
+        write_pieces(w, PP_KERNEL_TO_PIECES, 0, (struct pp_pieces_refs){.to = w->pieces[1], .from = dctx});
         write_all_to_all(w, false, w->pieces[0], w->pieces[1], pp_context_width(&w->model->local));
         dctx = w->pieces[0];
     }
-    if (gathers(w)) write_gathering(w, dqkv, (struct pp_ref){0});
+    if (gathers(w)) write_gathering(w, dqkv, none);
     struct pp_call *call = write_scores(w, l, PP_KERNEL_ATTENTION_GRAD, PP_KERNEL_FLASH_GRAD);
-    const bool flash = call->kernel == PP_KERNEL_FLASH_GRAD;
-    call->ref[0] = dqkv;
-    call->ref[1] = pp_ref_act(w, l, flash ? w->slot.lse : w->slot.p);
-    if (flash) call->ref[2] = context_of(w, l);
-    call->ref[flash ? 3 : 2] = dctx;
-    call->ref[flash ? 4 : 3] = scratch;
+    if (call->kernel == PP_KERNEL_FLASH_GRAD)
+        call->at.flash_grad = (struct pp_flash_grad_refs){.qkv = dqkv,
+                                                          .lse = pp_ref_act(w, l, w->slot.lse),
+                                                          .ctx = context_of(w, l),
+                                                          .dctx = dctx,
+                                                          .scratch = scratch,
+                                                          .keys = gathers(w) ? w->pieces[0] : none,
+                                                          .dkeys = gathers(w) ? w->pieces[1] : none};
+    else
+        call->at.attention_grad = (struct pp_attention_grad_refs){
+            .qkv = dqkv, .probabilities = pp_ref_act(w, l, w->slot.p), .dctx = dctx, .scratch = scratch};
     if (gathers(w)) write_gathering_grad(w, dqkv);
-    if (pp_writer_rotates(w)) write_rope(w, PP_KERNEL_ROPE_GRAD, dqkv, (struct pp_ref){0});
+    if (pp_writer_rotates(w)) write_rope(w, PP_KERNEL_ROPE_GRAD)->at.rope_grad.dqkv = dqkv;
     if (is_apart(w)) {
         write_all_to_all(w, true, w->pieces[1], dqkv, (int)pp_qkv_width(&w->model->local));
-        write_pieces(w, PP_KERNEL_FROM_PIECES, dqkv, w->pieces[1], key_width(w));
+        write_pieces(w, PP_KERNEL_FROM_PIECES, key_width(w), (struct pp_pieces_refs){.to = dqkv, .from = w->pieces[1]});
     }
     if (w->model->local.qk_norm) write_norm_of_heads_grad(w, l, dqkv);
 }

@@ -83,11 +83,11 @@ void pp_write_weight_grads(struct pp_writer *w, struct pp_ref weight, struct pp_
 {
     struct pp_call *product =
         pp_writer_gemm(w, PP_KERNEL_GEMM_TN, (const int[]){m, n, (int)w->tokens}, PP_GEMM_BY_FRAME, weight, dy, input);
-    product->n[4] = true;
+    product->gemm.wide = true;
     if (bias.region == PP_MEM_NONE) return;
-    struct pp_call *call = pp_writer_call(w, PP_KERNEL_COLSUM, (int)w->tokens, m, 0, 0);
-    call->ref[0] = bias;
-    call->ref[1] = dy;
+    struct pp_call *call = pp_writer_call(w, PP_KERNEL_COLSUM);
+    call->matrix = (struct pp_matrix_dims){.rows = (int)w->tokens, .width = m};
+    call->at.colsum = (struct pp_colsum_refs){.grad = bias, .in = dy};
 }
 
 struct norm_grad {
@@ -108,15 +108,14 @@ static void write_norm_grad(struct pp_writer *w, int l, const struct norm_grad *
 {
     struct pp_call *call = norm_grad_call(w, false);
     pp_writer_dropout(w, call, l, g->place);
-    const struct pp_ref refs[] = {g->dr,
-                                  g->xhat,
-                                  g->rstd,
-                                  g->dy,
-                                  pp_ref_layer(w, PP_MEM_PARAM, l, g->gamma),
-                                  pp_ref_layer(w, PP_MEM_GRAD, l, g->gamma),
-                                  pp_ref_layer(w, PP_MEM_GRAD, l, g->beta),
-                                  g->add};
-    for (int i = 0; i < 8; i++) call->ref[i] = refs[i];
+    call->at.norm_grad = (struct pp_norm_grad_refs){.dr = g->dr,
+                                                    .xhat = g->xhat,
+                                                    .rstd = g->rstd,
+                                                    .dy = g->dy,
+                                                    .gamma = pp_ref_layer(w, PP_MEM_PARAM, l, g->gamma),
+                                                    .gamma_grad = pp_ref_layer(w, PP_MEM_GRAD, l, g->gamma),
+                                                    .beta_grad = pp_ref_layer(w, PP_MEM_GRAD, l, g->beta),
+                                                    .add = g->add};
 }
 
 void pp_write_activation_grad(struct pp_writer *w, int l, const struct pp_inner *inner, struct pp_ref du,
@@ -127,11 +126,12 @@ void pp_write_activation_grad(struct pp_writer *w, int l, const struct pp_inner 
                                              [PP_SWIGLU] = PP_KERNEL_SWIGLU_GRAD,
                                              [PP_GELU_TANH] = PP_KERNEL_GELU_GRAD};
     const struct pp_shape *shape = &w->model->local;
-    struct pp_call *call = pp_writer_call(w, kernels[shape->activation], inner->rows, inner->seq, inner->width,
-                                          shape->activation == PP_GELU_TANH);
+    struct pp_call *call = pp_writer_call(w, kernels[shape->activation]);
+    call->activation = pp_inner_dims(w, inner);
     if (!shape->experts) pp_writer_dropout(w, call, l, PP_DROP_ACTIVATION);
-    call->ref[0] = dh;
-    call->ref[1] = pp_writer_swiglu(w) ? du : inner->a;
+    if (call->kernel == PP_KERNEL_RELU_GRAD) call->at.relu_grad = (struct pp_relu_grad_refs){.du = dh, .u = inner->a};
+    if (call->kernel == PP_KERNEL_GELU_GRAD) call->at.gelu_grad = (struct pp_gelu_grad_refs){.du = dh, .a = inner->a};
+    if (call->kernel == PP_KERNEL_SWIGLU_GRAD) call->at.swiglu_grad = (struct pp_swiglu_grad_refs){.a = dh, .du = du};
 }
 
 /* The gradient at linear2's output -> that at linear1's output, and at its input: written to `out`, or added; returns
@@ -182,11 +182,10 @@ static void write_attention_last(struct pp_writer *w, const struct path *path, i
     write_attention_grad(w, path, l, PP_GEMM_ADD, out);
 }
 
-/* The gradient of a norm alone, of these operands: add is the gradient of the stream that goes past it, if one does. */
-static void write_plain_norm_grad(struct pp_writer *w, const struct pp_ref refs[8])
+/* The gradient of a norm alone. at.add: the gradient of the stream that goes past the norm, if one does. */
+static void write_plain_norm_grad(struct pp_writer *w, struct pp_norm_grad_refs at)
 {
-    struct pp_call *call = norm_grad_call(w, true);
-    for (int i = 0; i < 8; i++) call->ref[i] = refs[i];
+    norm_grad_call(w, true)->at.norm_grad = at;
 }
 
 /* Of a layer that begins with its norms: path->incoming -> the gradient at the attention's output (over xhat2), and
@@ -196,8 +195,7 @@ static void write_feed_forward_first(struct pp_writer *w, const struct path *pat
     const struct pp_ref dz2 = dz2_of(w, path, l);
     struct pp_call *call = pp_writer_pass(w, PP_KERNEL_RESIDUAL_GRAD, false);
     pp_writer_dropout(w, call, l, PP_DROP_RESIDUAL2);
-    call->ref[0] = dz2;
-    call->ref[1] = path->incoming;
+    call->at.residual_grad = (struct pp_residual_grad_refs){.dz = dz2, .dy = path->incoming};
     const struct pp_ref dnorm = write_linears_grad(w, path, l, PP_GEMM_WRITE, path->dnorm);
     const struct norm_grad norm = {PP_DROP_RESIDUAL1,
                                    PP_NORM2_WEIGHT,
@@ -214,11 +212,14 @@ static void write_feed_forward_first(struct pp_writer *w, const struct path *pat
 static void write_attention_first(struct pp_writer *w, const struct path *path, int l, struct pp_ref out)
 {
     const struct pp_ref dnorm = write_attention_grad(w, path, l, PP_GEMM_WRITE, path->dnorm);
-    write_plain_norm_grad(w,
-                          (const struct pp_ref[]){out, pp_ref_act(w, l, w->slot.xhat1), pp_ref_act(w, l, w->slot.rstd1),
-                                                  dnorm, pp_ref_layer(w, PP_MEM_PARAM, l, PP_NORM1_WEIGHT),
-                                                  pp_ref_layer(w, PP_MEM_GRAD, l, PP_NORM1_WEIGHT),
-                                                  pp_ref_layer(w, PP_MEM_GRAD, l, PP_NORM1_BIAS), path->stream});
+    write_plain_norm_grad(w, (struct pp_norm_grad_refs){.dr = out,
+                                                        .xhat = pp_ref_act(w, l, w->slot.xhat1),
+                                                        .rstd = pp_ref_act(w, l, w->slot.rstd1),
+                                                        .dy = dnorm,
+                                                        .gamma = pp_ref_layer(w, PP_MEM_PARAM, l, PP_NORM1_WEIGHT),
+                                                        .gamma_grad = pp_ref_layer(w, PP_MEM_GRAD, l, PP_NORM1_WEIGHT),
+                                                        .beta_grad = pp_ref_layer(w, PP_MEM_GRAD, l, PP_NORM1_BIAS),
+                                                        .add = path->stream});
 }
 
 static void write_linear_grads(struct pp_writer *w, int l, enum pp_layer_tensor weight, struct pp_ref dy, int m,
@@ -263,17 +264,19 @@ static void write_embedding_grad(struct pp_writer *w, struct pp_ref dy)
 {
     const struct pp_shape *shape = &w->model->local;
     dy = pp_writer_gather(w, PP_FULL_GRADIENTS, dy);
-    struct pp_call *call = pp_writer_call(w, PP_KERNEL_EMBED_GRAD, w->rows, w->seq, shape->d_model, shape->vocab);
+    struct pp_call *call = pp_writer_call(w, PP_KERNEL_EMBED_GRAD);
+    call->embed = (struct pp_embed_dims){.rows = w->rows, .seq = w->seq, .d = shape->d_model, .vocab = shape->vocab};
     pp_writer_embedding(w, call);
-    call->ref[0] = pp_ref_embedding(w, PP_MEM_GRAD);
-    call->ref[1] = pp_ref_to(PP_MEM_TOKENS, 0);
-    call->ref[2] = dy;
+    call->at.embed_grad = (struct pp_embed_grad_refs){
+        .weight_grad = pp_ref_embedding(w, PP_MEM_GRAD), .tokens = pp_ref_to(PP_MEM_TOKENS, 0), .dy = dy};
     if (shape->positions != PP_POSITIONS_LEARNED) return;
-    call = pp_writer_call(w, PP_KERNEL_POSITIONS_GRAD, w->rows, w->seq, shape->d_model, shape->max_positions);
+    call = pp_writer_call(w, PP_KERNEL_POSITIONS_GRAD);
+    call->positions =
+        (struct pp_positions_dims){.rows = w->rows, .seq = w->seq, .d = shape->d_model, .places = shape->max_positions};
     pp_writer_embedding(w, call);
-    call->f[0] = 0; /* only words are scaled */
-    call->ref[0] = pp_ref_positions(w, PP_MEM_GRAD);
-    call->ref[1] = dy;
+    call->scale = 0; /* only words are scaled */
+    call->at.positions_grad =
+        (struct pp_positions_grad_refs){.positions_grad = pp_ref_positions(w, PP_MEM_GRAD), .dy = dy};
 }
 
 /* The gradient at the output of the last layer, in `out`, becomes path->incoming. */
@@ -285,11 +288,14 @@ static void write_decoder_input_grad(struct pp_writer *w, struct path *path, str
                                                    pp_ref_decoder_weight(w));
     path->incoming = out;
     if (pp_writer_norm_first(w))
-        write_plain_norm_grad(w, (const struct pp_ref[]){out, pp_ref_slot(w->slot.xhat), pp_ref_slot(w->slot.rstd), dx,
-                                                         pp_ref_last(w, PP_MEM_PARAM, PP_LAST_NORM_WEIGHT),
-                                                         pp_ref_last(w, PP_MEM_GRAD, PP_LAST_NORM_WEIGHT),
-                                                         pp_ref_last(w, PP_MEM_GRAD, PP_LAST_NORM_BIAS),
-                                                         pp_ref_to(PP_MEM_NONE, 0)});
+        write_plain_norm_grad(w,
+                              (struct pp_norm_grad_refs){.dr = out,
+                                                         .xhat = pp_ref_slot(w->slot.xhat),
+                                                         .rstd = pp_ref_slot(w->slot.rstd),
+                                                         .dy = dx,
+                                                         .gamma = pp_ref_last(w, PP_MEM_PARAM, PP_LAST_NORM_WEIGHT),
+                                                         .gamma_grad = pp_ref_last(w, PP_MEM_GRAD, PP_LAST_NORM_WEIGHT),
+                                                         .beta_grad = pp_ref_last(w, PP_MEM_GRAD, PP_LAST_NORM_BIAS)});
     else if (w->by_tokens)
         pp_writer_copy(w, out, dx);
 }

@@ -33,7 +33,7 @@ static struct pp_call *write_products(struct pp_writer *w, enum pp_kernel kernel
                                       enum pp_gemm_mode mode, struct pp_ref c, struct pp_ref a, struct pp_ref b)
 {
     struct pp_call *call = pp_writer_gemm(w, kernel, mnk, mode, c, a, b);
-    if (own_experts(w) > 1) call->n[5] = own_experts(w);
+    if (own_experts(w) > 1) call->gemm.times = own_experts(w);
     return call;
 }
 
@@ -41,23 +41,26 @@ static struct pp_call *write_products(struct pp_writer *w, enum pp_kernel kernel
  * precision. */
 static void write_all_to_all(struct pp_writer *w, bool back, struct pp_ref to, struct pp_ref from, int width, bool wide)
 {
-    struct pp_call *call =
-        pp_writer_call(w, PP_KERNEL_ALL_TO_ALL, (int)pp_writer_inner_rows(w), width, own_experts(w), back);
-    call->n[4] = wide;
-    call->n[5] = PP_JOIN_EXPERT_RANKS;
-    call->ref[0] = to;
-    call->ref[1] = from;
+    struct pp_call *call = pp_writer_call(w, PP_KERNEL_ALL_TO_ALL);
+    call->exchange = (struct pp_exchange_dims){.rows = (int)pp_writer_inner_rows(w),
+                                               .width = width,
+                                               .each = own_experts(w),
+                                               .back = back,
+                                               .wide = wide,
+                                               .group = PP_JOIN_EXPERT_RANKS};
+    call->at.exchange = (struct pp_exchange_refs){.to = to, .from = from};
 }
 
 /* What places hold of `from`, of all tokens. */
 static void write_dispatch(struct pp_writer *w, int l, struct pp_ref to, struct pp_ref from)
 {
     const struct pp_shape *shape = &w->model->local;
-    struct pp_call *call = pp_writer_call(w, PP_KERNEL_DISPATCH, (int)pp_writer_inner_rows(w), shape->d_model,
-                                          (int)w->tokens, shape->experts_per_token);
-    call->ref[0] = to;
-    call->ref[1] = from;
-    call->ref[2] = pp_ref_act(w, l, w->slot.holds);
+    struct pp_call *call = pp_writer_call(w, PP_KERNEL_DISPATCH);
+    call->places = (struct pp_places_dims){.places = (int)pp_writer_inner_rows(w),
+                                           .width = shape->d_model,
+                                           .tokens = (int)w->tokens,
+                                           .chosen = shape->experts_per_token};
+    call->at.dispatch = (struct pp_dispatch_refs){.to = to, .from = from, .holds = pp_ref_act(w, l, w->slot.holds)};
 }
 
 /* The same where the experts are. */
@@ -68,29 +71,39 @@ static void write_sending(struct pp_writer *w, int l, struct pp_ref to, struct p
     if (is_apart(w)) write_all_to_all(w, false, to, at->sent, w->model->local.d_model, false);
 }
 
-/* Of numbers of choices, as if each choice were a token that has no other: what places hold, and the other way. */
-static void write_number_per_place(struct pp_writer *w, int l, enum pp_kernel kernel, struct pp_ref to,
-                                   struct pp_ref from)
+static int choices_of(const struct pp_writer *w) { return (int)w->tokens * w->model->local.experts_per_token; }
+
+/* A number of each choice to its place, as if each choice were a token that has no other. */
+static void write_numbers_to_places(struct pp_writer *w, int l, struct pp_ref to, struct pp_ref from)
 {
-    const int places = (int)pp_writer_inner_rows(w), choices = (int)w->tokens * w->model->local.experts_per_token;
-    const bool there = kernel == PP_KERNEL_DISPATCH;
-    struct pp_call *call = pp_writer_call(w, kernel, there ? places : choices, 1, there ? choices : places, 1);
+    struct pp_call *call = pp_writer_call(w, PP_KERNEL_DISPATCH);
+    call->places = (struct pp_places_dims){
+        .places = (int)pp_writer_inner_rows(w), .width = 1, .tokens = choices_of(w), .chosen = 1};
     call->precision = PP_FP32;
-    call->ref[0] = to;
-    call->ref[1] = from;
-    call->ref[2] = pp_ref_act(w, l, there ? w->slot.holds : w->slot.places);
+    call->at.dispatch = (struct pp_dispatch_refs){.to = to, .from = from, .holds = pp_ref_act(w, l, w->slot.holds)};
+}
+
+/* The other way. */
+static void write_numbers_from_places(struct pp_writer *w, int l, struct pp_ref to, struct pp_ref from)
+{
+    struct pp_call *call = pp_writer_call(w, PP_KERNEL_COMBINE);
+    call->combine = (struct pp_combine_dims){
+        .tokens = choices_of(w), .width = 1, .places = (int)pp_writer_inner_rows(w), .chosen = 1};
+    call->precision = PP_FP32;
+    call->at.combine = (struct pp_combine_refs){.to = to, .from = from, .places = pp_ref_act(w, l, w->slot.places)};
 }
 
 /* The sum of what a token's places hold. */
 static void write_combine(struct pp_writer *w, int l, enum pp_gemm_mode mode, struct pp_ref to, struct pp_ref from)
 {
     const struct pp_shape *shape = &w->model->local;
-    struct pp_call *call = pp_writer_call(w, PP_KERNEL_COMBINE, (int)w->tokens, shape->d_model,
-                                          (int)pp_writer_inner_rows(w), shape->experts_per_token);
-    call->n[4] = (int)mode;
-    call->ref[0] = to;
-    call->ref[1] = from;
-    call->ref[2] = pp_ref_act(w, l, w->slot.places);
+    struct pp_call *call = pp_writer_call(w, PP_KERNEL_COMBINE);
+    call->combine = (struct pp_combine_dims){.tokens = (int)w->tokens,
+                                             .width = shape->d_model,
+                                             .places = (int)pp_writer_inner_rows(w),
+                                             .chosen = shape->experts_per_token,
+                                             .mode = (int)mode};
+    call->at.combine = (struct pp_combine_refs){.to = to, .from = from, .places = pp_ref_act(w, l, w->slot.places)};
 }
 
 /* Over the places of what the activation made, or of its gradient; apart: with a gate for each of these. */
@@ -98,8 +111,12 @@ static struct pp_call *write_weighing(struct pp_writer *w, enum pp_kernel kernel
 {
     const struct pp_shape *shape = &w->model->local;
     const int places = (int)pp_writer_inner_rows(w);
-    return pp_writer_call(w, kernel, places, shape->d_ff, is_apart(w) ? places : (int)w->tokens,
-                          is_apart(w) ? 1 : shape->experts_per_token);
+    struct pp_call *call = pp_writer_call(w, kernel);
+    call->places = (struct pp_places_dims){.places = places,
+                                           .width = shape->d_ff,
+                                           .tokens = is_apart(w) ? places : (int)w->tokens,
+                                           .chosen = is_apart(w) ? 1 : shape->experts_per_token};
+    return call;
 }
 
 static struct pp_ref gates_of(const struct pp_writer *w, int l)
@@ -110,9 +127,8 @@ static struct pp_ref gates_of(const struct pp_writer *w, int l)
 void pp_write_weighing(struct pp_writer *w, int l)
 {
     struct pp_call *weigh = write_weighing(w, PP_KERNEL_WEIGH);
-    weigh->ref[0] = pp_ref_u(w, l);
-    weigh->ref[1] = gates_of(w, l);
-    if (!is_apart(w)) weigh->ref[2] = pp_ref_act(w, l, w->slot.holds);
+    weigh->at.weigh = (struct pp_weigh_refs){.u = pp_ref_u(w, l), .gates = gates_of(w, l)};
+    if (!is_apart(w)) weigh->at.weigh.holds = pp_ref_act(w, l, w->slot.holds);
 }
 
 /* x: all tokens. The router is whole in all workers. */
@@ -120,17 +136,25 @@ static void write_route(struct pp_writer *w, int l, struct pp_ref x)
 {
     const struct pp_shape *shape = &w->model->local;
     const int experts = w->model->shape.experts;
-    const struct pp_ref logits = pp_ref_act(w, l, w->slot.probabilities);
+    const struct pp_slot *slot = &w->slot;
+    const struct pp_ref logits = pp_ref_act(w, l, slot->probabilities);
     pp_writer_gemm(w, PP_KERNEL_GEMM_NT, (const int[]){(int)w->tokens, experts, shape->d_model}, PP_GEMM_WRITE, logits,
                    x, pp_ref_weight(w, l, PP_ROUTER_WEIGHT))
-        ->n[4] = true;
-    struct pp_call *call = pp_writer_call(w, PP_KERNEL_ROUTE, w->rows, w->seq, experts, shape->experts_per_token);
-    const struct pp_buffer made[] = {w->slot.probabilities, w->slot.choices, w->slot.gates,
-                                     w->slot.places,        w->slot.holds,   w->slot.counts};
-    call->n[4] = (int)w->capacity;
-    call->n[5] = shape->experts;
-    call->n[6] = shape->gates_of_all;
-    for (int i = 0; i < 6; i++) call->ref[i] = pp_ref_act(w, l, made[i]);
+        ->gemm.wide = true;
+    struct pp_call *call = pp_writer_call(w, PP_KERNEL_ROUTE);
+    call->route = (struct pp_route_dims){.rows = w->rows,
+                                         .seq = w->seq,
+                                         .experts = experts,
+                                         .chosen = shape->experts_per_token,
+                                         .capacity = (int)w->capacity,
+                                         .local = shape->experts,
+                                         .of_all = shape->gates_of_all};
+    call->at.route = (struct pp_route_refs){.probabilities = logits,
+                                            .choices = pp_ref_act(w, l, slot->choices),
+                                            .gates = pp_ref_act(w, l, slot->gates),
+                                            .places = pp_ref_act(w, l, slot->places),
+                                            .holds = pp_ref_act(w, l, slot->holds),
+                                            .counts = pp_ref_act(w, l, slot->counts)};
 }
 
 /* What linear1 reads. */
@@ -143,7 +167,7 @@ static void write_inputs(struct pp_writer *w, int l, struct pp_ref x, const stru
 {
     write_sending(w, l, inputs_of(w, l, at), x, at);
     if (!is_apart(w)) return;
-    write_number_per_place(w, l, PP_KERNEL_DISPATCH, at->gates, pp_ref_act(w, l, w->slot.gates));
+    write_numbers_to_places(w, l, at->gates, pp_ref_act(w, l, w->slot.gates));
     write_all_to_all(w, false, pp_ref_act(w, l, w->slot.received_gates), at->gates, 1, true);
 }
 
@@ -239,27 +263,30 @@ static void write_route_grad(struct pp_writer *w, int l, const struct pp_expert_
     const struct pp_shape *shape = &w->model->local;
     const struct pp_slot *slot = &w->slot;
     struct pp_call *weigh = write_weighing(w, PP_KERNEL_WEIGH_GRAD);
-    weigh->ref[0] = du;
-    weigh->ref[1] = is_apart(w) ? scratch->there : scratch->dgates;
-    weigh->ref[2] = pp_ref_u(w, l);
-    weigh->ref[3] = gates_of(w, l);
+    weigh->at.weigh_grad = (struct pp_weigh_grad_refs){.du = du,
+                                                       .dgates = is_apart(w) ? scratch->there : scratch->dgates,
+                                                       .u = pp_ref_u(w, l),
+                                                       .gates = gates_of(w, l)};
     if (is_apart(w)) {
         write_all_to_all(w, true, scratch->at.gates, scratch->there, 1, true);
-        write_number_per_place(w, l, PP_KERNEL_COMBINE, scratch->dgates, scratch->at.gates);
+        write_numbers_from_places(w, l, scratch->dgates, scratch->at.gates);
     } else {
-        weigh->ref[4] = pp_ref_act(w, l, slot->places);
+        weigh->at.weigh_grad.places = pp_ref_act(w, l, slot->places);
     }
     pp_writer_all_reduce(w, scratch->dgates, w->tokens, shape->experts_per_token, true);
-    struct pp_call *call =
-        pp_writer_call(w, PP_KERNEL_ROUTE_GRAD, w->rows, w->seq, w->model->shape.experts, shape->experts_per_token);
-    call->n[4] = shape->gates_of_all;
-    call->f[0] = (float)shape->aux_loss;
-    call->ref[0] = droute_of(w, l, scratch);
-    call->ref[1] = scratch->dgates;
-    call->ref[2] = pp_ref_act(w, l, slot->probabilities);
-    call->ref[3] = pp_ref_act(w, l, slot->choices);
-    call->ref[4] = pp_ref_act(w, l, slot->gates);
-    call->ref[5] = pp_ref_act(w, l, slot->counts);
+    struct pp_call *call = pp_writer_call(w, PP_KERNEL_ROUTE_GRAD);
+    call->route_grad = (struct pp_route_grad_dims){.rows = w->rows,
+                                                   .seq = w->seq,
+                                                   .experts = w->model->shape.experts,
+                                                   .chosen = shape->experts_per_token,
+                                                   .of_all = shape->gates_of_all};
+    call->aux = (float)shape->aux_loss;
+    call->at.route_grad = (struct pp_route_grad_refs){.dlogits = droute_of(w, l, scratch),
+                                                      .dgates = scratch->dgates,
+                                                      .probabilities = pp_ref_act(w, l, slot->probabilities),
+                                                      .choices = pp_ref_act(w, l, slot->choices),
+                                                      .gates = pp_ref_act(w, l, slot->gates),
+                                                      .counts = pp_ref_act(w, l, slot->counts)};
 }
 
 struct pp_ref pp_write_experts_grad(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch,
@@ -292,7 +319,7 @@ static void write_weight_grads(struct pp_writer *w, int l, enum pp_layer_tensor 
                                struct pp_ref dy, struct pp_ref x)
 {
     const struct pp_ref to = pp_ref_layer(w, PP_MEM_GRAD, l, tensor);
-    write_products(w, PP_KERNEL_GEMM_TN, mnk, PP_GEMM_BY_FRAME, to, dy, x)->n[4] = true;
+    write_products(w, PP_KERNEL_GEMM_TN, mnk, PP_GEMM_BY_FRAME, to, dy, x)->gemm.wide = true;
 }
 
 void pp_write_expert_weights(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, bool left,

@@ -10,15 +10,16 @@ static void write_input(struct pp_writer *w, struct pp_ref x, bool recompute)
 {
     const struct pp_shape *shape = &w->model->local;
     if (w->stage->embed) {
-        struct pp_call *call = pp_writer_call(w, PP_KERNEL_EMBED, w->rows, w->seq, shape->d_model, shape->vocab);
+        struct pp_call *call = pp_writer_call(w, PP_KERNEL_EMBED);
+        call->embed = (struct pp_embed_dims){
+            .rows = w->rows, .seq = w->seq, .d = shape->d_model, .vocab = shape->vocab, .positions = shape->positions};
         pp_writer_embedding(w, call);
-        call->ref[0] = w->by_tokens ? w->full[0] : x;
-        call->ref[1] = pp_ref_to(PP_MEM_TOKENS, 0);
-        call->ref[2] = pp_ref_embedding(w, PP_MEM_PARAM);
-        call->n[4] = shape->positions;
+        call->at.embed = (struct pp_embed_refs){.out = w->by_tokens ? w->full[0] : x,
+                                                .tokens = pp_ref_to(PP_MEM_TOKENS, 0),
+                                                .weight = pp_ref_embedding(w, PP_MEM_PARAM),
+                                                .positions = pp_ref_positions(w, PP_MEM_PARAM)};
         if (shape->positions == PP_POSITIONS_SINUSOIDAL)
-            call->ref[3] = pp_writer_scratch(w, (int64_t)w->seq * shape->d_model * (int64_t)sizeof(float));
-        call->ref[4] = pp_ref_positions(w, PP_MEM_PARAM);
+            call->at.embed.scratch = pp_writer_scratch(w, (int64_t)w->seq * shape->d_model * (int64_t)sizeof(float));
         pp_write_sum(w, x);
         return;
     }
@@ -71,6 +72,14 @@ struct pp_inner pp_inner_of(const struct pp_writer *w, int l)
                              .bias = pp_ref_layer(w, PP_MEM_PARAM, l, PP_LINEAR1_BIAS)};
 }
 
+struct pp_activation_dims pp_inner_dims(const struct pp_writer *w, const struct pp_inner *inner)
+{
+    return (struct pp_activation_dims){.rows = inner->rows,
+                                       .seq = inner->seq,
+                                       .width = inner->width,
+                                       .tanh = w->model->local.activation == PP_GELU_TANH};
+}
+
 /* Relu works in place, others keep what they are of, with its bias. */
 void pp_write_activation(struct pp_writer *w, int l, const struct pp_inner *inner, bool again)
 {
@@ -79,13 +88,13 @@ void pp_write_activation(struct pp_writer *w, int l, const struct pp_inner *inne
                                              [PP_SWIGLU] = PP_KERNEL_SWIGLU,
                                              [PP_GELU_TANH] = PP_KERNEL_GELU};
     const struct pp_shape *shape = &w->model->local;
-    struct pp_call *call = pp_writer_call(w, kernels[shape->activation], inner->rows, inner->seq, inner->width,
-                                          shape->activation == PP_GELU_TANH);
-    int i = 0;
+    const struct pp_ref bias = again ? pp_ref_to(PP_MEM_NONE, 0) : inner->bias, u = inner->u, a = inner->a;
+    struct pp_call *call = pp_writer_call(w, kernels[shape->activation]);
+    call->activation = pp_inner_dims(w, inner);
     if (!shape->experts) pp_writer_dropout(w, call, l, PP_DROP_ACTIVATION);
-    call->ref[i++] = inner->u;
-    if (shape->activation != PP_RELU) call->ref[i++] = inner->a;
-    if (!again) call->ref[i] = inner->bias;
+    if (call->kernel == PP_KERNEL_RELU) call->at.relu = (struct pp_relu_refs){.u = u, .bias = bias};
+    if (call->kernel == PP_KERNEL_GELU) call->at.gelu = (struct pp_gelu_refs){.u = u, .a = a, .bias = bias};
+    if (call->kernel == PP_KERNEL_SWIGLU) call->at.swiglu = (struct pp_swiglu_refs){.u = u, .a = a, .bias = bias};
 }
 
 void pp_write_inner(struct pp_writer *w, int l, bool again)
@@ -115,7 +124,7 @@ static struct pp_call *write_norm(struct pp_writer *w, bool plain)
     const struct pp_shape *shape = &w->model->local;
     const enum pp_kernel kernel = shape->normalization == PP_RMSNORM ? PP_KERNEL_RMSNORM : PP_KERNEL_LAYERNORM;
     struct pp_call *call = pp_writer_pass(w, kernel, plain);
-    call->f[1] = (float)pp_norm_epsilon(shape);
+    call->eps = (float)pp_norm_epsilon(shape);
     return call;
 }
 
@@ -131,15 +140,14 @@ static void write_residual(struct pp_writer *w, int l, const struct residual *r)
 {
     struct pp_call *call = write_norm(w, false);
     pp_writer_dropout(w, call, l, r->place);
-    const struct pp_ref refs[] = {r->y,
-                                  r->z,
-                                  r->rstd,
-                                  r->x,
-                                  pp_ref_layer(w, PP_MEM_PARAM, l, r->bias),
-                                  pp_ref_layer(w, PP_MEM_PARAM, l, r->gamma),
-                                  pp_ref_layer(w, PP_MEM_PARAM, l, r->beta),
-                                  r->sum};
-    for (int i = 0; i < 8; i++) call->ref[i] = refs[i];
+    call->at.norm = (struct pp_norm_refs){.y = r->y,
+                                          .z = r->z,
+                                          .rstd = r->rstd,
+                                          .x = r->x,
+                                          .bias = pp_ref_layer(w, PP_MEM_PARAM, l, r->bias),
+                                          .gamma = pp_ref_layer(w, PP_MEM_PARAM, l, r->gamma),
+                                          .beta = pp_ref_layer(w, PP_MEM_PARAM, l, r->beta),
+                                          .sum = r->sum};
 }
 
 /* Where the output of layer l goes, of -1 the stage's input: the next layer's input, the decoder's input, or the next
@@ -184,24 +192,16 @@ static void write_layer(struct pp_writer *w, int l, struct pp_ref y, const struc
 
 /* ---- norm first ---- */
 
-/* y = the norm of x alone. gamma, beta: parameters. */
-static void write_plain_norm(struct pp_writer *w, const struct pp_ref refs[4], struct pp_ref gamma, struct pp_ref beta)
-{
-    struct pp_call *call = write_norm(w, true);
-    for (int i = 0; i < 4; i++) call->ref[i] = refs[i];
-    call->ref[5] = gamma;
-    call->ref[6] = beta;
-}
+/* y = the norm of x alone. */
+static void write_plain_norm(struct pp_writer *w, struct pp_norm_refs at) { write_norm(w, true)->at.norm = at; }
 
 /* y = x + z with its bias and dropout: the end of a layer. */
 static void write_layer_end(struct pp_writer *w, int l, struct pp_ref y, struct pp_ref z, struct pp_ref x)
 {
     struct pp_call *call = pp_writer_pass(w, PP_KERNEL_RESIDUAL, false);
     pp_writer_dropout(w, call, l, PP_DROP_RESIDUAL2);
-    call->ref[0] = y;
-    call->ref[1] = z;
-    call->ref[2] = x;
-    call->ref[3] = pp_ref_layer(w, PP_MEM_PARAM, l, PP_LINEAR2_BIAS);
+    call->at.residual =
+        (struct pp_residual_refs){.y = y, .z = z, .x = x, .bias = pp_ref_layer(w, PP_MEM_PARAM, l, PP_LINEAR2_BIAS)};
 }
 
 /* The stream comes from `in` and goes to `out`; where that has no memory, the backward needs nothing of the rest. */
@@ -223,9 +223,12 @@ static void write_norm_first_layer(struct pp_writer *w, int l, struct pp_ref in,
                                     in,
                                     stream};
 
-    write_plain_norm(w, (const struct pp_ref[]){h1, pp_ref_act(w, l, slot->xhat1), pp_ref_act(w, l, slot->rstd1), in},
-                     pp_ref_layer(w, PP_MEM_PARAM, l, PP_NORM1_WEIGHT),
-                     pp_ref_layer(w, PP_MEM_PARAM, l, PP_NORM1_BIAS));
+    write_plain_norm(w, (struct pp_norm_refs){.y = h1,
+                                              .z = pp_ref_act(w, l, slot->xhat1),
+                                              .rstd = pp_ref_act(w, l, slot->rstd1),
+                                              .x = in,
+                                              .gamma = pp_ref_layer(w, PP_MEM_PARAM, l, PP_NORM1_WEIGHT),
+                                              .beta = pp_ref_layer(w, PP_MEM_PARAM, l, PP_NORM1_BIAS)});
     write_attention(w, l, h1, scratch->attention);
     write_row_parallel(w, middle.z, pp_ref_act(w, l, slot->ctx), pp_context_width(&w->model->local),
                        pp_ref_weight(w, l, PP_OUT_PROJ_WEIGHT));
@@ -237,27 +240,29 @@ static void write_norm_first_layer(struct pp_writer *w, int l, struct pp_ref in,
 /* The stream's norm is the decoder's input. */
 static void write_last_norm(struct pp_writer *w, struct pp_ref stream)
 {
-    write_plain_norm(w,
-                     (const struct pp_ref[]){pp_ref_slot(w->slot.decoder_input), pp_ref_slot(w->slot.xhat),
-                                             pp_ref_slot(w->slot.rstd), stream},
-                     pp_ref_last(w, PP_MEM_PARAM, PP_LAST_NORM_WEIGHT),
-                     pp_ref_last(w, PP_MEM_PARAM, PP_LAST_NORM_BIAS));
+    write_plain_norm(w, (struct pp_norm_refs){.y = pp_ref_slot(w->slot.decoder_input),
+                                              .z = pp_ref_slot(w->slot.xhat),
+                                              .rstd = pp_ref_slot(w->slot.rstd),
+                                              .x = stream,
+                                              .gamma = pp_ref_last(w, PP_MEM_PARAM, PP_LAST_NORM_WEIGHT),
+                                              .beta = pp_ref_last(w, PP_MEM_PARAM, PP_LAST_NORM_BIAS)});
 }
 
 /* The loss, and the gradient of the logits. The workers of a rank have columns of these: each tells the others the
  * greatest of its part of a row, the sum of the exponentials, and the target's where it has that. */
-static void write_loss(struct pp_writer *w, enum pp_kernel kernel, struct pp_ref last)
+static void write_loss(struct pp_writer *w, enum pp_kernel kernel, struct pp_ref parts)
 {
     const struct pp_shape *local = &w->model->local;
     const bool gradient = w->training && kernel != PP_KERNEL_CROSS_ENTROPY_PART;
-    struct pp_call *call = pp_writer_call(w, kernel, w->rows, w->seq, local->vocab, gradient);
-    call->n[4] = pp_padded_vocab(local);
-    if (kernel != PP_KERNEL_CROSS_ENTROPY) call->n[5] = w->model->shape.vocab;
-    call->ref[0] = pp_ref_slot(w->slot.logits);
-    call->ref[1] = pp_ref_last(w, PP_MEM_PARAM, PP_DECODER_BIAS);
-    call->ref[2] = pp_ref_to(PP_MEM_TARGETS, 0);
-    if (gradient) call->ref[3] = pp_ref_slot(w->slot.dlogits);
-    call->ref[4] = last;
+    struct pp_call *call = pp_writer_call(w, kernel);
+    call->loss = (struct pp_loss_dims){
+        .rows = w->rows, .seq = w->seq, .vocab = local->vocab, .gradient = gradient, .columns = pp_padded_vocab(local)};
+    if (kernel != PP_KERNEL_CROSS_ENTROPY) call->loss.whole = w->model->shape.vocab;
+    call->at.loss = (struct pp_loss_refs){.logits = pp_ref_slot(w->slot.logits),
+                                          .bias = pp_ref_last(w, PP_MEM_PARAM, PP_DECODER_BIAS),
+                                          .targets = pp_ref_to(PP_MEM_TARGETS, 0),
+                                          .parts = parts};
+    if (gradient) call->at.loss.dlogits = pp_ref_slot(w->slot.dlogits);
 }
 
 static void write_shared_loss(struct pp_writer *w)

@@ -28,8 +28,8 @@ static int64_t filled_up(const struct pp_writer *w, const struct pp_tensor *t)
 
 static struct pp_call *write_share(struct pp_writer *w, enum pp_kernel kernel, const struct pp_tensor *t, int precision)
 {
-    struct pp_call *call = pp_writer_call(w, kernel, 0, 0, 0, 0);
-    pp_writer_extent(t, true, call);
+    struct pp_call *call = pp_writer_call(w, kernel);
+    call->matrix = pp_writer_extent(t, true);
     call->precision = precision;
     return call;
 }
@@ -42,14 +42,14 @@ void pp_write_put(struct pp_writer *w, const struct pp_class *cls)
         if (t->value_offset >= 0) {
             struct pp_call *call = write_share(w, PP_KERNEL_COPY, t, PP_FP32);
             const struct pp_ref slot = pp_ref_to(PP_MEM_OUT, t->value_offset - memory.values.offset);
-            call->ref[0] = pp_ref_share(w, t, slot, sizeof(float));
-            call->ref[1] = pp_ref_to(PP_MEM_PARAM, t->share_value_offset);
+            call->at.copy.to = pp_ref_share(w, t, slot, sizeof(float));
+            call->at.copy.from = pp_ref_to(PP_MEM_PARAM, t->share_value_offset);
         }
         if (t->offset16 >= 0) {
             struct pp_call *call = write_share(w, PP_KERNEL_COPY, t, PP_BF16);
             const struct pp_ref slot = pp_ref_to(PP_MEM_OUT, memory.copies_at + t->offset16 - memory.copies.offset);
-            call->ref[0] = pp_ref_share(w, t, slot, pp_element_bytes(PP_BF16));
-            call->ref[1] = pp_ref_to(PP_MEM_PARAM16, t->share_offset16);
+            call->at.copy.to = pp_ref_share(w, t, slot, pp_element_bytes(PP_BF16));
+            call->at.copy.from = pp_ref_to(PP_MEM_PARAM16, t->share_offset16);
         }
     }
 }
@@ -60,8 +60,8 @@ void pp_write_take(struct pp_writer *w, const struct pp_class *cls)
     const struct range tensors = tensors_of(w, cls);
     for (const struct pp_tensor *t = tensors.first; t < tensors.end; t++) {
         struct pp_call *call = write_share(w, PP_KERNEL_TAKE, t, PP_FP32);
-        call->ref[0] = pp_ref_to(PP_MEM_GRAD, t->share_offset);
-        call->ref[1] = pp_ref_share(w, t, pp_ref_to(PP_MEM_IN, t->offset - gradients.offset), sizeof(float));
+        call->at.take.grad = pp_ref_to(PP_MEM_GRAD, t->share_offset);
+        call->at.take.in = pp_ref_share(w, t, pp_ref_to(PP_MEM_IN, t->offset - gradients.offset), sizeof(float));
     }
 }
 
@@ -74,8 +74,9 @@ void pp_write_clear(struct pp_writer *w, const struct pp_class *cls)
         w->clears = true;
         /* All of the last so many elements, and with them some that the backward writes. */
         const int64_t width = (n + rows - 1) / rows, end = t->local_elements + n;
-        struct pp_call *call = pp_writer_call(w, PP_KERNEL_TAKE, (int)rows, (int)width, 0, 0);
+        struct pp_call *call = pp_writer_call(w, PP_KERNEL_TAKE);
+        call->matrix = (struct pp_matrix_dims){.rows = (int)rows, .width = (int)width};
         call->precision = PP_FP32;
-        call->ref[0] = pp_ref_to(PP_MEM_GRAD, t->offset + (end - rows * width) * (int64_t)sizeof(float));
+        call->at.take.grad = pp_ref_to(PP_MEM_GRAD, t->offset + (end - rows * width) * (int64_t)sizeof(float));
     }
 }

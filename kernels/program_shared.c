@@ -21,11 +21,12 @@ static bool is_there(const struct pp_writer *w) { return w->model->local.shared_
 static int width(const struct pp_writer *w) { return pp_gated_width(&w->model->local, w->model->local.shared_ff); }
 
 /* Of T rows with a gate each. */
-static struct pp_call *write_weighing(struct pp_writer *w, int l, enum pp_kernel kernel)
+static struct pp_call *write_weighing(struct pp_writer *w, enum pp_kernel kernel)
 {
     const int tokens = (int)w->tokens;
-    struct pp_call *call = pp_writer_call(w, kernel, tokens, w->model->local.shared_ff, tokens, 1);
-    call->ref[kernel == PP_KERNEL_WEIGH ? 1 : 3] = pp_ref_act(w, l, w->slot.shared_gate);
+    struct pp_call *call = pp_writer_call(w, kernel);
+    call->places =
+        (struct pp_places_dims){.places = tokens, .width = w->model->local.shared_ff, .tokens = tokens, .chosen = 1};
     return call;
 }
 
@@ -33,7 +34,9 @@ static void write_inner(struct pp_writer *w, int l, bool again)
 {
     const struct pp_inner inner = pp_shared_inner_of(w, l);
     pp_write_activation(w, l, &inner, again);
-    if (w->model->shape.shared_gate) write_weighing(w, l, PP_KERNEL_WEIGH)->ref[0] = inner.u;
+    if (!w->model->shape.shared_gate) return;
+    write_weighing(w, PP_KERNEL_WEIGH)->at.weigh =
+        (struct pp_weigh_refs){.u = inner.u, .gates = pp_ref_act(w, l, w->slot.shared_gate)};
 }
 
 /* The gate is whole in all workers of a rank. */
@@ -42,8 +45,10 @@ static void write_gate(struct pp_writer *w, int l, struct pp_ref x)
     const struct pp_ref gate = pp_ref_act(w, l, w->slot.shared_gate);
     pp_writer_gemm(w, PP_KERNEL_GEMM_NT, (const int[]){(int)w->tokens, 1, w->model->local.d_model}, PP_GEMM_WRITE, gate,
                    x, pp_ref_weight(w, l, PP_SHARED_GATE_WEIGHT))
-        ->n[4] = true;
-    pp_writer_call(w, PP_KERNEL_SIGMOID, (int)w->tokens, 0, 0, 0)->ref[0] = gate;
+        ->gemm.wide = true;
+    struct pp_call *call = pp_writer_call(w, PP_KERNEL_SIGMOID);
+    call->sigmoid.tokens = (int)w->tokens;
+    call->at.sigmoid.x = gate;
 }
 
 void pp_write_shared_up(struct pp_writer *w, int l, struct pp_ref x)
@@ -99,15 +104,13 @@ static void write_gate_grad(struct pp_writer *w, int l, const struct pp_expert_s
 {
     const int tokens = (int)w->tokens;
     const struct pp_ref dlogit = dlogit_of(w, l, scratch);
-    struct pp_call *weigh = write_weighing(w, l, PP_KERNEL_WEIGH_GRAD);
-    weigh->ref[0] = du;
-    weigh->ref[1] = scratch->shared_dgate;
-    weigh->ref[2] = pp_shared_inner_of(w, l).u;
-    pp_writer_all_reduce(w, scratch->shared_dgate, tokens, 1, true);
-    struct pp_call *call = pp_writer_call(w, PP_KERNEL_SIGMOID_GRAD, tokens, 0, 0, 0);
-    call->ref[0] = dlogit;
-    call->ref[1] = scratch->shared_dgate;
-    call->ref[2] = pp_ref_act(w, l, w->slot.shared_gate);
+    const struct pp_ref gate = pp_ref_act(w, l, w->slot.shared_gate), dgate = scratch->shared_dgate;
+    write_weighing(w, PP_KERNEL_WEIGH_GRAD)->at.weigh_grad =
+        (struct pp_weigh_grad_refs){.du = du, .dgates = dgate, .u = pp_shared_inner_of(w, l).u, .gates = gate};
+    pp_writer_all_reduce(w, dgate, tokens, 1, true);
+    struct pp_call *call = pp_writer_call(w, PP_KERNEL_SIGMOID_GRAD);
+    call->sigmoid.tokens = tokens;
+    call->at.sigmoid_grad = (struct pp_sigmoid_grad_refs){.dx = dlogit, .dy = dgate, .y = gate};
     pp_writer_gemm(w, PP_KERNEL_GEMM_NN, (const int[]){tokens, w->model->local.d_model, 1}, PP_GEMM_ADD, dx, dlogit,
                    pp_ref_weight(w, l, PP_SHARED_GATE_WEIGHT));
 }

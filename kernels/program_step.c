@@ -7,12 +7,12 @@
 
 enum { LONGEST_ROW = 4096 /* of a part */ };
 
-void pp_writer_extent(const struct pp_tensor *t, bool part, struct pp_call *call)
+struct pp_matrix_dims pp_writer_extent(const struct pp_tensor *t, bool part)
 {
     int64_t width = PP_PART_LINE;
     while (part && width < LONGEST_ROW && t->part_elements % (2 * width) == 0) width *= 2;
-    call->n[0] = (int)(part ? t->part_elements / width : t->local[0]);
-    call->n[1] = (int)(part ? width : t->local[1]);
+    return (struct pp_matrix_dims){.rows = (int)(part ? t->part_elements / width : t->local[0]),
+                                   .width = (int)(part ? width : t->local[1])};
 }
 
 struct pp_ref pp_ref_share(const struct pp_writer *w, const struct pp_tensor *t, struct pp_ref ref, int element_bytes)
@@ -83,12 +83,16 @@ static void write_squares(struct pp_writer *w, int i)
     const bool alike = t->set == PP_DENSE && !shape->zero && pp_shape_expert_parallel(shape) > 1;
     const int parts = shape->zero ? 1 : pp_shape_parts(shape, t->set);
     const int once = (t->split == PP_SPLIT_NONE ? PP_ONCE_TENSOR : 0) | (alike ? PP_ONCE_EXPERT : 0);
+    const struct pp_matrix_dims extent = pp_writer_extent(t, t->part_elements > 0);
     for (int k = 0; k < parts; k++) {
         const int at = apart ? k * pp_shape_expert_parallel(shape) : k;
-        struct pp_call *call = pp_writer_call(w, PP_KERNEL_SUMSQ, 0, 0, i * pp_shape_sums(shape) + at, once);
-        pp_writer_extent(t, t->part_elements > 0, call);
-        call->n[4] = apart;
-        call->ref[0] = gradient_of(w, t, k);
+        struct pp_call *call = pp_writer_call(w, PP_KERNEL_SUMSQ);
+        call->sumsq = (struct pp_sumsq_dims){.rows = extent.rows,
+                                             .width = extent.width,
+                                             .index = i * pp_shape_sums(shape) + at,
+                                             .once = once,
+                                             .apart = apart};
+        call->at.sumsq.gradient = gradient_of(w, t, k);
     }
 }
 
@@ -111,16 +115,18 @@ void pp_write_step(struct pp_writer *w)
     if (!w->clip) write_norm_sums(w);
     for (int i = 0; i < w->stage->tensors; i++) {
         const struct pp_tensor *t = &w->model->tensors[w->stage->first_tensor + i];
-        struct pp_call *call = pp_writer_call(w, kernel, 0, 0, 0, 0);
-        pp_writer_extent(t, shape->zero, call);
-        call->n[2] = kernel == PP_KERNEL_SGD && w->stage->embed && i == 0 && !shape->tied;
-        call->ref[0] =
+        const struct pp_matrix_dims extent = pp_writer_extent(t, shape->zero);
+        const bool sparse = kernel == PP_KERNEL_SGD && w->stage->embed && i == 0 && !shape->tied;
+        struct pp_call *call = pp_writer_call(w, kernel);
+        call->step = (struct pp_step_dims){.rows = extent.rows, .width = extent.width, .sparse = sparse};
+        call->at.step.w =
             share_of(w, t, pp_ref_tensor(PP_MEM_PARAM, t), shape->shard_params, t->share_value_offset, sizeof(float));
-        if (t->value_offset < 0) call->ref[0] = pp_ref_to(PP_MEM_STATE, pp_split_weight_offset(w->model, t));
-        call->ref[1] = gradient_of(w, t, 0);
-        call->ref[2] =
+        if (t->value_offset < 0) call->at.step.w = pp_ref_to(PP_MEM_STATE, pp_split_weight_offset(w->model, t));
+        call->at.step.g = gradient_of(w, t, 0);
+        call->at.step.copy =
             share_of(w, t, pp_ref_copy(t), shape->shard_params, t->share_offset16, pp_element_bytes(PP_BF16));
         for (int s = 0; s < pp_optimizers[shape->optimizer].states; s++)
-            call->ref[3 + s] = pp_ref_to(PP_MEM_STATE, s * w->stage->share_bytes + t->share_offset);
+            call->ref[PP_OPERAND(step, m) + (size_t)s] =
+                pp_ref_to(PP_MEM_STATE, s * w->stage->share_bytes + t->share_offset);
     }
 }

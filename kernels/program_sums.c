@@ -46,9 +46,9 @@ static struct pp_ref own_piece(const struct pp_writer *w, struct pp_ref own, int
 
 static void copy_own(struct pp_writer *w, struct pp_ref to, struct pp_ref from)
 {
-    struct pp_call *call = pp_writer_call(w, PP_KERNEL_COPY, (int)own_rows(w), w->model->local.d_model, 0, 0);
-    call->ref[0] = to;
-    call->ref[1] = from;
+    struct pp_call *call = pp_writer_call(w, PP_KERNEL_COPY);
+    call->matrix = (struct pp_matrix_dims){.rows = (int)own_rows(w), .width = w->model->local.d_model};
+    call->at.copy = (struct pp_copy_refs){.to = to, .from = from};
 }
 
 /* Of a piece of memory [T,d], if there are several workers: beside what comes next, if there are several pieces. */
@@ -56,13 +56,14 @@ static void start_join(struct pp_writer *w, enum pp_kernel kernel, struct pp_ref
 {
     const int d = w->model->local.d_model, beside = w->sum_pieces > 1 ? piece + 1 : 0;
     if (pp_shape_tensor(&w->model->local) == 1) return;
-    pp_writer_call(w, kernel, (int)piece_rows(w), d, beside, 0)->ref[0] =
-        further(memory, piece * piece_rows(w) * row_bytes(w, d));
+    struct pp_call *call = pp_writer_call(w, kernel);
+    call->join = (struct pp_join_dims){.rows = (int)piece_rows(w), .width = d, .beside = beside};
+    call->at.join.memory = further(memory, piece * piece_rows(w) * row_bytes(w, d));
 }
 
 static void await(struct pp_writer *w, int piece)
 {
-    if (w->sum_pieces > 1) pp_writer_call(w, PP_KERNEL_AWAIT, 0, 0, piece + 1, 0);
+    if (w->sum_pieces > 1) pp_writer_call(w, PP_KERNEL_AWAIT)->join.beside = piece + 1;
 }
 
 void pp_writer_take_full(struct pp_writer *w, int n)
@@ -76,9 +77,9 @@ void pp_writer_take_full(struct pp_writer *w, int n)
 void pp_writer_all_reduce(struct pp_writer *w, struct pp_ref memory, int64_t rows, int width, bool wide)
 {
     if (pp_shape_tensor(&w->model->local) == 1) return;
-    struct pp_call *call = pp_writer_call(w, PP_KERNEL_ALL_REDUCE, (int)rows, width, 0, 0);
-    call->n[4] = wide;
-    call->ref[0] = memory;
+    struct pp_call *call = pp_writer_call(w, PP_KERNEL_ALL_REDUCE);
+    call->join = (struct pp_join_dims){.rows = (int)rows, .width = width, .wide = wide};
+    call->at.join.memory = memory;
 }
 
 static void start_gathering(struct pp_writer *w, int full, struct pp_ref x)
@@ -130,7 +131,7 @@ static void write_rows(struct pp_writer *w, const struct pp_token_product *p, st
     if (rows <= 0) return;
     struct pp_call *call = pp_writer_gemm(w, p->kernel, (const int[]){(int)rows, p->n, p->k}, p->mode,
                                           further(c, begin * wide), further(a, begin * row_bytes(w, p->k)), p->weight);
-    call->n[4] = p->wide;
+    call->gemm.wide = p->wide;
 }
 
 void pp_write_gathered_product(struct pp_writer *w, int full, const struct pp_token_product *p)
@@ -178,8 +179,7 @@ static struct pp_ref add_part(struct pp_writer *w, enum pp_gemm_mode mode, struc
 {
     if (mode != PP_GEMM_ADD) return part;
     struct pp_call *add = pp_writer_pass(w, PP_KERNEL_RESIDUAL, false);
-    add->ref[0] = add->ref[2] = c;
-    add->ref[1] = part;
+    add->at.residual = (struct pp_residual_refs){.y = c, .z = part, .x = c};
     return c;
 }
 

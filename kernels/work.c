@@ -21,26 +21,27 @@ static bool is_flash(const struct pp_call *call)
 
 /* The same of queries that are two chunks of a row (pp_row_places): of the first worker's; others have as many, but for
  * tiles in which chunks end. */
-static double scores_of_chunks(const int32_t *n, int64_t queries, int64_t keys)
+static double scores_of_chunks(const struct pp_attention_dims *n, int64_t queries, int64_t keys)
 {
-    const int64_t half = n[1] / 2;
+    const int64_t half = n->seq / 2;
     double sum = 0;
-    for (int64_t i = 0; i < n[1]; i += queries) {
-        const int64_t end = i + queries < n[1] ? i + queries : n[1], seen = end <= half ? end : end + n[6] - n[1];
-        sum += (double)queries * (double)up(n[4] ? seen : n[6], keys);
+    for (int64_t i = 0; i < n->seq; i += queries) {
+        const int64_t end = i + queries < n->seq ? i + queries : n->seq,
+                      seen = end <= half ? end : end + n->keys - n->seq;
+        sum += (double)queries * (double)up(n->causal ? seen : n->keys, keys);
     }
     return sum;
 }
 
 /* Scores of a head that are computed in tiles of queries x keys, one a multiple of the other. With a mask a tile is
  * left out where none of its queries sees any of its keys. */
-static double scores(const int32_t *n, int64_t queries, int64_t keys)
+static double scores(const struct pp_attention_dims *n, int64_t queries, int64_t keys)
 {
-    const int64_t tiles = up(n[1], queries) / queries;
-    if (n[6]) return scores_of_chunks(n, queries, keys);
-    if (!n[4]) return (double)(tiles * queries) * (double)up(n[1], keys);
+    const int64_t tiles = up(n->seq, queries) / queries;
+    if (n->keys) return scores_of_chunks(n, queries, keys);
+    if (!n->causal) return (double)(tiles * queries) * (double)up(n->seq, keys);
     if (queries >= keys) /* t + 1 tiles of `queries` keys each; of the last as many as there are */
-        return (double)queries * ((double)queries * (double)(tiles - 1) * (double)tiles / 2 + (double)up(n[1], keys));
+        return (double)queries * ((double)queries * (double)(tiles - 1) * (double)tiles / 2 + (double)up(n->seq, keys));
     const int64_t alike = keys / queries, groups = tiles / alike, rest = tiles % alike; /* that see as many tiles */
     return (double)queries * (double)keys * (double)(groups + 1) * ((double)alike * (double)groups / 2 + (double)rest);
 }
@@ -60,27 +61,27 @@ struct parts {
 
 /* attention_short.cu, whether a GPU has shared memory for the shape or not: else the long way skips one tile of four,
  * and that only in rows of more than PP_TILE_SIDE. */
-static struct parts short_rows(const int32_t *n, bool gradient)
+static struct parts short_rows(const struct pp_attention_dims *n, bool gradient)
 {
-    const double side = (double)up(n[1], PP_SHORT_QUAD);
-    return (struct parts){{{side * side, up(n[3], PP_SHORT_QUAD), gradient ? 4 : 2, 0}}};
+    const double side = (double)up(n->seq, PP_SHORT_QUAD);
+    return (struct parts){{{side * side, up(n->dh, PP_SHORT_QUAD), gradient ? 4 : 2, 0}}};
 }
 
 /* attention_long.cu: scores, or gradients of P, and what is made of them. */
-static struct parts long_rows(const int32_t *n, bool gradient)
+static struct parts long_rows(const struct pp_attention_dims *n, bool gradient)
 {
-    return (struct parts){{{scores(n, PP_TILE_SIDE, PP_TILE_SIDE), up(n[3], PP_TILE_TERMS), 1, 0},
-                           {scores(n, PP_TILE_SIDE, PP_TILE_TERMS), up(n[3], PP_TILE_SIDE), gradient ? 3 : 1, 0}}};
+    return (struct parts){{{scores(n, PP_TILE_SIDE, PP_TILE_SIDE), up(n->dh, PP_TILE_TERMS), 1, 0},
+                           {scores(n, PP_TILE_SIDE, PP_TILE_TERMS), up(n->dh, PP_TILE_SIDE), gradient ? 3 : 1, 0}}};
 }
 
 /* attention_flash.cu: both kernels of the gradient make P and its gradient, and so do all blocks that share a head's
  * columns. */
-static struct parts flash_in_float(const int32_t *n, bool gradient)
+static struct parts flash_in_float(const struct pp_attention_dims *n, bool gradient)
 {
-    const int64_t columns = up(n[3], pp_flash_tiles(n[3]) * PP_TILE_SIDE),
-                  blocks = columns / (pp_flash_tiles(n[3]) * PP_TILE_SIDE);
+    const int64_t columns = up(n->dh, pp_flash_tiles(n->dh) * PP_TILE_SIDE),
+                  blocks = columns / (pp_flash_tiles(n->dh) * PP_TILE_SIDE);
     return (struct parts){
-        {{scores(n, PP_TILE_SIDE, PP_TILE_SIDE), blocks * up(n[3], PP_TILE_TERMS), gradient ? 4 : 1, 0},
+        {{scores(n, PP_TILE_SIDE, PP_TILE_SIDE), blocks * up(n->dh, PP_TILE_TERMS), gradient ? 4 : 1, 0},
          {scores(n, PP_TILE_SIDE, PP_TILE_TERMS), columns, gradient ? 3 : 1, 0}}};
 }
 
@@ -88,11 +89,11 @@ static struct parts flash_in_float(const int32_t *n, bool gradient)
  * for two products of 16 x 8 x 16; two of the four that the kernel of keys and values makes read half as much again, of
  * the other factor, and of wide heads two that the kernel of queries makes. Two matrices of a tile are written once for
  * all warps of a block. Two blocks have the keys and values of wide heads, which both make all scores. */
-static struct parts flash_on_tensor_cores(const int32_t *n, bool gradient)
+static struct parts flash_on_tensor_cores(const struct pp_attention_dims *n, bool gradient)
 {
     enum { FRAGMENT = 512, OF = 2 * 16 * 8 * 16, MATRICES = 2 * 2 /* bytes of two numbers */ };
-    const int64_t width = pp_mma_width(n[3]), keys = n[3] > PP_MMA_NARROW ? PP_MMA_WIDE_KEYS : PP_MMA_KEYS;
-    const int blocks = n[3] > PP_MMA_NARROW ? 2 : 1;
+    const int64_t width = pp_mma_width(n->dh), keys = n->dh > PP_MMA_NARROW ? PP_MMA_WIDE_KEYS : PP_MMA_KEYS;
+    const int blocks = n->dh > PP_MMA_NARROW ? 2 : 1;
     const double read = (double)FRAGMENT / OF, written = (double)MATRICES / (PP_MMA_WARPS * PP_MMA_TOKENS),
                  rewritten = (double)MATRICES / (PP_MMA_GRAD_WARPS * PP_MMA_TOKENS),
                  query_reads = blocks > 1 ? 2 * 1.5 + 1 : 3;
@@ -114,27 +115,28 @@ static double block_scores(int64_t queries)
  * chunks the second sees all keys before its own ones, of the first worker's. */
 static struct parts on_processor(const struct pp_call *call)
 {
-    const int32_t *n = call->n;
-    const int64_t half = n[1] / 2;
-    double made = (double)n[1] * PP_ROW_KEYS(n);
-    if (is_flash(call) && n[4])
-        made = n[6] ? 2 * block_scores(half) + (double)half * (double)(n[6] - half) : block_scores(n[1]);
-    return (struct parts){{{made, n[3], is_gradient(call) ? (is_flash(call) ? 5 : 4) : 2, 0}}};
+    const struct pp_attention_dims *n = &call->attention;
+    const int64_t half = n->seq / 2;
+    double made = (double)n->seq * PP_ROW_KEYS(n);
+    if (is_flash(call) && n->causal)
+        made = n->keys ? 2 * block_scores(half) + (double)half * (double)(n->keys - half) : block_scores(n->seq);
+    return (struct parts){{{made, n->dh, is_gradient(call) ? (is_flash(call) ? 5 : 4) : 2, 0}}};
 }
 
 static struct parts parts_of(const struct pp_call *call, bool gpu)
 {
+    const struct pp_attention_dims *n = &call->attention;
     const bool gradient = is_gradient(call);
     if (!gpu) return on_processor(call);
     if (is_flash(call))
-        return pp_flash_multiplies(call) ? flash_on_tensor_cores(call->n, gradient) : flash_in_float(call->n, gradient);
-    return call->n[1] <= PP_SHORT_SEQ ? short_rows(call->n, gradient) : long_rows(call->n, gradient);
+        return pp_flash_multiplies(call) ? flash_on_tensor_cores(n, gradient) : flash_in_float(n, gradient);
+    return n->seq <= PP_SHORT_SEQ ? short_rows(n, gradient) : long_rows(n, gradient);
 }
 
 static void add_attention(const struct pp_call *call, bool gpu, struct pp_work *work)
 {
     const struct parts p = parts_of(call, gpu);
-    const double heads = (double)call->n[0] * call->n[2];
+    const double heads = (double)call->attention.rows * call->attention.heads;
     const int other = call->kernel == PP_KERNEL_FLASH_GRAD ? PP_SOFTMAX_AGAIN_FLOPS : PP_SOFTMAX_FLOPS,
               turns = call->kernel == PP_KERNEL_FLASH_GRAD && gpu ? 2 : 1,
               arithmetic = !gpu || (is_flash(call) && pp_flash_multiplies(call)) ? call->precision : PP_FP32;
@@ -149,10 +151,10 @@ static void add_attention(const struct pp_call *call, bool gpu, struct pp_work *
 static void add_product(const struct pp_call *call, struct pp_work *work)
 {
     work->flops[call->precision] = pp_call_flops(call);
-    work->product = (struct pp_product){.m = call->n[0],
-                                        .n = call->n[1],
-                                        .k = call->n[2],
-                                        .times = PP_TIMES(call->n),
+    work->product = (struct pp_product){.m = call->gemm.m,
+                                        .n = call->gemm.n,
+                                        .k = call->gemm.k,
+                                        .times = PP_TIMES(&call->gemm),
                                         .element_bytes = pp_call_operand(call, 0).element_bytes};
 }
 

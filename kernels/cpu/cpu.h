@@ -11,11 +11,14 @@
 
 extern const struct pp_backend pp_backend_cpu;
 
-/* A call with its operands' addresses; NULL where a region has no memory. */
+/* A call with the addresses of its operands, by number or by name; NULL where an operand lies nowhere. */
 struct pp_cpu_call {
     const struct pp_call *call;
     const struct pp_frame *frame;
-    void *p[PP_CALL_REFS];
+    union {
+        void *p[PP_CALL_REFS];
+        union pp_call_memory at;
+    };
 };
 
 /* The kernels for one vector width. */

@@ -15,8 +15,8 @@ static cudaError_t run(const struct pp_cuda_call *c, way is_short, way is_long)
     int most = 0;
     const cudaError_t error = pp_attention_shared_bytes(&most);
     if (error != cudaSuccess) return error;
-    const int32_t *n = c->call->n;
-    return pp_attention_short_bytes(n[1], n[3], n[2] / PP_KV_HEADS(n)) <= most ? is_short(c) : is_long(c);
+    const struct pp_attention_dims *n = &c->call->attention;
+    return pp_attention_short_bytes(n->seq, n->dh, n->heads / PP_KV_HEADS(n)) <= most ? is_short(c) : is_long(c);
 }
 
 cudaError_t pp_cuda_attention(const struct pp_cuda_call *c) { return run(c, pp_attention_short, pp_attention_long); }

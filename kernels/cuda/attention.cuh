@@ -60,38 +60,39 @@ template <typename T> static inline int64_t pp_attention_between(const void *fro
     return ((intptr_t)to - (intptr_t)from) / (intptr_t)sizeof(T);
 }
 
-/* p, qkv, ctx: P, qkv, and ctx or its gradient. */
+/* p, qkv, ctx: P, qkv, and ctx or its gradient. keys, dkeys: those of calls that have keys of whole rows, which lie
+ * apart from qkv. */
 template <typename T>
 static inline struct pp_attention pp_attention_of(const struct pp_cuda_call *c, const void *p, const void *qkv,
-                                                  const void *ctx)
+                                                  const void *ctx, const void *keys = NULL, const void *dkeys = NULL)
 {
-    const int32_t *n = c->call->n;
+    const struct pp_attention_dims *n = &c->call->attention;
     struct pp_attention a;
-    a.rows = n[0];
-    a.seq = n[1];
-    a.heads = n[2];
-    a.dh = n[3];
-    a.d = n[2] * n[3];
+    a.rows = n->rows;
+    a.seq = n->seq;
+    a.heads = n->heads;
+    a.dh = n->dh;
+    a.d = n->heads * n->dh;
     a.kv = PP_KV_HEADS(n);
     a.group = a.heads / a.kv;
     a.width = PP_QKV_HEADS(n) * a.dh;
     a.apart = a.kv * a.dh;
     a.keys = PP_ROW_KEYS(n);
-    a.key_width = n[6] ? 2 * a.apart : a.width;
-    a.to_keys = n[6] ? pp_attention_between<T>(qkv, c->p[5]) : a.d;
-    a.to_grads = n[6] ? pp_attention_between<T>(qkv, c->p[6]) : a.d;
-    a.key_grads_apart = n[6];
+    a.key_width = n->keys ? 2 * a.apart : a.width;
+    a.to_keys = n->keys ? pp_attention_between<T>(qkv, keys) : a.d;
+    a.to_grads = n->keys ? pp_attention_between<T>(qkv, dkeys) : a.d;
+    a.key_grads_apart = n->keys;
     a.places = pp_query_places_of(a.seq, c->frame);
-    a.causal = n[4];
+    a.causal = n->causal;
     a.whole_heads = a.dh % PP_QUAD == 0 && pp_aligned(static_cast<const T *>(qkv)) &&
-                    pp_aligned(static_cast<const T *>(ctx)) && (!n[6] || pp_aligned(static_cast<const T *>(c->p[5]))) &&
-                    (!n[6] || pp_aligned(static_cast<const T *>(c->p[6])));
+                    pp_aligned(static_cast<const T *>(ctx)) && (!n->keys || pp_aligned(static_cast<const T *>(keys))) &&
+                    (!n->keys || pp_aligned(static_cast<const T *>(dkeys)));
     a.whole_scores = a.seq % PP_QUAD == 0 && pp_aligned(static_cast<const T *>(p));
     a.scale = 1 / sqrtf((float)a.dh);
     const int others = a.heads * (pp_frame_head_ranks(c->frame) - 1), before = a.heads * pp_frame_head_rank(c->frame);
     a.first_vector = (uint32_t)((c->frame->first_row * (a.heads + others) + before) * a.keys);
     a.other_vectors = (uint32_t)(others * a.keys);
-    a.drop = pp_dropout_of(c, c->call->f[0], 0);
+    a.drop = pp_dropout_of(c, 0);
     return a;
 }
 

@@ -296,14 +296,15 @@ dim3 grid_of(const pp_attention &a, int pairs, int tokens)
 
 template <typename T> cudaError_t run_forward(const struct pp_cuda_call *c)
 {
-    T *ctx = static_cast<T *>(c->p[0]), *qkv = static_cast<T *>(c->p[2]);
-    const pp_attention a = pp_attention_of<T>(c, NULL, qkv, ctx);
+    const struct pp_flash_memory *at = &c->at.flash;
+    T *ctx = static_cast<T *>(at->ctx), *qkv = static_cast<T *>(at->qkv);
+    const pp_attention a = pp_attention_of<T>(c, NULL, qkv, ctx, at->keys);
     const int n = tiles_of(a);
     void (*const kernel)(pp_attention, T *, float *, const T *) = n == 1   ? forward<T, 1>
                                                                   : n == 2 ? forward<T, 2>
                                                                            : forward<T, MOST_TILES>;
-    pp_tile::add_bias<T>(c, a, qkv);
-    PP_LAUNCH(kernel, grid_of(a, a.rows * a.heads, a.seq), THREADS, 0, c->stream, a, ctx, static_cast<float *>(c->p[1]),
+    pp_tile::add_bias<T>(c, a, qkv, at->bias);
+    PP_LAUNCH(kernel, grid_of(a, a.rows * a.heads, a.seq), THREADS, 0, c->stream, a, ctx, static_cast<float *>(at->lse),
               qkv);
     return cudaGetLastError();
 }
@@ -335,10 +336,11 @@ void run_part(const struct pp_cuda_call *c, const pp_attention &a, const stage &
 
 template <typename T> cudaError_t run_backward(const struct pp_cuda_call *c)
 {
-    T *qkv = static_cast<T *>(c->p[0]);
-    const float *lse = static_cast<const float *>(c->p[1]);
-    const T *ctx = static_cast<const T *>(c->p[2]), *dctx = static_cast<const T *>(c->p[3]);
-    pp_attention a = pp_attention_of<T>(c, NULL, qkv, ctx);
+    const struct pp_flash_grad_memory *at = &c->at.flash_grad;
+    T *qkv = static_cast<T *>(at->qkv);
+    const float *lse = static_cast<const float *>(at->lse);
+    const T *ctx = static_cast<const T *>(at->ctx), *dctx = static_cast<const T *>(at->dctx);
+    pp_attention a = pp_attention_of<T>(c, NULL, qkv, ctx, at->keys, at->dkeys);
     a.whole_heads = a.whole_heads && pp_aligned(dctx);
     const int pairs = a.rows * a.heads;
     const struct pp_flash_parts parts = pp_flash_divide(c->call, false, c->scratch_bytes);

@@ -293,8 +293,8 @@ float *place_of_scores(__nv_bfloat16 *) { return NULL; }
 
 template <typename T> cudaError_t scores_and_softmax(const struct pp_cuda_call *c, const pp_attention &a)
 {
-    T *p = static_cast<T *>(c->p[1]);
-    const T *qkv = static_cast<const T *>(c->p[2]);
+    T *p = static_cast<T *>(c->at.attention.probabilities);
+    const T *qkv = static_cast<const T *>(c->at.attention.qkv);
     float *const place = place_of_scores(p);
     const int pitch = place ? a.seq : pp_div_up(a.seq, PP_QUAD) * PP_QUAD;
     part size = part_of(a, 1, pitch, 0);
@@ -315,9 +315,10 @@ template <typename T> cudaError_t scores_and_softmax(const struct pp_cuda_call *
 
 template <typename T> cudaError_t run_forward(const struct pp_cuda_call *c)
 {
-    const pp_attention a = pp_attention_of<T>(c, c->p[1], c->p[2], c->p[0]);
-    T *ctx = static_cast<T *>(c->p[0]), *p = static_cast<T *>(c->p[1]), *qkv = static_cast<T *>(c->p[2]);
-    add_bias<T>(c, a, qkv);
+    const struct pp_attention_memory *at = &c->at.attention;
+    const pp_attention a = pp_attention_of<T>(c, at->probabilities, at->qkv, at->ctx);
+    T *ctx = static_cast<T *>(at->ctx), *p = static_cast<T *>(at->probabilities), *qkv = static_cast<T *>(at->qkv);
+    add_bias<T>(c, a, qkv, at->bias);
     const cudaError_t error = scores_and_softmax<T>(c, a);
     if (error != cudaSuccess) return error;
     return for_each_head(a, a.rows * a.heads, [&](int first, dim3 grid) {
@@ -327,9 +328,10 @@ template <typename T> cudaError_t run_forward(const struct pp_cuda_call *c)
 
 template <typename T> cudaError_t run_backward(const struct pp_cuda_call *c)
 {
-    const pp_attention a = pp_attention_of<T>(c, c->p[1], c->p[0], c->p[2]);
-    T *qkv = static_cast<T *>(c->p[0]);
-    const T *p = static_cast<const T *>(c->p[1]), *dctx = static_cast<const T *>(c->p[2]);
+    const struct pp_attention_grad_memory *at = &c->at.attention_grad;
+    const pp_attention a = pp_attention_of<T>(c, at->probabilities, at->qkv, at->dctx);
+    T *qkv = static_cast<T *>(at->qkv);
+    const T *p = static_cast<const T *>(at->probabilities), *dctx = static_cast<const T *>(at->dctx);
     const int pitch = pp_div_up(a.seq, PP_QUAD) * PP_QUAD, wide = pp_div_up(a.dh, PP_QUAD) * PP_QUAD;
     const part size = part_of(a, a.group, pitch + wide, (int64_t)a.seq * wide);
     const cudaError_t error = for_each_part(a, size, [&](part s) {

@@ -161,27 +161,29 @@ bool is_aligned(const void *p) { return (uintptr_t)p % PP_COPY_BYTES == 0; }
 
 bool pp_attention_mma_does(const struct pp_cuda_call *c)
 {
-    const bool backward = c->call->kernel == PP_KERNEL_FLASH_GRAD;
+    const struct pp_flash_memory *f = &c->at.flash;
+    const struct pp_flash_grad_memory *g = &c->at.flash_grad;
     int most = 0;
-    if (!pp_flash_multiplies(c->call) || !is_aligned(c->p[0]) || !is_aligned(c->p[2]) || !is_aligned(c->p[5]))
-        return false;
-    if (!backward) return true;
-    return is_aligned(c->p[3]) && is_aligned(c->p[6]) && pp_attention_shared_bytes(&most) == cudaSuccess &&
-           pp_attention_mma_grad_bytes(c->call->n[3]) <= most;
+    if (!pp_flash_multiplies(c->call)) return false;
+    if (c->call->kernel == PP_KERNEL_FLASH) return is_aligned(f->ctx) && is_aligned(f->qkv) && is_aligned(f->keys);
+    return is_aligned(g->qkv) && is_aligned(g->ctx) && is_aligned(g->dctx) && is_aligned(g->keys) &&
+           is_aligned(g->dkeys) && pp_attention_shared_bytes(&most) == cudaSuccess &&
+           pp_attention_mma_grad_bytes(c->call->attention.dh) <= most;
 }
 
 cudaError_t pp_attention_mma(const struct pp_cuda_call *c)
 {
-    number *ctx = static_cast<number *>(c->p[0]), *qkv = static_cast<number *>(c->p[2]);
-    const pp_attention a = pp_attention_of<number>(c, NULL, qkv, ctx);
+    const struct pp_flash_memory *at = &c->at.flash;
+    number *ctx = static_cast<number *>(at->ctx), *qkv = static_cast<number *>(at->qkv);
+    const pp_attention a = pp_attention_of<number>(c, NULL, qkv, ctx, at->keys);
     const int64_t room = BATCH_BYTES / ((int64_t)2 * a.keys * a.dh * (int64_t)sizeof(number));
     const int groups = a.rows * a.kv, most = (int)std::max(std::min(room, (int64_t)groups), (int64_t)1),
               batches = pp_div_up(groups, most), batch = a.group * pp_div_up(groups, batches);
     const dim3 grid((unsigned)batch, (unsigned)pp_div_up(a.seq, QUERIES), (unsigned)batches);
     const kind *k = kinds;
     while (k->width < a.dh) k++;
-    pp_tile::add_bias<number>(c, a, qkv);
-    PP_LAUNCH(k->forward, grid, THREADS, k->bytes, c->stream, a, batch, ctx, static_cast<float *>(c->p[1]), qkv);
+    pp_tile::add_bias<number>(c, a, qkv, at->bias);
+    PP_LAUNCH(k->forward, grid, THREADS, k->bytes, c->stream, a, batch, ctx, static_cast<float *>(at->lse), qkv);
     return cudaGetLastError();
 }
 

@@ -274,9 +274,10 @@ const kind &kind_for(int dh)
 /* The kernels of a part. Whose gradients do not wait comes last. */
 void run_part(const struct pp_cuda_call *c, const pp_attention &a, const stage &s, const kind &k)
 {
-    number *qkv = static_cast<number *>(c->p[0]);
-    const float *lse = static_cast<const float *>(c->p[1]);
-    const number *ctx = static_cast<const number *>(c->p[2]), *dctx = static_cast<const number *>(c->p[3]);
+    const struct pp_flash_grad_memory *at = &c->at.flash_grad;
+    number *qkv = static_cast<number *>(at->qkv);
+    const float *lse = static_cast<const float *>(at->lse);
+    const number *ctx = static_cast<const number *>(at->ctx), *dctx = static_cast<const number *>(at->dctx);
     const int groups = s.pairs / a.group;
     const dim3 pairs((unsigned)s.pairs, (unsigned)pp_div_up(a.seq, TOKENS)),
         shared((unsigned)groups, (unsigned)pp_div_up(a.keys, TOKENS), (unsigned)k.key_parts);
@@ -302,7 +303,8 @@ int pp_attention_mma_grad_bytes(int dh)
 
 cudaError_t pp_attention_mma_grad(const struct pp_cuda_call *c)
 {
-    const pp_attention a = pp_attention_of<number>(c, NULL, c->p[0], c->p[2]);
+    const struct pp_flash_grad_memory *at = &c->at.flash_grad;
+    const pp_attention a = pp_attention_of<number>(c, NULL, at->qkv, at->ctx, at->keys, at->dkeys);
     const int pairs = a.rows * a.heads;
     const struct pp_flash_parts parts = pp_flash_divide(c->call, true, c->scratch_bytes);
     number *const scratch = static_cast<number *>(c->scratch);

@@ -342,21 +342,23 @@ int64_t waiting_bytes(int seq, int dh, int group)
 
 template <typename T> cudaError_t run_forward(const struct pp_cuda_call *c)
 {
-    const float *bias = static_cast<const float *>(c->p[3]);
-    pp_attention a = pp_attention_of<T>(c, c->p[1], c->p[2], c->p[0]);
+    const struct pp_attention_memory *at = &c->at.attention;
+    const float *bias = static_cast<const float *>(at->bias);
+    pp_attention a = pp_attention_of<T>(c, at->probabilities, at->qkv, at->ctx);
     a.whole_heads = a.whole_heads && pp_aligned(bias);
-    if (a.group > 1) pp_tile::add_bias<T>(c, a, static_cast<T *>(c->p[2]));
+    if (a.group > 1) pp_tile::add_bias<T>(c, a, static_cast<T *>(at->qkv), bias);
     const auto kernel = a.group > 1 || !bias ? forward<T, false> : forward<T, true>;
     PP_LAUNCH(kernel, a.rows * a.heads, THREADS, (size_t)shared_bytes(a.seq, a.dh, 1), c->stream, a,
-              static_cast<T *>(c->p[0]), static_cast<T *>(c->p[1]), static_cast<T *>(c->p[2]), bias);
+              static_cast<T *>(at->ctx), static_cast<T *>(at->probabilities), static_cast<T *>(at->qkv), bias);
     return cudaGetLastError();
 }
 
 template <typename T> cudaError_t run_backward(const struct pp_cuda_call *c)
 {
-    const pp_attention a = pp_attention_of<T>(c, c->p[1], c->p[0], c->p[2]);
-    T *qkv = static_cast<T *>(c->p[0]);
-    const T *p = static_cast<const T *>(c->p[1]), *dctx = static_cast<const T *>(c->p[2]);
+    const struct pp_attention_grad_memory *at = &c->at.attention_grad;
+    const pp_attention a = pp_attention_of<T>(c, at->probabilities, at->qkv, at->dctx);
+    T *qkv = static_cast<T *>(at->qkv);
+    const T *p = static_cast<const T *>(at->probabilities), *dctx = static_cast<const T *>(at->dctx);
     float *waiting = static_cast<float *>(c->scratch);
     const bool shares = a.group > 1;
     const auto kernel = shares ? backward<T, true> : backward<T, false>;

@@ -223,11 +223,12 @@ static __global__ void bias_kernel(T *qkv, const float *bias, int64_t tokens, in
     }
 }
 
-/* qkv += bias, the call's operand 3, if there is one */
-template <typename T> static inline void add_bias(const struct pp_cuda_call *c, const pp_attention &a, T *qkv)
+/* qkv += bias, if there is one */
+template <typename T>
+static inline void add_bias(const struct pp_cuda_call *c, const pp_attention &a, T *qkv, const void *operand)
 {
     const int64_t tokens = (int64_t)a.rows * a.seq;
-    const float *bias = static_cast<const float *>(c->p[3]);
+    const float *bias = static_cast<const float *>(operand);
     if (!bias) return;
     PP_LAUNCH(bias_kernel<T>, loop_blocks(tokens * pp_div_up(a.width, PP_QUAD)), THREADS, 0, c->stream, qkv, bias,
               tokens, a.width, a.whole_heads);

@@ -38,7 +38,8 @@ enum {
 /* Operands, which are aligned to 16 bytes, can go to tensor cores. */
 static inline bool pp_flash_multiplies(const struct pp_call *call)
 {
-    return call->precision == PP_BF16 && call->n[3] % PP_FLASH_STEP == 0 && call->n[3] <= PP_FLASH_WIDEST;
+    return call->precision == PP_BF16 && call->attention.dh % PP_FLASH_STEP == 0 &&
+           call->attention.dh <= PP_FLASH_WIDEST;
 }
 
 /* Columns of a tile on tensor cores. */

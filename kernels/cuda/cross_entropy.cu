@@ -161,35 +161,36 @@ static const entropy_kernel<float> part_kernels[] = {cross_entropy_part<false>, 
 /* The call's words, and parts: of the tokens from `first` on. */
 template <typename D> static void set_words(const struct pp_cuda_call *c, int first, entropy<D> *e)
 {
-    const int32_t *n = c->call->n;
+    const struct pp_loss_dims *n = &c->call->loss;
     const bool shares = c->call->kernel != PP_KERNEL_CROSS_ENTROPY;
     e->tensor = pp_frame_tensor(c->frame);
     e->rank = c->frame->tensor_rank;
-    e->word = shares ? e->rank * n[2] : 0;
-    e->vocab = shares ? std::min(n[2], n[5] - e->word) : n[2];
-    e->apart = (int64_t)n[0] * n[1] * PP_ENTROPY_PART;
-    e->parts = shares ? static_cast<float *>(c->p[4]) + (int64_t)first * PP_ENTROPY_PART : NULL;
+    e->word = shares ? e->rank * n->vocab : 0;
+    e->vocab = shares ? std::min(n->vocab, n->whole - e->word) : n->vocab;
+    e->apart = (int64_t)n->rows * n->seq * PP_ENTROPY_PART;
+    e->parts = shares ? static_cast<float *>(c->at.loss.parts) + (int64_t)first * PP_ENTROPY_PART : NULL;
 }
 
 /* The tokens from `first` on, as many as have room for their losses. */
 template <typename D>
 static cudaError_t run_tokens(const struct pp_cuda_call *c, const entropy_kernel<D> *kernels, int first, int tokens)
 {
-    const int32_t *n = c->call->n;
+    const struct pp_loss_memory *at = &c->at.loss;
+    const struct pp_loss_dims *n = &c->call->loss;
     entropy<D> e;
     set_words(c, first, &e);
-    e.columns = n[4];
-    e.logits = static_cast<const float *>(c->p[0]) + (int64_t)first * e.columns;
-    e.bias = static_cast<const float *>(c->p[1]);
-    e.target = static_cast<const int32_t *>(c->p[2]) + first;
-    e.dlogits = n[3] ? static_cast<D *>(c->p[3]) + (int64_t)first * e.columns : NULL;
+    e.columns = n->columns;
+    e.logits = static_cast<const float *>(at->logits) + (int64_t)first * e.columns;
+    e.bias = static_cast<const float *>(at->bias);
+    e.target = static_cast<const int32_t *>(at->targets) + first;
+    e.dlogits = n->gradient ? static_cast<D *>(at->dlogits) + (int64_t)first * e.columns : NULL;
     e.loss =
         c->frame->loss && c->call->kernel != PP_KERNEL_CROSS_ENTROPY_PART ? static_cast<double *>(c->scratch) : NULL;
     e.scale = c->frame->loss_scale;
     const bool aligned =
         e.columns % PP_QUAD == 0 && pp_aligned(e.logits) && pp_aligned(e.bias) && pp_aligned(e.dlogits);
     const entropy_kernel<D> kernel = kernels[aligned];
-    const int threads = pp_block_threads(pp_div_up(n[2], PP_QUAD), THREADS);
+    const int threads = pp_block_threads(pp_div_up(n->vocab, PP_QUAD), THREADS);
     PP_LAUNCH(kernel, tokens, threads, 0, c->stream, e);
     if (e.loss) PP_LAUNCH(add_losses, 1, THREADS, 0, c->stream, e.loss, tokens, c->frame->loss, first > 0);
     return cudaGetLastError();
@@ -197,9 +198,11 @@ static cudaError_t run_tokens(const struct pp_cuda_call *c, const entropy_kernel
 
 template <typename D> static cudaError_t run(const struct pp_cuda_call *c, const entropy_kernel<D> *kernels)
 {
+    const struct pp_loss_dims *n = &c->call->loss;
     /* rows of another size in the logits' place would be written before they are read */
-    if (c->call->n[3] && sizeof(D) != sizeof(float) && c->p[3] == c->p[0]) return cudaErrorInvalidValue;
-    const int64_t tokens = (int64_t)c->call->n[0] * c->call->n[1];
+    if (n->gradient && sizeof(D) != sizeof(float) && c->at.loss.dlogits == c->at.loss.logits)
+        return cudaErrorInvalidValue;
+    const int64_t tokens = (int64_t)n->rows * n->seq;
     cudaError_t error = cudaSuccess;
     for (int64_t first = 0; first < tokens && error == cudaSuccess; first += loss_rows)
         error = run_tokens<D>(c, kernels, (int)first, (int)std::min(tokens - first, loss_rows));

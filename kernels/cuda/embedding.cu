@@ -57,28 +57,30 @@ template <typename T, bool aligned> static __global__ void __launch_bounds__(THR
 
 template <typename T> static cudaError_t run_embed(const struct pp_cuda_call *c)
 {
-    const int seq = c->call->n[1], d = c->call->n[2];
-    const float *learned = static_cast<const float *>(c->p[4]);
-    float *made = static_cast<float *>(c->p[3]);
+    const struct pp_embed_memory *at = &c->at.embed;
+    const struct pp_embed_dims *n = &c->call->embed;
+    const int seq = n->seq, d = n->d;
+    const float *learned = static_cast<const float *>(at->positions);
+    float *made = static_cast<float *>(at->scratch);
     embedding<T> e;
-    e.out = static_cast<T *>(c->p[0]);
-    e.token = static_cast<const int32_t *>(c->p[1]);
-    e.weight = static_cast<const float *>(c->p[2]);
+    e.out = static_cast<T *>(at->out);
+    e.token = static_cast<const int32_t *>(at->tokens);
+    e.weight = static_cast<const float *>(at->weight);
     const pp_row_places places = pp_row_places_of(seq, c->frame), rows = {seq, 0, 0};
-    e.table = c->call->n[4] == PP_POSITIONS_LEARNED ? learned : made;
-    e.places = c->call->n[4] == PP_POSITIONS_LEARNED ? places : rows;
-    e.words = c->call->n[3];
+    e.table = n->positions == PP_POSITIONS_LEARNED ? learned : made;
+    e.places = n->positions == PP_POSITIONS_LEARNED ? places : rows;
+    e.words = n->vocab;
     e.word = c->frame->tensor_rank * e.words;
     e.seq = seq;
     e.d = d;
-    e.scale = c->call->f[0];
+    e.scale = c->call->scale;
     e.vector = pp_first_vector(c, seq);
-    e.drop = pp_dropout_of(c, c->call->f[1], seq);
+    e.drop = pp_dropout_of(c, seq);
     if (made) PP_LAUNCH(positions, dim3(seq, pp_div_up(d, 2 * THREADS)), THREADS, 0, c->stream, made, places, d);
     const bool aligned = d % PP_QUAD == 0 && pp_aligned(e.out) && pp_aligned(e.weight) && pp_aligned(e.table);
     const auto kernel = aligned ? embed<T, true> : embed<T, false>;
     const int quads = pp_div_up(d, PP_QUAD), threads = pp_block_threads(quads, THREADS);
-    PP_LAUNCH(kernel, dim3(c->call->n[0] * seq, pp_div_up(quads, threads)), threads, 0, c->stream, e);
+    PP_LAUNCH(kernel, dim3(n->rows * seq, pp_div_up(quads, threads)), threads, 0, c->stream, e);
     return cudaGetLastError();
 }
 
@@ -150,26 +152,27 @@ static void add_tokens(const struct pp_cuda_call *c, embedding_grad<T> e, int64_
     e.dy += first * e.d;
     e.vector += (uint32_t)first;
     PP_LAUNCH(sort_tokens, pp_div_up(e.tokens, THREADS / PP_WARP), THREADS, 0, c->stream,
-              static_cast<const int32_t *>(c->p[1]) + first, e.tokens, list);
+              static_cast<const int32_t *>(c->at.embed_grad.tokens) + first, e.tokens, list);
     PP_LAUNCH(kernel, dim3(e.tokens, pp_div_up(quads, threads)), threads, 0, c->stream, e);
 }
 
 template <typename T> static cudaError_t run_embed_grad(const struct pp_cuda_call *c)
 {
-    const int seq = c->call->n[1], d = c->call->n[2];
-    const int64_t tokens = (int64_t)c->call->n[0] * seq;
+    const struct pp_embed_dims *n = &c->call->embed;
+    const int seq = n->seq, d = n->d;
+    const int64_t tokens = (int64_t)n->rows * seq;
     embedding_grad<T> e;
-    e.grad = static_cast<float *>(c->p[0]);
+    e.grad = static_cast<float *>(c->at.embed_grad.weight_grad);
     e.token = NULL;
-    e.dy = static_cast<const T *>(c->p[2]);
-    e.words = c->call->n[3];
+    e.dy = static_cast<const T *>(c->at.embed_grad.dy);
+    e.words = n->vocab;
     e.word = c->frame->tensor_rank * e.words;
     e.d = d;
-    e.scale = c->call->f[0];
+    e.scale = c->call->scale;
     e.vector = pp_first_vector(c, seq);
-    e.drop = pp_dropout_of(c, c->call->f[1], seq);
+    e.drop = pp_dropout_of(c, seq);
     if (!c->frame->accumulate) {
-        const size_t bytes = sizeof(float) * (size_t)c->call->n[3] * (size_t)d;
+        const size_t bytes = sizeof(float) * (size_t)n->vocab * (size_t)d;
         const cudaError_t error = cudaMemsetAsync(e.grad, 0, bytes, c->stream);
         if (error != cudaSuccess) return error;
     }
@@ -225,21 +228,22 @@ template <typename T, bool aligned> static __global__ void __launch_bounds__(THR
 
 template <typename T> static cudaError_t run_positions_grad(const struct pp_cuda_call *c)
 {
-    const int seq = c->call->n[1], d = c->call->n[2];
+    const struct pp_positions_dims *n = &c->call->positions;
+    const int seq = n->seq, d = n->d;
     position_grad<T> p;
-    p.grad = static_cast<float *>(c->p[0]);
-    p.dy = static_cast<const T *>(c->p[1]);
-    p.rows = c->call->n[0];
+    p.grad = static_cast<float *>(c->at.positions_grad.positions_grad);
+    p.dy = static_cast<const T *>(c->at.positions_grad.dy);
+    p.rows = n->rows;
     p.seq = seq;
     p.d = d;
     p.adds = c->frame->accumulate;
     p.at = pp_row_places_of(seq, c->frame);
     p.vector = pp_first_vector(c, seq);
-    p.drop = pp_dropout_of(c, c->call->f[1], seq);
+    p.drop = pp_dropout_of(c, seq);
     const bool aligned = d % PP_QUAD == 0 && pp_aligned(p.grad) && pp_aligned(p.dy);
     const auto kernel = aligned ? positions_grad<T, true> : positions_grad<T, false>;
     const int quads = pp_div_up(d, PP_QUAD), threads = pp_block_threads(quads, THREADS);
-    PP_LAUNCH(kernel, dim3(p.adds ? seq : c->call->n[3], pp_div_up(quads, threads)), threads, 0, c->stream, p);
+    PP_LAUNCH(kernel, dim3(p.adds ? seq : n->places, pp_div_up(quads, threads)), threads, 0, c->stream, p);
     return cudaGetLastError();
 }
 

@@ -36,18 +36,19 @@ static __global__ void __launch_bounds__(THREADS)
 
 template <typename W> static cudaError_t run_dispatch(const struct pp_cuda_call *c, int row_bytes)
 {
-    const int32_t *n = c->call->n;
+    const struct pp_places_dims *n = &c->call->places;
     const int words = row_bytes / (int)sizeof(W);
-    const row_grid g = grid_of(n[0], words);
-    PP_LAUNCH(dispatch<W>, g.grid, g.threads, 0, c->stream, static_cast<W *>(c->p[0]), static_cast<const W *>(c->p[1]),
-              static_cast<const int32_t *>(c->p[2]), words, n[2], n[3]);
+    const row_grid g = grid_of(n->places, words);
+    PP_LAUNCH(dispatch<W>, g.grid, g.threads, 0, c->stream, static_cast<W *>(c->at.dispatch.to),
+              static_cast<const W *>(c->at.dispatch.from), static_cast<const int32_t *>(c->at.dispatch.holds), words,
+              n->tokens, n->chosen);
     return cudaGetLastError();
 }
 
 cudaError_t pp_cuda_dispatch(const struct pp_cuda_call *c)
 {
-    const int row_bytes = c->call->n[1] * pp_element_bytes(c->call->precision);
-    if (((uintptr_t)c->p[0] | (uintptr_t)c->p[1] | (uintptr_t)row_bytes) % sizeof(uint4) == 0)
+    const int row_bytes = c->call->places.width * pp_element_bytes(c->call->precision);
+    if (((uintptr_t)c->at.dispatch.to | (uintptr_t)c->at.dispatch.from | (uintptr_t)row_bytes) % sizeof(uint4) == 0)
         return run_dispatch<uint4>(c, row_bytes);
     return run_dispatch<uint16_t>(c, row_bytes);
 }
@@ -85,18 +86,18 @@ template <typename T, bool aligned> static __global__ void __launch_bounds__(THR
 
 template <typename T> static cudaError_t run_combine(const struct pp_cuda_call *c)
 {
-    const int32_t *n = c->call->n;
+    const struct pp_combine_dims *n = &c->call->combine;
     combination<T> r;
-    r.to = static_cast<T *>(c->p[0]);
-    r.from = static_cast<const T *>(c->p[1]);
-    r.places = static_cast<const int32_t *>(c->p[2]);
-    r.width = n[1];
-    r.nplaces = n[2];
-    r.chosen = n[3];
-    r.adds = pp_gemm_adds(n[4], c->frame);
+    r.to = static_cast<T *>(c->at.combine.to);
+    r.from = static_cast<const T *>(c->at.combine.from);
+    r.places = static_cast<const int32_t *>(c->at.combine.places);
+    r.width = n->width;
+    r.nplaces = n->places;
+    r.chosen = n->chosen;
+    r.adds = pp_gemm_adds(n->mode, c->frame);
     const bool aligned = r.width % PP_QUAD == 0 && pp_aligned(r.to) && pp_aligned(r.from);
     const auto kernel = aligned ? combine<T, true> : combine<T, false>;
-    const row_grid g = grid_of(n[0], pp_div_up(r.width, PP_QUAD));
+    const row_grid g = grid_of(n->tokens, pp_div_up(r.width, PP_QUAD));
     PP_LAUNCH(kernel, g.grid, g.threads, 0, c->stream, r);
     return cudaGetLastError();
 }
@@ -150,15 +151,15 @@ template <typename T, bool aligned> static __global__ void __launch_bounds__(THR
 
 template <typename T> static cudaError_t run_weigh(const struct pp_cuda_call *c)
 {
-    const int32_t *n = c->call->n;
+    const struct pp_places_dims *n = &c->call->places;
     weighing<T> r = {};
-    r.rows = static_cast<T *>(c->p[0]);
-    r.gates = static_cast<const float *>(c->p[1]);
-    r.index = static_cast<const int32_t *>(c->p[2]);
-    r.width = n[1];
-    r.most = n[2] * n[3];
+    r.rows = static_cast<T *>(c->at.weigh.u);
+    r.gates = static_cast<const float *>(c->at.weigh.gates);
+    r.index = static_cast<const int32_t *>(c->at.weigh.holds);
+    r.width = n->width;
+    r.most = n->tokens * n->chosen;
     const auto kernel = r.width % PP_QUAD == 0 && pp_aligned(r.rows) ? weigh<T, true> : weigh<T, false>;
-    const row_grid g = grid_of(n[0], pp_div_up(r.width, PP_QUAD));
+    const row_grid g = grid_of(n->places, pp_div_up(r.width, PP_QUAD));
     PP_LAUNCH(kernel, g.grid, g.threads, 0, c->stream, r);
     return cudaGetLastError();
 }
@@ -167,18 +168,19 @@ cudaError_t pp_cuda_weigh(const struct pp_cuda_call *c) { return PP_BY_PRECISION
 
 template <typename T> static cudaError_t run_weigh_grad(const struct pp_cuda_call *c)
 {
-    const int32_t *n = c->call->n;
+    const struct pp_weigh_grad_memory *at = &c->at.weigh_grad;
+    const struct pp_places_dims *n = &c->call->places;
     weighing<T> r;
-    r.rows = static_cast<T *>(c->p[0]);
-    r.dgates = static_cast<float *>(c->p[1]);
-    r.by = static_cast<const T *>(c->p[2]);
-    r.gates = static_cast<const float *>(c->p[3]);
-    r.index = static_cast<const int32_t *>(c->p[4]);
-    r.width = n[1];
-    r.most = n[0];
+    r.rows = static_cast<T *>(at->du);
+    r.dgates = static_cast<float *>(at->dgates);
+    r.by = static_cast<const T *>(at->u);
+    r.gates = static_cast<const float *>(at->gates);
+    r.index = static_cast<const int32_t *>(at->places);
+    r.width = n->width;
+    r.most = n->places;
     const bool aligned = r.width % PP_QUAD == 0 && pp_aligned(r.rows) && pp_aligned(r.by);
     const auto kernel = aligned ? weigh_grad<T, true> : weigh_grad<T, false>;
-    PP_LAUNCH(kernel, n[2] * n[3], pp_block_threads(pp_div_up(r.width, PP_QUAD), THREADS), 0, c->stream, r);
+    PP_LAUNCH(kernel, n->tokens * n->chosen, pp_block_threads(pp_div_up(r.width, PP_QUAD), THREADS), 0, c->stream, r);
     return cudaGetLastError();
 }
 
@@ -192,8 +194,8 @@ static __global__ void __launch_bounds__(THREADS) sigmoid(float *x, int n)
 
 cudaError_t pp_cuda_sigmoid(const struct pp_cuda_call *c)
 {
-    const int n = c->call->n[0];
-    PP_LAUNCH(sigmoid, pp_div_up(n, THREADS), THREADS, 0, c->stream, static_cast<float *>(c->p[0]), n);
+    const int n = c->call->sigmoid.tokens;
+    PP_LAUNCH(sigmoid, pp_div_up(n, THREADS), THREADS, 0, c->stream, static_cast<float *>(c->at.sigmoid.x), n);
     return cudaGetLastError();
 }
 
@@ -206,9 +208,9 @@ static __global__ void __launch_bounds__(THREADS) sigmoid_grad(T *dx, const floa
 
 template <typename T> static cudaError_t run_sigmoid_grad(const struct pp_cuda_call *c)
 {
-    const int n = c->call->n[0];
-    PP_LAUNCH(sigmoid_grad<T>, pp_div_up(n, THREADS), THREADS, 0, c->stream, static_cast<T *>(c->p[0]),
-              static_cast<const float *>(c->p[1]), static_cast<const float *>(c->p[2]), n);
+    const int n = c->call->sigmoid.tokens;
+    PP_LAUNCH(sigmoid_grad<T>, pp_div_up(n, THREADS), THREADS, 0, c->stream, static_cast<T *>(c->at.sigmoid_grad.dx),
+              static_cast<const float *>(c->at.sigmoid_grad.dy), static_cast<const float *>(c->at.sigmoid_grad.y), n);
     return cudaGetLastError();
 }
 

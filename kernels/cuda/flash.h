@@ -13,7 +13,7 @@ enum { PP_FLASH_BLOCKS = 512 }; /* of attention_flash.cu, that keep a large devi
  * parts of one size, but for the last. Some gradients wait there until nobody needs any more what they take the place
  * of: those of queries where each head has keys and values of its own, else those of keys and values, as there are
  * fewer of these; on tensor cores these also of wide heads, whose keys several blocks need. A launch takes the ones, or
- * the others, to their place. Gradients of keys that have a place of their own (n[6]) never wait. */
+ * the others, to their place. Gradients of keys that have a place of their own (n->keys) never wait. */
 struct pp_flash_parts {
     int groups, parts; /* of a part; 0: not even one group has room */
     int64_t bytes;     /* of scratch, that a group takes */
@@ -25,7 +25,10 @@ struct pp_flash_parts {
 };
 
 /* Forward: the bias, unless there is none, and all the rest. */
-static inline int pp_flash_launches(const struct pp_call *call) { return call->ref[3].region == PP_MEM_NONE ? 1 : 2; }
+static inline int pp_flash_launches(const struct pp_call *call)
+{
+    return call->at.flash.bias.region == PP_MEM_NONE ? 1 : 2;
+}
 
 static inline int64_t pp_flash_ceil(int64_t n, int64_t of) { return (n + of - 1) / of; }
 static inline int64_t pp_flash_least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -36,9 +39,9 @@ static inline int64_t pp_flash_most(int64_t a, int64_t b) { return a > b ? a : b
  * its gradients of keys and values. */
 static inline int pp_flash_terms(const struct pp_call *call, int pitch, int64_t fixed, int64_t scratch_bytes)
 {
-    const int32_t *n = call->n;
-    const int64_t group = n[2] / PP_KV_HEADS(n), blocks = pp_flash_ceil(n[1], PP_TILE_SIDE) * PP_KV_HEADS(n),
-                  room = scratch_bytes / (int64_t)sizeof(float) / n[1] - fixed,
+    const struct pp_attention_dims *n = &call->attention;
+    const int64_t group = n->heads / PP_KV_HEADS(n), blocks = pp_flash_ceil(n->seq, PP_TILE_SIDE) * PP_KV_HEADS(n),
+                  room = scratch_bytes / (int64_t)sizeof(float) / n->seq - fixed,
                   most = pp_flash_least(PP_FLASH_BLOCKS / blocks, room / (2 * pitch));
     return (int)pp_flash_ceil(group, pp_flash_ceil(group, most > 1 ? pp_flash_least(group, most) : 1));
 }
@@ -47,12 +50,12 @@ static inline int pp_flash_terms(const struct pp_call *call, int pitch, int64_t 
  * kernel that also makes the means, and means alone are launched only where those of keys and values come first. */
 static inline struct pp_flash_parts pp_flash_divide(const struct pp_call *call, bool multiplies, int64_t scratch_bytes)
 {
-    const int32_t *n = call->n;
-    const int64_t seq = n[1], groups = (int64_t)n[0] * PP_KV_HEADS(n), group = n[2] / PP_KV_HEADS(n);
-    const bool apart = n[6] > 0, shared = apart || group > 1 || (multiplies && n[3] > PP_MMA_NARROW),
-               wide = n[3] > PP_FLASH_COLUMNS;
-    struct pp_flash_parts p = {.terms = 1, .pitch = n[3]};
-    if (!multiplies) p.pitch = (n[3] + 3) / 4 * 4; /* whole quads */
+    const struct pp_attention_dims *n = &call->attention;
+    const int64_t seq = n->seq, groups = (int64_t)n->rows * PP_KV_HEADS(n), group = n->heads / PP_KV_HEADS(n);
+    const bool apart = n->keys > 0, shared = apart || group > 1 || (multiplies && n->dh > PP_MMA_NARROW),
+               wide = n->dh > PP_FLASH_COLUMNS;
+    struct pp_flash_parts p = {.terms = 1, .pitch = n->dh};
+    if (!multiplies) p.pitch = (n->dh + 3) / 4 * 4; /* whole quads */
     if (!multiplies && !apart) {
         p.terms = pp_flash_terms(call, p.pitch, group * (wide ? p.pitch + 1 : 1), scratch_bytes);
     }

@@ -26,7 +26,9 @@ static const struct operation operations[] = {
     {PP_KERNEL_GEMM_TN, {CUBLAS_OP_N, CUBLAS_OP_T}, {{SIZE_N, SIZE_K}, {SIZE_M, SIZE_K}, {SIZE_N, SIZE_M}}},
 };
 
-const int pp_gemm_operand_of[PP_GEMM_OPERANDS] = {[PP_GEMM_FIRST] = 2, [PP_GEMM_SECOND] = 1, [PP_GEMM_RESULT] = 0};
+const int pp_gemm_operand_of[PP_GEMM_OPERANDS] = {[PP_GEMM_FIRST] = PP_OPERAND(gemm, b),
+                                                  [PP_GEMM_SECOND] = PP_OPERAND(gemm, a),
+                                                  [PP_GEMM_RESULT] = PP_OPERAND(gemm, c)};
 
 static const struct {
     cublasComputeType_t compute;
@@ -256,13 +258,14 @@ pp_status pp_gemm_choose(const struct pp_cuda_gemm *gemm, struct pp_gemm_plan *p
 
 struct pp_gemm_key pp_gemm_key_of(const struct pp_call *call, const uint64_t *where)
 {
+    const struct pp_gemm_dims *n = &call->gemm;
     struct pp_gemm_key key = {.kernel = call->kernel,
-                              .m = call->n[0],
-                              .n = call->n[1],
-                              .k = call->n[2],
-                              .times = PP_TIMES(call->n),
+                              .m = n->m,
+                              .n = n->n,
+                              .k = n->k,
+                              .times = PP_TIMES(&call->gemm),
                               .precision = call->precision,
-                              .wide = call->precision == PP_BF16 && call->n[4]};
+                              .wide = call->precision == PP_BF16 && n->wide};
     const struct operation *operation = operation_of(call->kernel);
     for (int i = 0; i < PP_GEMM_OPERANDS; i++) {
         /* whole rows lie between two matrices, so what holds for a row holds for the next matrix, too */

@@ -195,8 +195,9 @@ struct pp_dropout {
 };
 
 /* seq: the call's rows are tokens, so many of each row of the batch; 0: they are not. */
-static inline struct pp_dropout pp_dropout_of(const struct pp_cuda_call *c, float p, int seq)
+static inline struct pp_dropout pp_dropout_of(const struct pp_cuda_call *c, int seq)
 {
+    const float p = c->call->p;
     const struct pp_frame *frame = c->frame;
     struct pp_dropout drop;
     drop.on = c->call->site && frame->training && p > 0;
@@ -214,16 +215,17 @@ static inline struct pp_dropout pp_dropout_of(const struct pp_cuda_call *c, floa
 /* The same where the call's rows are these tokens. */
 static inline struct pp_dropout pp_dropout_of_tokens(const struct pp_cuda_call *c, const struct pp_tokens *tokens)
 {
-    struct pp_dropout drop = pp_dropout_of(c, c->call->f[0], tokens->seq);
+    struct pp_dropout drop = pp_dropout_of(c, tokens->seq);
     drop.places = pp_places_of_tokens(tokens, c->frame);
     return drop;
 }
 
-/* The same for rows of `width` columns that the workers of a rank share: whole quads where there are several. */
-static inline struct pp_dropout pp_dropout_of_part(const struct pp_cuda_call *c, float p, int width)
+/* The same for an activation function, of whose columns the workers of a rank have a part each: whole quads where
+ * there are several. */
+static inline struct pp_dropout pp_dropout_of_part(const struct pp_cuda_call *c)
 {
-    struct pp_dropout drop = pp_dropout_of(c, p, c->call->n[1]);
-    drop.first = (uint32_t)((int64_t)c->frame->tensor_rank * width / PP_QUAD);
+    struct pp_dropout drop = pp_dropout_of(c, c->call->activation.seq);
+    drop.first = (uint32_t)((int64_t)c->frame->tensor_rank * c->call->activation.width / PP_QUAD);
     return drop;
 }
 

@@ -30,7 +30,10 @@ struct pp_cuda_gemm; /* kernels/cuda/gemm.h */
 struct pp_cuda_call {
     const struct pp_call *call;
     const struct pp_frame *frame;
-    void *p[PP_CALL_REFS]; /* addresses of the operands; NULL where a region has no memory */
+    union { /* addresses of the operands, by number or by name; NULL where an operand lies nowhere */
+        void *p[PP_CALL_REFS];
+        union pp_call_memory at;
+    };
     int sms;               /* multiprocessors of this worker */
     void *scratch;         /* contents undefined; calls of one stream use it one after another */
     int64_t scratch_bytes; /* pp_cuda_scratch_bytes(), or fewer for the calls that ask */
@@ -38,7 +41,7 @@ struct pp_cuda_call {
     struct pp_cuda_gemm *gemm;
 };
 
-#define X(ID, name, dims, flops) cudaError_t pp_cuda_##name(const struct pp_cuda_call *c);
+#define X(ID, name, dims, named, flops) cudaError_t pp_cuda_##name(const struct pp_cuda_call *c);
 PP_KERNEL_LIST(X)
 #undef X
 

@@ -9,9 +9,9 @@ enum { MOST_LAUNCHES = 2, NORM_GRAD_LAUNCHES = 3, PART_LAUNCHES = 8 };
 
 static int stored_attention(const struct pp_call *call)
 {
-    const int32_t *n = call->n; /* row, head, query: scores and gradients of each */
-    const int64_t floats = (int64_t)n[0] * n[2] * n[1] * (n[1] + 3 * n[3]);
-    const int64_t group = n[2] / PP_KV_HEADS(n); /* each pair is a part where all of a group do not fit */
+    const struct pp_attention_dims *n = &call->attention; /* row, head, query: scores and gradients of each */
+    const int64_t floats = (int64_t)n->rows * n->heads * n->seq * (n->seq + 3 * n->dh);
+    const int64_t group = n->heads / PP_KV_HEADS(n); /* each pair is a part where all of a group do not fit */
     return (int)(PART_LAUNCHES * (1 + group * floats * (int64_t)sizeof(float) / PP_CUDA_SCRATCH_BYTES));
 }
 
@@ -20,7 +20,7 @@ static int stored_attention(const struct pp_call *call)
 static bool has_way(const struct pp_call *call, bool multiplies)
 {
     if (call->kernel != PP_KERNEL_FLASH_GRAD) return false;
-    return pp_flash_multiplies(call) ? multiplies || call->n[3] > PP_MMA_NARROW : !multiplies;
+    return pp_flash_multiplies(call) ? multiplies || call->attention.dh > PP_MMA_NARROW : !multiplies;
 }
 
 /* A part is a group of heads at least. */
@@ -46,7 +46,7 @@ static int flash_grad(const struct pp_call *call)
 /* Zeros, then a list of some tokens and their sums at a time. */
 static int embed_grad(const struct pp_call *call)
 {
-    const int64_t tokens = (int64_t)call->n[0] * call->n[1];
+    const int64_t tokens = (int64_t)call->embed.rows * call->embed.seq;
     return (int)(1 + 2 * ((tokens + PP_CUDA_SORT_TOKENS - 1) / PP_CUDA_SORT_TOKENS));
 }
 

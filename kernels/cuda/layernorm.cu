@@ -116,22 +116,23 @@ static const norm_kernel<T> norm_kernels[VARIANTS][2] = {{layernorm<T, false, 1>
 
 template <typename T> static cudaError_t run_norm(const struct pp_cuda_call *c)
 {
-    const int d = c->call->n[2];
+    const struct pp_norm_memory *at = &c->at.norm;
+    const int d = c->call->norm.d;
     const struct pp_tokens tokens = pp_call_tokens(c->call, c->frame);
     if (tokens.n == 0) return cudaSuccess;
     layer_norm<T> n;
-    n.y = static_cast<T *>(c->p[0]);
-    n.z = static_cast<T *>(c->p[1]);
-    n.rstd = static_cast<float *>(c->p[2]);
-    n.x = static_cast<const T *>(c->p[3]);
-    n.bias = static_cast<const float *>(c->p[4]);
-    n.gamma = static_cast<const float *>(c->p[5]);
-    n.beta = static_cast<const float *>(c->p[6]);
-    n.sum = static_cast<T *>(c->p[7]);
+    n.y = static_cast<T *>(at->y);
+    n.z = static_cast<T *>(at->z);
+    n.rstd = static_cast<float *>(at->rstd);
+    n.x = static_cast<const T *>(at->x);
+    n.bias = static_cast<const float *>(at->bias);
+    n.gamma = static_cast<const float *>(at->gamma);
+    n.beta = static_cast<const float *>(at->beta);
+    n.sum = static_cast<T *>(at->sum);
     n.d = d;
-    n.plain = c->call->n[3];
+    n.plain = c->call->norm.plain;
     n.rms = c->call->kernel == PP_KERNEL_RMSNORM;
-    n.eps = c->call->f[1];
+    n.eps = c->call->eps;
     n.vector = (uint32_t)tokens.first;
     n.drop = pp_dropout_of_tokens(c, &tokens);
     const bool aligned = d % PP_QUAD == 0 && pp_aligned(n.y) && pp_aligned(n.z) && pp_aligned(n.x) &&
@@ -219,17 +220,18 @@ static const norm_grad_kernel<T> norm_grad_kernels[VARIANTS][2] = {
 /* The gradients of gamma and beta (if there is one) first: the rows' kernel writes over their operands. */
 template <typename T> static cudaError_t run_norm_grad(const struct pp_cuda_call *c)
 {
-    const int d = c->call->n[2];
+    const struct pp_norm_grad_memory *at = &c->at.norm_grad;
+    const int d = c->call->norm.d;
     const struct pp_tokens tokens = pp_call_tokens(c->call, c->frame);
     layer_norm_grad<T> n;
-    n.dr = static_cast<T *>(c->p[0]);
-    n.xhat = static_cast<T *>(c->p[1]);
-    n.rstd = static_cast<const float *>(c->p[2]);
-    n.dy = static_cast<const T *>(c->p[3]);
-    n.gamma = static_cast<const float *>(c->p[4]);
-    n.add = static_cast<const T *>(c->p[7]);
+    n.dr = static_cast<T *>(at->dr);
+    n.xhat = static_cast<T *>(at->xhat);
+    n.rstd = static_cast<const float *>(at->rstd);
+    n.dy = static_cast<const T *>(at->dy);
+    n.gamma = static_cast<const float *>(at->gamma);
+    n.add = static_cast<const T *>(at->add);
     n.d = d;
-    n.plain = c->call->n[3];
+    n.plain = c->call->norm.plain;
     n.rms = c->call->kernel == PP_KERNEL_RMSNORM_GRAD;
     n.vector = (uint32_t)tokens.first;
     n.drop = pp_dropout_of_tokens(c, &tokens);
@@ -238,8 +240,8 @@ template <typename T> static cudaError_t run_norm_grad(const struct pp_cuda_call
     columns.by = n.xhat;
     columns.rows = (int)tokens.n;
     columns.width = d;
-    columns.sum[0] = static_cast<float *>(c->p[6]);
-    columns.sum[1] = static_cast<float *>(c->p[5]);
+    columns.sum[0] = static_cast<float *>(at->beta_grad);
+    columns.sum[1] = static_cast<float *>(at->gamma_grad);
     columns.accumulate = c->frame->accumulate;
     const cudaError_t error = pp_sum_columns<T, true>(c, columns);
     if (error != cudaSuccess || tokens.n == 0) return error;

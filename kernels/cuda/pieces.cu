@@ -49,16 +49,16 @@ static __global__ void __launch_bounds__(THREADS) rearrange(rearrangement<T> r)
 
 template <typename T, bool to_pieces> static cudaError_t run(const struct pp_cuda_call *c)
 {
-    const int32_t *n = c->call->n;
+    const struct pp_pieces_dims *n = &c->call->pieces;
     rearrangement<T> r;
-    r.to = static_cast<T *>(c->p[0]);
-    r.from = static_cast<const T *>(c->p[1]);
-    r.bias = to_pieces ? static_cast<const float *>(c->p[2]) : NULL;
-    r.tokens = n[0];
-    r.parts = n[3];
-    r.width = n[1] / r.parts;
-    r.shared = n[2] / r.parts;
-    r.row = n[1] + 2 * n[2];
+    r.to = static_cast<T *>(c->at.pieces.to);
+    r.from = static_cast<const T *>(c->at.pieces.from);
+    r.bias = to_pieces ? static_cast<const float *>(c->at.pieces.bias) : NULL;
+    r.tokens = n->tokens;
+    r.parts = n->parts;
+    r.width = n->width / r.parts;
+    r.shared = n->shared / r.parts;
+    r.row = n->width + 2 * n->shared;
     const bool whole = r.width % PP_QUAD == 0 && r.shared % PP_QUAD == 0 && pp_aligned(r.to) && pp_aligned(r.from) &&
                        pp_aligned(r.bias);
     const int steps = whole ? r.row / PP_QUAD : r.row, threads = pp_block_threads(steps, THREADS);
@@ -118,22 +118,22 @@ template <typename T, bool whole> static __global__ void __launch_bounds__(THREA
 
 template <typename T, bool sums> static cudaError_t run_keys(const struct pp_cuda_call *c)
 {
-    const int32_t *n = c->call->n;
+    const struct pp_pieces_dims *n = &c->call->pieces;
     key_rows<T> r;
-    r.qkv = static_cast<T *>(c->p[sums ? 0 : 1]);
-    r.keys = static_cast<T *>(c->p[sums ? 1 : 0]);
-    r.bias = sums ? NULL : static_cast<const float *>(c->p[2]);
-    r.first = n[1];
-    r.width = n[1] + 2 * n[2];
-    r.parts = n[3];
-    r.part = (int64_t)n[0] * 2 * n[2];
-    const bool whole =
-        n[1] % PP_QUAD == 0 && 2 * n[2] % PP_QUAD == 0 && pp_aligned(r.qkv) && pp_aligned(r.keys) && pp_aligned(r.bias);
+    r.qkv = static_cast<T *>(sums ? c->at.sum_keys.qkv : c->at.copy_keys.qkv);
+    r.keys = static_cast<T *>(sums ? c->at.sum_keys.from : c->at.copy_keys.to);
+    r.bias = sums ? NULL : static_cast<const float *>(c->at.copy_keys.bias);
+    r.first = n->width;
+    r.width = n->width + 2 * n->shared;
+    r.parts = n->parts;
+    r.part = (int64_t)n->tokens * 2 * n->shared;
+    const bool whole = n->width % PP_QUAD == 0 && 2 * n->shared % PP_QUAD == 0 && pp_aligned(r.qkv) &&
+                       pp_aligned(r.keys) && pp_aligned(r.bias);
     r.quads = r.bias ? pp_div_up(r.first, PP_QUAD) : 0;
-    const int quads = r.quads + pp_div_up(2 * n[2], PP_QUAD), threads = pp_block_threads(quads, THREADS);
+    const int quads = r.quads + pp_div_up(2 * n->shared, PP_QUAD), threads = pp_block_threads(quads, THREADS);
     const auto kernel =
         sums ? (whole ? sum_keys<T, true> : sum_keys<T, false>) : (whole ? copy_keys<T, true> : copy_keys<T, false>);
-    PP_LAUNCH(kernel, dim3((unsigned)n[0], (unsigned)pp_div_up(quads, threads)), threads, 0, c->stream, r);
+    PP_LAUNCH(kernel, dim3((unsigned)n->tokens, (unsigned)pp_div_up(quads, threads)), threads, 0, c->stream, r);
     return cudaGetLastError();
 }
 

@@ -17,19 +17,19 @@ template <typename T> struct heads_norm {
     float eps;
 };
 
-template <typename T> static heads_norm<T> norm_of(const struct pp_cuda_call *c)
+template <typename T> static heads_norm<T> norm_of(const struct pp_cuda_call *c, void *qkv)
 {
-    const int32_t *n = c->call->n;
+    const struct pp_attention_dims *n = &c->call->attention;
     heads_norm<T> q;
-    q.x = static_cast<T *>(c->p[0]);
+    q.x = static_cast<T *>(qkv);
     q.kept = NULL;
     q.bias = q.queries_gamma = q.keys_gamma = NULL;
-    q.tokens = n[0] * n[1];
-    q.queries = n[2];
-    q.heads = n[2] + PP_KV_HEADS(n);
-    q.dh = n[3];
-    q.width = PP_QKV_HEADS(n) * n[3];
-    q.eps = c->call->f[1];
+    q.tokens = n->rows * n->seq;
+    q.queries = n->heads;
+    q.heads = n->heads + PP_KV_HEADS(n);
+    q.dh = n->dh;
+    q.width = PP_QKV_HEADS(n) * n->dh;
+    q.eps = c->call->eps;
     return q;
 }
 
@@ -162,11 +162,12 @@ static __global__ void __launch_bounds__(THREADS) qk_norm_weights(heads_norm<T> 
 
 template <typename T> static cudaError_t run_norm(const struct pp_cuda_call *c)
 {
-    heads_norm<T> q = norm_of<T>(c);
-    q.bias = static_cast<const float *>(c->p[1]);
-    q.kept = static_cast<T *>(c->p[2]);
-    q.queries_gamma = static_cast<const float *>(c->p[3]);
-    q.keys_gamma = static_cast<const float *>(c->p[4]);
+    const struct pp_qk_norm_memory *at = &c->at.qk_norm;
+    heads_norm<T> q = norm_of<T>(c, at->qkv);
+    q.bias = static_cast<const float *>(at->bias);
+    q.kept = static_cast<T *>(at->kept);
+    q.queries_gamma = static_cast<const float *>(at->q_gamma);
+    q.keys_gamma = static_cast<const float *>(at->k_gamma);
     const auto kernel = is_whole(q) ? qk_norm<T, true> : qk_norm<T, false>;
     PP_LAUNCH(kernel, q.tokens, pp_block_threads((int64_t)q.heads * PP_WARP, THREADS), 0, c->stream, q);
     return cudaGetLastError();
@@ -175,7 +176,8 @@ template <typename T> static cudaError_t run_norm(const struct pp_cuda_call *c)
 /* In several slices of few columns each is one launch more. */
 template <typename T> static cudaError_t sum_weights(const struct pp_cuda_call *c, const heads_norm<T> &q, bool whole)
 {
-    float *const to[2] = {static_cast<float *>(c->p[4]), static_cast<float *>(c->p[5])};
+    float *const to[2] = {static_cast<float *>(c->at.qk_norm_grad.q_gamma_grad),
+                          static_cast<float *>(c->at.qk_norm_grad.k_gamma_grad)};
     const bool accumulate = c->frame->accumulate;
     const int64_t rows = (int64_t)q.tokens * q.queries, most = 1 << 30;
     const int slices = pp_column_slice_count((int)std::min(rows, most), q.dh, 2);
@@ -196,10 +198,10 @@ template <typename T> static cudaError_t sum_weights(const struct pp_cuda_call *
 
 template <typename T> static cudaError_t run_norm_grad(const struct pp_cuda_call *c)
 {
-    heads_norm<T> q = norm_of<T>(c);
-    q.kept = static_cast<T *>(c->p[1]);
-    q.queries_gamma = static_cast<const float *>(c->p[2]);
-    q.keys_gamma = static_cast<const float *>(c->p[3]);
+    heads_norm<T> q = norm_of<T>(c, c->at.qk_norm_grad.dqkv);
+    q.kept = static_cast<T *>(c->at.qk_norm_grad.kept);
+    q.queries_gamma = static_cast<const float *>(c->at.qk_norm_grad.q_gamma);
+    q.keys_gamma = static_cast<const float *>(c->at.qk_norm_grad.k_gamma);
     const bool whole = is_whole(q);
     const cudaError_t error = sum_weights<T>(c, q, whole);
     if (error != cudaSuccess) return error;

@@ -83,29 +83,35 @@ template <typename T, bool whole> static __global__ void __launch_bounds__(THREA
         pp_store<whole>(r.qkv + (int64_t)blockIdx.x * r.width + j, r.width - j, biased<whole>(r, j, r.width - j));
 }
 
-template <typename T> static cudaError_t run(const struct pp_cuda_call *c, float direction)
+template <typename T> static cudaError_t run(const struct pp_cuda_call *c, void *qkv, const void *bias, float direction)
 {
-    const int32_t *n = c->call->n;
+    const struct pp_attention_dims *n = &c->call->attention;
     rotation<T> r;
-    r.qkv = static_cast<T *>(c->p[0]);
-    r.bias = static_cast<const float *>(c->p[1]);
-    r.seq = n[1];
-    r.dh = n[3];
+    r.qkv = static_cast<T *>(qkv);
+    r.bias = static_cast<const float *>(bias);
+    r.seq = n->seq;
+    r.dh = n->dh;
     r.half = r.dh / 2;
-    r.heads = n[2] + PP_KV_HEADS(n);
+    r.heads = n->heads + PP_KV_HEADS(n);
     r.width = PP_QKV_HEADS(n) * r.dh;
-    r.rate = -log((double)c->call->f[0]) * 2 / r.dh;
+    r.rate = -log((double)c->call->theta) * 2 / r.dh;
     r.direction = direction;
     r.places = pp_query_places_of(r.seq, c->frame);
     const bool whole = r.half % PP_QUAD == 0 && pp_aligned(r.qkv) && pp_aligned(r.bias);
     const auto kernel = whole ? rope<T, true> : rope<T, false>;
     const int threads = pp_block_threads((int64_t)r.heads * pp_div_up(r.half, PP_QUAD), THREADS);
-    PP_LAUNCH(kernel, n[0] * n[1], threads, 0, c->stream, r);
+    PP_LAUNCH(kernel, n->rows * n->seq, threads, 0, c->stream, r);
     return cudaGetLastError();
 }
 
-template <typename T> static cudaError_t run_forward(const struct pp_cuda_call *c) { return run<T>(c, 1); }
-template <typename T> static cudaError_t run_backward(const struct pp_cuda_call *c) { return run<T>(c, -1); }
+template <typename T> static cudaError_t run_forward(const struct pp_cuda_call *c)
+{
+    return run<T>(c, c->at.rope.qkv, c->at.rope.bias, 1);
+}
+template <typename T> static cudaError_t run_backward(const struct pp_cuda_call *c)
+{
+    return run<T>(c, c->at.rope_grad.dqkv, NULL, -1);
+}
 
 cudaError_t pp_cuda_rope(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_forward, c); }
 cudaError_t pp_cuda_rope_grad(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_backward, c); }

@@ -175,33 +175,34 @@ static __global__ void __launch_bounds__(SCAN_THREADS) give_places(placing r)
 
 cudaError_t pp_cuda_route(const struct pp_cuda_call *c)
 {
-    const int32_t *n = c->call->n;
-    const int64_t tokens = (int64_t)n[0] * n[1], choices = tokens * n[3];
+    const struct pp_route_memory *at = &c->at.route;
+    const struct pp_route_dims *n = &c->call->route;
+    const int64_t tokens = (int64_t)n->rows * n->seq, choices = tokens * n->chosen;
     routing r;
-    r.probabilities = static_cast<float *>(c->p[0]);
-    r.choices = static_cast<int32_t *>(c->p[1]);
-    r.gates = static_cast<float *>(c->p[2]);
+    r.probabilities = static_cast<float *>(at->probabilities);
+    r.choices = static_cast<int32_t *>(at->choices);
+    r.gates = static_cast<float *>(at->gates);
     r.order = static_cast<expert_number *>(c->scratch);
-    r.experts = n[2];
-    r.chosen = n[3];
+    r.experts = n->experts;
+    r.chosen = n->chosen;
     r.tokens = (int)tokens;
-    r.of_all = n[6] != 0;
+    r.of_all = n->of_all != 0;
     const int row_bytes = r.experts * (int)sizeof(float), warps = std::min((int)ROUTE_WARPS, ROWS_BYTES / row_bytes);
     PP_LAUNCH(choose, pp_div_up(tokens, warps), warps * PP_WARP, warps * row_bytes, c->stream, r);
     const cudaError_t error = cudaGetLastError();
     if (error != cudaSuccess) return error;
     placing p;
     p.order = r.order;
-    p.places = static_cast<int32_t *>(c->p[3]);
-    p.holds = static_cast<int32_t *>(c->p[4]);
-    p.counts = static_cast<int32_t *>(c->p[5]);
+    p.places = static_cast<int32_t *>(at->places);
+    p.holds = static_cast<int32_t *>(at->holds);
+    p.counts = static_cast<int32_t *>(at->counts);
     p.choices = (int)choices;
-    p.chosen = n[3];
+    p.chosen = n->chosen;
     p.tokens = (int)tokens;
-    p.capacity = n[4];
-    p.local = n[5];
-    p.first = c->frame->tensor_rank * n[5];
-    PP_LAUNCH(give_places, n[2], pp_block_threads(pp_div_up(choices, PP_QUAD), SCAN_THREADS), 0, c->stream, p);
+    p.capacity = n->capacity;
+    p.local = n->local;
+    p.first = c->frame->tensor_rank * n->local;
+    PP_LAUNCH(give_places, n->experts, pp_block_threads(pp_div_up(choices, PP_QUAD), SCAN_THREADS), 0, c->stream, p);
     return cudaGetLastError();
 }
 
@@ -211,7 +212,7 @@ template <typename T> struct route_gradient {
     const int32_t *choices, *counts;             /* [T, chosen], [experts] */
     int experts, chosen, tokens;
     bool of_all; /* gates are p */
-    float even; /* times an expert's count: the gradient at its probabilities of the loss that makes routers even */
+    float even;  /* times an expert's count: the gradient at its probabilities of the loss that makes routers even */
 };
 
 /* The expert of a choice; less than 0: there is none. */
@@ -259,19 +260,20 @@ static __global__ void __launch_bounds__(ROUTE_WARPS *PP_WARP, GRAD_BLOCKS) rout
 
 template <typename T> static cudaError_t run_route_grad(const struct pp_cuda_call *c)
 {
-    const int32_t *n = c->call->n;
+    const struct pp_route_grad_memory *at = &c->at.route_grad;
+    const struct pp_route_grad_dims *n = &c->call->route_grad;
     route_gradient<T> r;
-    r.dlogits = static_cast<T *>(c->p[0]);
-    r.dgates = static_cast<const float *>(c->p[1]);
-    r.probabilities = static_cast<const float *>(c->p[2]);
-    r.choices = static_cast<const int32_t *>(c->p[3]);
-    r.gates = static_cast<const float *>(c->p[4]);
-    r.counts = static_cast<const int32_t *>(c->p[5]);
-    r.experts = n[2];
-    r.chosen = n[3];
-    r.tokens = n[0] * n[1];
-    r.of_all = n[4] != 0;
-    r.even = c->call->f[0] * c->frame->loss_scale * (float)r.experts / ((float)r.tokens * (float)r.chosen);
+    r.dlogits = static_cast<T *>(at->dlogits);
+    r.dgates = static_cast<const float *>(at->dgates);
+    r.probabilities = static_cast<const float *>(at->probabilities);
+    r.choices = static_cast<const int32_t *>(at->choices);
+    r.gates = static_cast<const float *>(at->gates);
+    r.counts = static_cast<const int32_t *>(at->counts);
+    r.experts = n->experts;
+    r.chosen = n->chosen;
+    r.tokens = n->rows * n->seq;
+    r.of_all = n->of_all != 0;
+    r.even = c->call->aux * c->frame->loss_scale * (float)r.experts / ((float)r.tokens * (float)r.chosen);
     PP_LAUNCH(route_grad<T>, pp_div_up(r.tokens, ROUTE_WARPS), ROUTE_WARPS * PP_WARP, 0, c->stream, r);
     return cudaGetLastError();
 }

@@ -16,16 +16,17 @@ template <typename T> static __global__ void __launch_bounds__(THREADS) copy(T *
 template <typename T> static cudaError_t run_copy(const struct pp_cuda_call *c, int64_t bytes)
 {
     const int64_t n = bytes / (int64_t)sizeof(T);
-    PP_LAUNCH(copy<T>, pp_div_up(n, THREADS), THREADS, 0, c->stream, static_cast<T *>(c->p[0]),
-              static_cast<const T *>(c->p[1]), n);
+    PP_LAUNCH(copy<T>, pp_div_up(n, THREADS), THREADS, 0, c->stream, static_cast<T *>(c->at.copy.to),
+              static_cast<const T *>(c->at.copy.from), n);
     return cudaGetLastError();
 }
 
 cudaError_t pp_cuda_copy(const struct pp_cuda_call *c)
 {
-    if (!c->p[0] || !c->p[1]) return cudaSuccess;
-    const int64_t bytes = (int64_t)c->call->n[0] * c->call->n[1] * pp_element_bytes(c->call->precision);
-    if (((uintptr_t)c->p[0] | (uintptr_t)c->p[1] | (uintptr_t)bytes) % sizeof(uint4) == 0)
+    const struct pp_copy_memory *at = &c->at.copy;
+    if (!at->to || !at->from) return cudaSuccess;
+    const int64_t bytes = (int64_t)c->call->matrix.rows * c->call->matrix.width * pp_element_bytes(c->call->precision);
+    if (((uintptr_t)at->to | (uintptr_t)at->from | (uintptr_t)bytes) % sizeof(uint4) == 0)
         return run_copy<uint4>(c, bytes);
     return run_copy<uint16_t>(c, bytes);
 }
@@ -56,17 +57,18 @@ template <typename T, bool aligned> static __global__ void __launch_bounds__(THR
 
 template <typename T> static cudaError_t run_relu(const struct pp_cuda_call *c)
 {
-    const int seq = c->call->n[1], width = c->call->n[2];
+    const struct pp_activation_dims *n = &c->call->activation;
+    const int seq = n->seq, width = n->width;
     relu_rows<T> r;
-    r.u = static_cast<T *>(c->p[0]);
-    r.bias = static_cast<const float *>(c->p[1]);
+    r.u = static_cast<T *>(c->at.relu.u);
+    r.bias = static_cast<const float *>(c->at.relu.bias);
     r.width = width;
     r.vector = pp_first_vector(c, seq);
-    r.drop = pp_dropout_of_part(c, c->call->f[0], width);
+    r.drop = pp_dropout_of_part(c);
     const bool aligned = width % PP_QUAD == 0 && pp_aligned(r.u) && pp_aligned(r.bias);
     const auto kernel = aligned ? relu<T, true> : relu<T, false>;
     const int quads = pp_div_up(width, PP_QUAD), threads = pp_block_threads(quads, THREADS);
-    PP_LAUNCH(kernel, dim3(c->call->n[0] * seq, pp_div_up(quads, threads)), threads, 0, c->stream, r);
+    PP_LAUNCH(kernel, dim3(n->rows * seq, pp_div_up(quads, threads)), threads, 0, c->stream, r);
     return cudaGetLastError();
 }
 
@@ -87,13 +89,12 @@ static __global__ void __launch_bounds__(THREADS) relu_grad(T *du, const T *u, i
 
 template <typename T> static cudaError_t run_relu_grad(const struct pp_cuda_call *c)
 {
-    const int64_t n = (int64_t)c->call->n[0] * c->call->n[1] * c->call->n[2];
-    T *du = static_cast<T *>(c->p[0]);
-    const T *u = static_cast<const T *>(c->p[1]);
+    const int64_t n = (int64_t)c->call->activation.rows * c->call->activation.seq * c->call->activation.width;
+    T *du = static_cast<T *>(c->at.relu_grad.du);
+    const T *u = static_cast<const T *>(c->at.relu_grad.u);
     const bool aligned = n % PP_QUAD == 0 && pp_aligned(du) && pp_aligned(u);
     const auto kernel = aligned ? relu_grad<T, true> : relu_grad<T, false>;
-    PP_LAUNCH(kernel, pp_div_up(n, PP_QUAD * THREADS), THREADS, 0, c->stream, du, u, n,
-              pp_dropout_of(c, c->call->f[0], 0).scale);
+    PP_LAUNCH(kernel, pp_div_up(n, PP_QUAD * THREADS), THREADS, 0, c->stream, du, u, n, pp_dropout_of(c, 0).scale);
     return cudaGetLastError();
 }
 
@@ -275,83 +276,98 @@ template <typename T> static const pass_kernel<T> residual_kernels[] = {residual
 template <typename T>
 static const pass_kernel<T> residual_grad_kernels[] = {residual_grad<T, false>, residual_grad<T, true>};
 
-/* x, bias: operands of the call; NULL where it has none. */
+/* r: the operands, for so many rows; x and bias are NULL where there is none. */
 template <typename T>
-static cudaError_t run_pass(const struct pp_cuda_call *c, const pass_kernel<T> *kernels, const pp_dropout &drop,
-                            const void *x, const void *bias)
+static cudaError_t run_pass(const struct pp_cuda_call *c, const pass_kernel<T> *kernels, const row_pass<T> &r,
+                            int64_t rows)
 {
-    const int width = c->call->n[2];
-    const struct pp_tokens tokens = pp_call_tokens(c->call, c->frame);
-    if (tokens.n == 0) return cudaSuccess;
-    row_pass<T> r;
-    r.out = static_cast<T *>(c->p[0]);
-    r.in = static_cast<T *>(c->p[1]);
-    r.x = static_cast<const T *>(x);
-    r.bias = static_cast<const float *>(bias);
-    r.width = width;
-    r.vector = (uint32_t)tokens.first;
-    r.drop = drop;
+    if (rows == 0) return cudaSuccess;
     const bool aligned =
-        width % PP_QUAD == 0 && pp_aligned(r.out) && pp_aligned(r.in) && pp_aligned(r.x) && pp_aligned(r.bias);
-    const int quads = pp_div_up(width, PP_QUAD), threads = pp_block_threads(quads, THREADS);
+        r.width % PP_QUAD == 0 && pp_aligned(r.out) && pp_aligned(r.in) && pp_aligned(r.x) && pp_aligned(r.bias);
+    const int quads = pp_div_up(r.width, PP_QUAD), threads = pp_block_threads(quads, THREADS);
     const pass_kernel<T> kernel = kernels[aligned];
-    PP_LAUNCH(kernel, dim3((unsigned)tokens.n, pp_div_up(quads, threads)), threads, 0, c->stream, r);
+    PP_LAUNCH(kernel, dim3((unsigned)rows, pp_div_up(quads, threads)), threads, 0, c->stream, r);
     return cudaGetLastError();
 }
 
-/* Columns that the workers of a rank share. */
-static pp_dropout part_dropout(const struct pp_cuda_call *c)
+/* Rows of an activation function: columns that the workers of a rank share. */
+template <typename T>
+static cudaError_t run_activation(const struct pp_cuda_call *c, const pass_kernel<T> *kernels, void *out, void *in,
+                                  const void *bias)
 {
-    return pp_dropout_of_part(c, c->call->f[0], c->call->n[2]);
+    const struct pp_activation_dims *n = &c->call->activation;
+    row_pass<T> r;
+    r.out = static_cast<T *>(out);
+    r.in = static_cast<T *>(in);
+    r.x = NULL;
+    r.bias = static_cast<const float *>(bias);
+    r.width = n->width;
+    r.vector = pp_first_vector(c, n->seq);
+    r.drop = pp_dropout_of_part(c);
+    return run_pass<T>(c, kernels, r, (int64_t)n->rows * n->seq);
 }
 
-static pp_dropout row_dropout(const struct pp_cuda_call *c)
+/* Rows of the residual stream. */
+template <typename T>
+static cudaError_t run_stream(const struct pp_cuda_call *c, const pass_kernel<T> *kernels, void *out, void *in,
+                              const void *x, const void *bias)
 {
     const struct pp_tokens tokens = pp_call_tokens(c->call, c->frame);
-    return pp_dropout_of_tokens(c, &tokens);
+    row_pass<T> r;
+    r.out = static_cast<T *>(out);
+    r.in = static_cast<T *>(in);
+    r.x = static_cast<const T *>(x);
+    r.bias = static_cast<const float *>(bias);
+    r.width = c->call->norm.d;
+    r.vector = (uint32_t)tokens.first;
+    r.drop = pp_dropout_of_tokens(c, &tokens);
+    return run_pass<T>(c, kernels, r, tokens.n);
 }
 
 template <typename T> static cudaError_t run_gelu(const struct pp_cuda_call *c)
 {
-    return run_pass<T>(c, gelu_kernels<T>[c->call->n[3]], part_dropout(c), NULL, c -> p[2]);
+    const struct pp_gelu_memory *at = &c->at.gelu;
+    return run_activation<T>(c, gelu_kernels<T>[c->call->activation.tanh], at -> u, at -> a, at -> bias);
 }
 
 cudaError_t pp_cuda_gelu(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_gelu, c); }
 
 template <typename T> static cudaError_t run_gelu_grad(const struct pp_cuda_call *c)
 {
-    return run_pass<T>(c, gelu_grad_kernels<T>[c->call->n[3]], part_dropout(c), NULL, NULL);
+    const struct pp_gelu_grad_memory *at = &c->at.gelu_grad;
+    return run_activation<T>(c, gelu_grad_kernels<T>[c->call->activation.tanh], at -> du, at -> a, NULL);
 }
 
 cudaError_t pp_cuda_gelu_grad(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_gelu_grad, c); }
 
 template <typename T> static cudaError_t run_swiglu(const struct pp_cuda_call *c)
 {
-    return run_pass<T>(c, swiglu_kernels<T>, part_dropout(c), NULL, c->p[2]);
+    return run_activation<T>(c, swiglu_kernels<T>, c->at.swiglu.u, c->at.swiglu.a, c->at.swiglu.bias);
 }
 
 cudaError_t pp_cuda_swiglu(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_swiglu, c); }
 
 template <typename T> static cudaError_t run_swiglu_grad(const struct pp_cuda_call *c)
 {
-    return run_pass<T>(c, swiglu_grad_kernels<T>, part_dropout(c), NULL, NULL);
+    return run_activation<T>(c, swiglu_grad_kernels<T>, c->at.swiglu_grad.a, c->at.swiglu_grad.du, NULL);
 }
 
 cudaError_t pp_cuda_swiglu_grad(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_swiglu_grad, c); }
 
 template <typename T> static cudaError_t run_residual(const struct pp_cuda_call *c)
 {
-    return run_pass<T>(c, residual_kernels<T>, row_dropout(c), c->p[2], c->p[3]);
+    const struct pp_residual_memory *at = &c->at.residual;
+    return run_stream<T>(c, residual_kernels<T>, at->y, at->z, at->x, at->bias);
 }
 
 cudaError_t pp_cuda_residual(const struct pp_cuda_call *c)
 {
-    return c->p[0] ? PP_BY_PRECISION(run_residual, c) : cudaSuccess;
+    return c->at.residual.y ? PP_BY_PRECISION(run_residual, c) : cudaSuccess;
 }
 
 template <typename T> static cudaError_t run_residual_grad(const struct pp_cuda_call *c)
 {
-    return run_pass<T>(c, residual_grad_kernels<T>, row_dropout(c), NULL, NULL);
+    return run_stream<T>(c, residual_grad_kernels<T>, c->at.residual_grad.dz, c->at.residual_grad.dy, NULL, NULL);
 }
 
 cudaError_t pp_cuda_residual_grad(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_residual_grad, c); }
@@ -359,11 +375,11 @@ cudaError_t pp_cuda_residual_grad(const struct pp_cuda_call *c) { return PP_BY_P
 template <typename T> static cudaError_t run_colsum(const struct pp_cuda_call *c)
 {
     pp_columns<T> columns;
-    columns.in = static_cast<const T *>(c->p[1]);
+    columns.in = static_cast<const T *>(c->at.colsum.in);
     columns.by = NULL;
-    columns.rows = c->call->n[0];
-    columns.width = c->call->n[1];
-    columns.sum[0] = static_cast<float *>(c->p[0]);
+    columns.rows = c->call->matrix.rows;
+    columns.width = c->call->matrix.width;
+    columns.sum[0] = static_cast<float *>(c->at.colsum.grad);
     columns.sum[1] = NULL;
     columns.accumulate = c->frame->accumulate;
     return pp_sum_columns<T, false>(c, columns);

@@ -20,13 +20,13 @@ cudaError_t pp_cuda_all_to_all(const struct pp_cuda_call *c)
     cudaError_t error = cudaSuccess;
     if (c->frame->join) return meet(c);
     for (int64_t i = 0; i < to.elements / from.elements && error == cudaSuccess; i++)
-        error =
-            cudaMemcpyAsync((char *)c->p[0] + i * (int64_t)bytes, c->p[1], bytes, cudaMemcpyDeviceToDevice, c->stream);
+        error = cudaMemcpyAsync((char *)c->at.exchange.to + i * (int64_t)bytes, c->at.exchange.from, bytes,
+                                cudaMemcpyDeviceToDevice, c->stream);
     return error;
 }
 
 static cudaError_t (*const launchers[PP_KERNELS])(const struct pp_cuda_call *c) = {
-#define X(ID, name, dims, flops) [PP_KERNEL_##ID] = pp_cuda_##name,
+#define X(ID, name, dims, named, flops) [PP_KERNEL_##ID] = pp_cuda_##name,
     PP_KERNEL_LIST(X)
 #undef X
 };

@@ -104,14 +104,15 @@ static __global__ void __launch_bounds__(THREADS) sgd(sgd_group group)
 
 static sgd_tensor sgd_tensor_of(const struct pp_cuda_call *c, int first_block)
 {
+    const struct pp_step_dims *n = &c->call->step;
     sgd_tensor t;
-    t.w = static_cast<float *>(c->p[0]);
-    t.g = static_cast<const float *>(c->p[1]);
-    t.copy = static_cast<__nv_bfloat16 *>(c->p[2]);
-    t.n = (int64_t)c->call->n[0] * c->call->n[1];
+    t.w = static_cast<float *>(c->at.step.w);
+    t.g = static_cast<const float *>(c->at.step.g);
+    t.copy = static_cast<__nv_bfloat16 *>(c->at.step.copy);
+    t.n = (int64_t)n->rows * n->width;
     t.first_block = first_block;
     t.aligned = t.n % PP_QUAD == 0 && pp_aligned(t.w) && pp_aligned(t.g) && pp_aligned(t.copy);
-    t.sparse = c->call->n[2] && !t.copy; /* a copy is written in any case */
+    t.sparse = n->sparse && !t.copy; /* a copy is written in any case */
     return t;
 }
 
@@ -207,13 +208,14 @@ static __global__ void __launch_bounds__(THREADS) adamw(adamw_group group)
 
 static adamw_tensor adamw_tensor_of(const struct pp_cuda_call *c, int first_block)
 {
+    const struct pp_step_memory *at = &c->at.step;
     adamw_tensor t;
-    t.w = static_cast<float *>(c->p[0]);
-    t.g = static_cast<const float *>(c->p[1]);
-    t.copy = static_cast<__nv_bfloat16 *>(c->p[2]);
-    t.m = static_cast<float *>(c->p[3]);
-    t.v = static_cast<float *>(c->p[4]);
-    t.n = (int64_t)c->call->n[0] * c->call->n[1];
+    t.w = static_cast<float *>(at->w);
+    t.g = static_cast<const float *>(at->g);
+    t.copy = static_cast<__nv_bfloat16 *>(at->copy);
+    t.m = static_cast<float *>(at->m);
+    t.v = static_cast<float *>(at->v);
+    t.n = (int64_t)c->call->step.rows * c->call->step.width;
     t.first_block = first_block;
     t.aligned = t.n % PP_QUAD == 0 && pp_aligned(t.w) && pp_aligned(t.g) && pp_aligned(t.copy) && pp_aligned(t.m) &&
                 pp_aligned(t.v);

@@ -231,7 +231,8 @@ static pp_status tune_call(struct pp_device *device, const struct pp_call *call,
     PP_TRY(PP_NEW(&t, 1));
     t->device = device;
     t->plan.key = key;
-    t->beta = call->n[3] == PP_GEMM_WRITE ? 0 : 1; /* of several microbatches' gradients all but the first are added */
+    t->beta =
+        call->gemm.mode == PP_GEMM_WRITE ? 0 : 1; /* of several microbatches' gradients all but the first are added */
     const pp_status status = try_product(t, out, added);
     pp_gemm_plan_free(&t->plan);
     free(t);

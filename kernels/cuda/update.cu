@@ -37,9 +37,9 @@ static __global__ void __launch_bounds__(THREADS) take(float *grad, const float 
 
 cudaError_t pp_cuda_take(const struct pp_cuda_call *c)
 {
-    const int64_t n = (int64_t)c->call->n[0] * c->call->n[1];
-    float *grad = static_cast<float *>(c->p[0]);
-    const float *in = static_cast<const float *>(c->p[1]);
+    const int64_t n = (int64_t)c->call->matrix.rows * c->call->matrix.width;
+    float *grad = static_cast<float *>(c->at.take.grad);
+    const float *in = static_cast<const float *>(c->at.take.in);
     const bool aligned = n % PP_QUAD == 0 && pp_aligned(grad) && (!in || pp_aligned(in));
     const auto kernel = aligned ? take<true> : take<false>;
     PP_LAUNCH(kernel, pp_div_up(n, PP_QUAD * THREADS), THREADS, 0, c->stream, grad, in, n, c->frame->accumulate);
@@ -102,10 +102,11 @@ static __global__ void __launch_bounds__(NORM_THREADS) add_squares(norm_group gr
 
 static norm_tensor norm_tensor_of(const struct pp_cuda_call *c, int first_block)
 {
+    const struct pp_sumsq_dims *n = &c->call->sumsq;
     norm_tensor t;
-    const bool others = pp_counts_elsewhere(c->call->n[3], c->frame); /* the first one's: nothing is added up */
-    t.g = static_cast<const float *>(c->p[0]);
-    t.n = others ? 0 : (int64_t)c->call->n[0] * c->call->n[1];
+    const bool others = pp_counts_elsewhere(n->once, c->frame); /* the first one's: nothing is added up */
+    t.g = static_cast<const float *>(c->at.sumsq.gradient);
+    t.n = others ? 0 : (int64_t)n->rows * n->width;
     const int64_t share = PP_QUAD * ((t.n + PP_QUAD * NORM_BLOCKS - 1) / (PP_QUAD * NORM_BLOCKS));
     t.piece = std::max(share, (int64_t)NORM_BLOCK_ELEMENTS);
     t.first_block = first_block;

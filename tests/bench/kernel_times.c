@@ -27,12 +27,13 @@ static bool time_product(const struct pp_machine *m, const char *line, double *u
 {
     char precision[8], wide[8] = "";
     struct pp_call call = {.kernel = PP_KERNEL_GEMM_NN};
-    int32_t *n = call.n;
-    if (sscanf(line, "product %7s %d %d %d %d %7s", precision, &n[5], &n[0], &n[1], &n[2], wide) < 5) return false;
-    n[4] = strcmp(wide, "wide") == 0;
+    struct pp_gemm_dims *n = &call.gemm;
+    if (sscanf(line, "product %7s %d %d %d %d %7s", precision, &n->times, &n->m, &n->n, &n->k, wide) < 5) return false;
+    n->wide = strcmp(wide, "wide") == 0;
     call.precision = find_precision(precision);
-    if (call.precision == PP_PRECISIONS || n[0] < 1 || n[1] < 1 || n[2] < 1 || n[5] < 1) return false;
-    for (int i = 0; i < 3; i++) call.ref[i].region = PP_MEM_WORK; /* C, A, B: what lies nowhere is not moved */
+    if (call.precision == PP_PRECISIONS || n->m < 1 || n->n < 1 || n->k < 1 || n->times < 1) return false;
+    const struct pp_ref somewhere = {.region = PP_MEM_WORK}; /* what lies nowhere is not moved */
+    call.at.gemm = (struct pp_gemm_refs){somewhere, somewhere, somewhere};
     const struct pp_work work = pp_call_work(&call, m->cores == 0);
     *us = pp_machine_work_ns(m, &work) / 1e3;
     return true;

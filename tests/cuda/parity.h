@@ -29,7 +29,11 @@ enum parity_variant {
 /* One row of a table: a shape, run in all variants that the kernel has. */
 struct parity_case {
     int kernel;
-    int n[PP_CALL_DIMS];
+    union { /* dimensions of the call */
+        int32_t n[PP_CALL_DIMS];
+        struct pp_attention_dims attention;
+        struct pp_loss_dims loss;
+    };
     float f;                   /* the scalar that is not dropout's probability: scale, eps */
     bool large;                /* one variant only: it takes long where the device is emulated */
     bool whole;                /* the call has the operand that only some calls of the kernel have */
@@ -42,7 +46,6 @@ struct parity_case {
 /* What holds for all calls of a kernel. */
 struct parity_kernel {
     unsigned variants;   /* it has, besides PARITY_SHIFT: enum parity_variant */
-    int probability;     /* index into f[]; where PARITY_DROP is set */
     int partial;         /* an operand that only some calls have; 0: none */
     int alias[2][2];     /* [the call has that operand] PARITY_ALIAS: operand [0] lies where [1] does; none if equal */
     int absent;          /* PARITY_ABSENT: this operand */

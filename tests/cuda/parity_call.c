@@ -67,15 +67,15 @@ static void *memory(int64_t bytes)
 /* To 2 bytes: programs pad what they can, and cuBLAS need not have an algorithm for it. */
 static bool is_badly_aligned(const struct run *r)
 {
-    const int *n = r->call.n;
+    const struct pp_gemm_dims *n = &r->call.gemm;
     return pp_kernel_is_product(r->call.kernel) && r->d->precision == PP_BF16 &&
-           (r->variant & PARITY_SHIFT || (n[0] | n[1] | n[2]) % 2);
+           (r->variant & PARITY_SHIFT || (n->m | n->n | n->k) % 2);
 }
 
 /* A gradient, which the call overwrites unless it accumulates. */
 static bool is_gradient(const struct pp_call *call, int i, const struct pp_operand *info)
 {
-    if (pp_kernel_is_product(call->kernel)) return i == 0 && call->n[3] == PP_GEMM_BY_FRAME;
+    if (pp_kernel_is_product(call->kernel)) return i == 0 && call->gemm.mode == PP_GEMM_BY_FRAME;
     return info->type == PP_TYPE_FLOAT && info->use == PP_USE_BOTH && strstr(info->name, "grad");
 }
 
@@ -92,8 +92,8 @@ static void make_call(struct run *r)
     const struct parity_case *c = r->c;
     r->call = (struct pp_call){.kernel = c->kernel, .site = 7, .precision = r->d->precision};
     memcpy(r->call.n, c->n, sizeof r->call.n);
-    r->call.f[r->kernel->probability] = r->kernel->variants & PARITY_DROP ? PARITY_PROBABILITY : 0;
-    r->call.f[!r->kernel->probability] = c->f;
+    r->call.p = r->kernel->variants & PARITY_DROP ? PARITY_PROBABILITY : 0;
+    r->call.scale = c->f; /* or whatever the kernel calls it */
     r->frame = (struct pp_frame){.seed = 0x123456789abcdef0u,
                                  .step = 3,
                                  .act_row = ACT_ROW,
@@ -145,10 +145,10 @@ static struct pp_operand operand_of(const struct run *r, int i)
 {
     struct pp_operand o = pp_call_operand(&r->call, i);
     o.elements = parity_elements(&r->call, i, &r->frame);
-    const int64_t room = (int64_t)r->call.n[0] * r->call.n[1], width = r->call.n[2];
+    const int64_t room = (int64_t)r->call.norm.rows * r->call.norm.seq, width = r->call.norm.d;
     const bool pass = pp_kernel_is_norm(r->call.kernel) || r->call.kernel == PP_KERNEL_RESIDUAL ||
                       r->call.kernel == PP_KERNEL_RESIDUAL_GRAD;
-    if (pass && r->call.n[4] && (o.elements == room || o.elements == room * width))
+    if (pass && r->call.norm.whole && (o.elements == room || o.elements == room * width))
         o.elements = o.elements / room * pp_call_tokens(&r->call, &r->frame).n;
     return o;
 }
@@ -344,7 +344,7 @@ static char *writable_bytes(const struct run *r)
         if (o->present && o->written) memset(map + o->at, o->scratch ? 2 : 1, (size_t)o->bytes);
     }
     if (has_loss(r)) memset(map + r->loss_at, 1, sizeof(double));
-    if (r->call.kernel == PP_KERNEL_SUMSQ) memset(map + r->sums_at + 8 * r->call.n[2], 1, sizeof(double));
+    if (r->call.kernel == PP_KERNEL_SUMSQ) memset(map + r->sums_at + 8 * r->call.sumsq.index, 1, sizeof(double));
     return map;
 }
 
@@ -372,7 +372,8 @@ static void check(const struct run *r)
     const double *tolerance = r->kernel->tolerance;
     if (has_loss(r)) check_double(r, "the loss", r->loss_at, r->loss, tolerance[PP_FP32]);
     if (r->call.kernel == PP_KERNEL_SUMSQ)
-        check_double(r, "the sum", r->sums_at + 8 * r->call.n[2], r->sums[r->call.n[2]], tolerance[PP_FP32]);
+        check_double(r, "the sum", r->sums_at + 8 * r->call.sumsq.index, r->sums[r->call.sumsq.index],
+                     tolerance[PP_FP32]);
 }
 
 void parity_call(const struct parity_device *d, const struct parity_case *c, unsigned variant)

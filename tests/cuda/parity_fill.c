@@ -39,14 +39,17 @@ static void fill_words(int32_t *out, int64_t n, int vocab, uint32_t *state)
     }
 }
 
+#define AT(operands, operand) (int)PP_OPERAND(operands, operand)
+#define DIM(dims, dim) (int)(offsetof(struct pp_##dims##_dims, dim) / sizeof(int32_t))
+
 /* Operands that say where something is: less than n[range]. other: times this one, unless it is 0. */
 static const struct {
     int kernel, operand, range, other;
-} indexes[] = {{PP_KERNEL_DISPATCH, 2, 2, 3},
-               {PP_KERNEL_COMBINE, 2, 2, 0},
-               {PP_KERNEL_WEIGH, 2, 2, 3},
-               {PP_KERNEL_WEIGH_GRAD, 4, 0, 0},
-               {PP_KERNEL_ROUTE_GRAD, 3, 2, 0}};
+} indexes[] = {{PP_KERNEL_DISPATCH, AT(dispatch, holds), DIM(places, tokens), DIM(places, chosen)},
+               {PP_KERNEL_COMBINE, AT(combine, places), DIM(combine, places), 0},
+               {PP_KERNEL_WEIGH, AT(weigh, holds), DIM(places, tokens), DIM(places, chosen)},
+               {PP_KERNEL_WEIGH_GRAD, AT(weigh_grad, places), DIM(places, places), 0},
+               {PP_KERNEL_ROUTE_GRAD, AT(route_grad, choices), DIM(route_grad, experts), 0}};
 
 /* No number twice: of the operand, but of choices of experts in a token. Some numbers are no index. */
 static bool fill_indexes(int32_t *out, int64_t n, const struct pp_call *call, int i)
@@ -56,7 +59,7 @@ static bool fill_indexes(int32_t *out, int64_t n, const struct pp_call *call, in
     while (k < sizeof indexes / sizeof *indexes && (indexes[k].kernel != call->kernel || indexes[k].operand != i)) k++;
     if (k == sizeof indexes / sizeof *indexes) return false;
     const int64_t other = indexes[k].other ? call->n[indexes[k].other] : 1, range = call->n[indexes[k].range] * other,
-                  alike = call->kernel == PP_KERNEL_ROUTE_GRAD ? call->n[3] : n,
+                  alike = call->kernel == PP_KERNEL_ROUTE_GRAD ? call->route_grad.chosen : n,
                   numbers = (range > alike ? range : alike) * 6 / 5 + 1;
     for (int64_t at = 0; at < n; at++) {
         const int64_t number = (at * 7919 + 13) % numbers; /* a prime */
@@ -110,22 +113,21 @@ static float within_range(const struct pp_call *call, int i, float x)
     if (kernel == PP_KERNEL_ADAMW && i == 4) return fabsf(x); /* a mean of squares */
     if (kernel == PP_KERNEL_RELU_GRAD && i == 1) return x > 0 ? x : 0;
     if (kernel == PP_KERNEL_FLASH_GRAD && i == 1)
-        return x + logf((float)PP_ROW_KEYS(call->n)); /* rows of P add up to about 1 */
+        return x + logf((float)PP_ROW_KEYS(&call->attention)); /* rows of P add up to about 1 */
     return x;
 }
 
 static int words_of(const struct pp_call *call, const struct pp_frame *frame)
 {
-    const int *n = call->n;
-    if (call->kernel == PP_KERNEL_CROSS_ENTROPY) return n[2];
-    if (call->kernel == PP_KERNEL_ROUTE_GRAD) return n[0] * n[1]; /* counts */
-    return call->kernel == PP_KERNEL_EMBED || call->kernel == PP_KERNEL_EMBED_GRAD ? n[3] * pp_frame_tensor(frame)
-                                                                                   : n[5];
+    if (call->kernel == PP_KERNEL_CROSS_ENTROPY) return call->loss.vocab;
+    if (call->kernel == PP_KERNEL_ROUTE_GRAD) return call->route_grad.rows * call->route_grad.seq; /* counts */
+    const bool embeds = call->kernel == PP_KERNEL_EMBED || call->kernel == PP_KERNEL_EMBED_GRAD;
+    return embeds ? call->embed.vocab * pp_frame_tensor(frame) : call->loss.whole;
 }
 
 int64_t parity_elements(const struct pp_call *call, int i, const struct pp_frame *frame)
 {
-    const bool learned = call->kernel == PP_KERNEL_EMBED && i == 4;
+    const bool learned = call->kernel == PP_KERNEL_EMBED && i == PP_OPERAND(embed, positions);
     return pp_call_operand(call, i).elements * (learned ? pp_frame_context(frame) : 1);
 }
 

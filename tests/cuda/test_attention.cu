@@ -29,10 +29,10 @@ struct shape {
 };
 
 const shape shapes[] = {
-    {2, 9, 4, 3, 0, 0, 0},       {1, 1, 2, 2, 1, 0.5f, 0},    {2, 35, 2, 20, 1, 0.2f, 0},  {1, 35, 2, 256, 0, 0.2f, 0},
-    {1, 64, 2, 64, 1, 0, 0},     {1, 65, 1, 65, 1, 0.3f, 0},  {2, 70, 1, 16, 0, 0.1f, 0},  {1, 127, 1, 33, 1, 0.1f, 0},
-    {1, 128, 2, 8, 0, 0.25f, 0}, {1, 100, 2, 48, 1, 0.2f, 0}, {1, 66, 1, 112, 0, 0.1f, 0}, {2, 35, 4, 20, 1, 0.2f, 2},
-    {1, 70, 3, 16, 0, 0.1f, 1},  {2, 100, 4, 48, 1, 0.2f, 2}, {1, 66, 6, 112, 0, 0.1f, 2}, {1, 70, 2, 144, 1, 0.2f, 0},
+    {2, 9, 4, 3, 0, 0, 0},        {1, 1, 2, 2, 1, 0.5f, 0},    {2, 35, 2, 20, 1, 0.2f, 0},  {1, 35, 2, 256, 0, 0.2f, 0},
+    {1, 64, 2, 64, 1, 0, 0},      {1, 65, 1, 65, 1, 0.3f, 0},  {2, 70, 1, 16, 0, 0.1f, 0},  {1, 127, 1, 33, 1, 0.1f, 0},
+    {1, 128, 2, 8, 0, 0.25f, 0},  {1, 100, 2, 48, 1, 0.2f, 0}, {1, 66, 1, 112, 0, 0.1f, 0}, {2, 35, 4, 20, 1, 0.2f, 2},
+    {1, 70, 3, 16, 0, 0.1f, 1},   {2, 100, 4, 48, 1, 0.2f, 2}, {1, 66, 6, 112, 0, 0.1f, 2}, {1, 70, 2, 144, 1, 0.2f, 0},
     {1, 100, 2, 192, 0, 0.1f, 1}, {2, 66, 4, 256, 1, 0.2f, 2},
 };
 
@@ -106,10 +106,9 @@ outcome run(const shape &s, const way &w, const int64_t *nan_at, float spread = 
     frame.training = true;
     struct pp_call call = {};
     call.kernel = w.flash ? PP_KERNEL_FLASH : PP_KERNEL_ATTENTION;
-    const int32_t n[] = {s.rows, s.seq, s.heads, s.dh, s.causal, s.kv};
-    std::copy(n, n + 6, call.n);
+    call.attention = {s.rows, s.seq, s.heads, s.dh, s.causal, s.kv, 0};
     call.site = s.p > 0 ? 7 : 0;
-    call.f[0] = s.p;
+    call.p = s.p;
     call.precision = sizeof(T) == 2 ? PP_BF16 : PP_FP32;
     struct pp_cuda_call c = {};
     c.call = &call;
@@ -117,15 +116,19 @@ outcome run(const shape &s, const way &w, const int64_t *nan_at, float spread = 
     c.scratch = scratch;
     c.scratch_bytes = scratch_bytes;
     c.stream = stream;
-    c.p[0] = ctx.p, c.p[1] = p.p, c.p[2] = qkv.p, c.p[3] = bias.p;
-    if (w.flash) c.p[1] = lse.p;
+    if (w.flash)
+        c.at.flash = {ctx.p, lse.p, qkv.p, bias.p, NULL, NULL};
+    else
+        c.at.attention = {ctx.p, p.p, qkv.p, bias.p, NULL};
     pp_emu::products = pp_emu::fragments = 0;
     assert_int_equal(w.forward(&c), cudaSuccess);
     assert_int_equal(cudaStreamSynchronize(stream), cudaSuccess);
     outcome out = {ctx.get(), p.get(), qkv.get(), {}, {pp_emu::products}, {pp_emu::fragments}};
     call.kernel = w.flash ? PP_KERNEL_FLASH_GRAD : PP_KERNEL_ATTENTION_GRAD;
-    c.p[0] = qkv.p, c.p[2] = dctx.p, c.p[3] = NULL;
-    if (w.flash) c.p[2] = ctx.p, c.p[3] = dctx.p;
+    if (w.flash)
+        c.at.flash_grad = {qkv.p, lse.p, ctx.p, dctx.p, NULL, NULL, NULL};
+    else
+        c.at.attention_grad = {qkv.p, p.p, dctx.p, NULL};
     assert_int_equal(w.backward(&c), cudaSuccess);
     assert_int_equal(cudaStreamSynchronize(stream), cudaSuccess);
     out.dqkv = qkv.get();

@@ -234,8 +234,9 @@ enum { CALLS = 700 }; /* more than may wait behind the gate */
 static void chain(struct pp_call *calls, int n)
 {
     for (int i = 0; i < n; i++)
-        calls[i] = (struct pp_call){
-            .kernel = PP_KERNEL_COPY, .n = {1, 4}, .ref = {{PP_MEM_ACT, 16 * (i + 1), 0}, {PP_MEM_ACT, 16 * i, 0}}};
+        calls[i] = (struct pp_call){.kernel = PP_KERNEL_COPY,
+                                    .matrix = {1, 4},
+                                    .ref = {{PP_MEM_ACT, 16 * (i + 1), 0}, {PP_MEM_ACT, 16 * i, 0}}};
 }
 
 static void count_poll(void *arg) { ++*(int *)arg; }
@@ -311,7 +312,8 @@ static void test_times(void **state)
 /* The activation slot of the second microbatch begins act_row rows further on. */
 static void rows(void)
 {
-    struct pp_call call = {.kernel = PP_KERNEL_COPY, .n = {1, 4}, .ref = {{PP_MEM_ACT, 32, 16}, {PP_MEM_ACT, 0, 16}}};
+    struct pp_call call = {
+        .kernel = PP_KERNEL_COPY, .matrix = {1, 4}, .ref = {{PP_MEM_ACT, 32, 16}, {PP_MEM_ACT, 0, 16}}};
     const struct pp_program program = {.calls = &call, .ncalls = 1};
     struct pp_frame frame = {.act_row = 1};
     float values[16], *memory;
@@ -324,7 +326,7 @@ static void rows(void)
     MUST_OK(ops->run(device, &program, &frame));
     MUST_OK(cuda->download(device, values, memory, sizeof values));
     for (int i = 0; i < 4; i++) MUST(values[12 + i] == (float)(4 + i) && values[8 + i] == (float)(8 + i));
-    call.ref[1].region = PP_MEM_CKPT; /* without memory: nothing happens */
+    call.at.copy.from.region = PP_MEM_CKPT; /* without memory: nothing happens */
     MUST_OK(ops->run(device, &program, &frame));
     cuda->add(device, memory, memory, memory + 4, 4);
     MUST_OK(cuda->download(device, values, memory, sizeof values));
@@ -343,10 +345,10 @@ static void test_rows(void **state)
 static void products(void)
 {
     struct pp_call calls[2] = {{.kernel = PP_KERNEL_GEMM_NT,
-                                .n = {8, 16, 24},
+                                .gemm = {8, 16, 24},
                                 .ref = {{PP_MEM_OUT, 0, 0}, {PP_MEM_IN, 0, 0}, {PP_MEM_PARAM, 0, 0}}},
                                {.kernel = PP_KERNEL_GEMM_TN,
-                                .n = {24, 16, 8, PP_GEMM_BY_FRAME},
+                                .gemm = {24, 16, 8, PP_GEMM_BY_FRAME},
                                 .ref = {{PP_MEM_GRAD, 0, 0}, {PP_MEM_IN, 0, 0}, {PP_MEM_OUT, 0, 0}}}};
     const struct pp_program program = {.calls = calls, .ncalls = 2};
     struct pp_frame frame = {0};

@@ -35,15 +35,16 @@ static void list_calls(struct tensors *t, int kernel)
     for (int i = 0; i < CALLS; i++) {
         const int rows = sizes[i % SIZES][0], width = sizes[i % SIZES][1], beside = i % 3 == 1;
         const struct pp_ref g = {PP_MEM_GRAD, t->bytes + beside * 4, 0}, w = {PP_MEM_PARAM, t->bytes + beside * 4, 0};
-        t->norm[i] = (struct pp_call){.kernel = PP_KERNEL_SUMSQ, .n = {rows, width, i, i % 5 == 2}, .ref = {g}};
-        t->step[i] = (struct pp_call){.kernel = kernel, .n = {rows, width}, .ref = {w, g}};
-        if (i % 2) t->step[i].ref[2] = (struct pp_ref){PP_MEM_PARAM16, t->bytes16 + beside * 2, 0};
+        t->norm[i] = (struct pp_call){.kernel = PP_KERNEL_SUMSQ, .sumsq = {rows, width, i, i % 5 == 2}, .ref = {g}};
+        t->step[i] = (struct pp_call){.kernel = kernel, .step = {rows, width}, .ref = {w, g}};
+        if (i % 2) t->step[i].at.step.copy = (struct pp_ref){PP_MEM_PARAM16, t->bytes16 + beside * 2, 0};
         t->bytes += (rows * width + 8) / 4 * 16;
         t->bytes16 += (rows * width + 8) / 4 * 8;
     }
     for (int i = 0; i < CALLS && kernel == PP_KERNEL_ADAMW; i++)
         for (int s = 0; s < 2; s++)
-            t->step[i].ref[3 + s] = (struct pp_ref){PP_MEM_STATE, s * t->bytes + t->step[i].ref[0].offset, 0};
+            t->step[i].ref[(int)PP_OPERAND(step, m) + s] =
+                (struct pp_ref){PP_MEM_STATE, s * t->bytes + t->step[i].at.step.w.offset, 0};
 }
 
 static void fill(struct tensors *t)
@@ -130,7 +131,7 @@ static void same_bits_of(int kernel)
     MUST(!memcmp(single.param16, grouped.param16, (size_t)t.bytes16));
     for (int i = 0; i < CALLS; i++) {
         const double sum = ((double *)grouped.sums)[i];
-        MUST(t.norm[i].n[3] ? sum == 0 : sum > 0);
+        MUST(t.norm[i].sumsq.once ? sum == 0 : sum > 0);
     }
     struct outcome *const outcomes[] = {&single, &grouped};
     for (int i = 0; i < 2; i++) {
@@ -202,8 +203,8 @@ static void columns(void)
     struct pp_frame frame = {0};
     enum { COLUMNS = 64, MOST_ROWS = 200 };
     float *memory;
-    call.n[0] = rows;
-    call.n[1] = COLUMNS;
+    call.matrix.rows = rows;
+    call.matrix.width = COLUMNS;
     load_cuda();
     struct pp_device *device = open_device(0, 1);
     MUST_OK(cuda->alloc(device, 4 * COLUMNS * (MOST_ROWS + 1), (void **)&memory));
@@ -244,7 +245,7 @@ static void step_words(struct pp_device *device, const struct pp_frame *frame, c
                        uint32_t *after)
 {
     struct pp_call call = {
-        .kernel = PP_KERNEL_SGD, .n = {WORDS, WIDTH, sparse}, .ref = {{PP_MEM_PARAM}, {PP_MEM_GRAD}}};
+        .kernel = PP_KERNEL_SGD, .step = {WORDS, WIDTH, sparse}, .ref = {{PP_MEM_PARAM}, {PP_MEM_GRAD}}};
     const struct pp_program program = {.calls = &call, .ncalls = 1};
     MUST_OK(cuda->upload(device, frame->base[PP_MEM_PARAM], w, STEP_BYTES));
     MUST_OK(ops->run(device, &program, frame));
@@ -301,7 +302,7 @@ static void failed_measure(void)
     struct pp_device *device = open_device(0, 1);
     for (int i = 0; i < FEW; i++)
         calls[i] = (struct pp_call){.kernel = PP_KERNEL_COPY,
-                                    .n = {1, 4},
+                                    .matrix = {1, 4},
                                     .ref = {{PP_MEM_ACT, ROW_BYTES * (i + 1), 0}, {PP_MEM_ACT, ROW_BYTES * i, 0}}};
     MUST_OK(cuda->alloc(device, ROW_BYTES * (FEW + 1), &frame.base[PP_MEM_ACT]));
     MUST_OK(ops->prepare(device, &program));

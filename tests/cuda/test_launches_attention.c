@@ -24,7 +24,7 @@ static void attend(void)
     const int64_t bytes = INT64_C(4) * 3 * TOKENS * (heads + 1) * shapes[shape].width;
     struct pp_call call = {.kernel = shapes[shape].kernel,
                            .precision = shapes[shape].precision,
-                           .n = {1, TOKENS, heads, shapes[shape].width, 0, shapes[shape].kv}};
+                           .attention = {1, TOKENS, heads, shapes[shape].width, 0, shapes[shape].kv}};
     const struct pp_program program = {.calls = &call, .ncalls = heads > 0};
     struct pp_frame frame = {0};
     load_cuda();
@@ -33,7 +33,7 @@ static void attend(void)
         call.ref[i].region = 1 + i;
         MUST_OK(cuda->alloc(device, bytes, &frame.base[1 + i]));
     }
-    if (shapes[shape].plain) call.ref[3].region = PP_MEM_NONE; /* no bias */
+    if (shapes[shape].plain) call.at.flash.bias.region = PP_MEM_NONE; /* no bias */
     MUST_OK(ops->run(device, &program, &frame));
     MUST(ops->launches(device, &program) == flash_launches[shape]);
     drain(device, ops->compute(device));
@@ -58,7 +58,8 @@ static void test_flash(void **state)
 /* A group of heads of long rows needs more scratch than others; there is as much from when its program is known. */
 static void attend_long(void)
 {
-    struct pp_call call = {.kernel = PP_KERNEL_FLASH_GRAD, .precision = PP_BF16, .n = {2, 1 << 17, 8, 128, 1, 2}};
+    struct pp_call call = {
+        .kernel = PP_KERNEL_FLASH_GRAD, .precision = PP_BF16, .attention = {2, 1 << 17, 8, 128, 1, 2}};
     const struct pp_program program = {.calls = &call, .ncalls = 1};
     const bool little = emulated() && atoi(getenv("PP_EMULATE_MEMORY")) < 160 << 20;
     load_cuda();

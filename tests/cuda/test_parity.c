@@ -37,7 +37,7 @@ static bool applies(const struct parity_case *c, int precision, unsigned variant
     if (variant & PARITY_ALIAS && alias[0] == alias[1]) return false;
     const bool loses = c->kernel == PP_KERNEL_CROSS_ENTROPY || c->kernel == PP_KERNEL_CROSS_ENTROPY_JOIN;
     const bool in_place = loses && variant & PARITY_ALIAS;
-    return !in_place || (c->n[3] && precision != PP_BF16);
+    return !in_place || (c->loss.gradient && precision != PP_BF16);
 }
 
 #if defined __SANITIZE_ADDRESS__ || defined PARITY_MEMORY_ONLY
@@ -52,12 +52,13 @@ enum { MEMORY_ONLY = 0, LONG_ROWS = 1000, MANY_HEADS = 100, MOST_WORK = 50000000
  * sees the plain one and, a little beside the vectors, the fullest. Numbers are compared in all of them without it. */
 static bool is_worth_it(const struct parity_case *c, int precision)
 {
-    const int *n = c->n;
+    const struct pp_attention_dims *n = &c->attention;
     const bool attends = c->kernel >= PP_KERNEL_ATTENTION && c->kernel <= PP_KERNEL_FLASH_GRAD;
-    if (attends && n[1] > LONG_ROWS && precision == PP_TF32) return false;
+    if (attends && n->seq > LONG_ROWS && precision == PP_TF32) return false;
     if (!MEMORY_ONLY) return true;
-    if (attends && (n[2] > MANY_HEADS || (double)n[0] * n[1] * n[1] * n[2] * n[3] > MOST_WORK)) return false;
-    return precision == PP_BF16 || (precision == PP_FP32 && !(attends && n[1] > LONG_ROWS));
+    if (attends && (n->heads > MANY_HEADS || (double)n->rows * n->seq * n->seq * n->heads * n->dh > MOST_WORK))
+        return false;
+    return precision == PP_BF16 || (precision == PP_FP32 && !(attends && n->seq > LONG_ROWS));
 }
 
 /* tf32 concerns kernels with products only; large cases run in their fullest variant. */
@@ -282,8 +283,9 @@ static void test_relu_not_a_number(void **state)
     enum { WIDTH = 7 };
     float memory[2 * WIDTH] = {NAN, -1, 2, -INFINITY, INFINITY, 3, NAN, 0, 0, 0, 0, 0, -4, 1};
     double loss;
-    run_on(&(struct pp_call){.kernel = PP_KERNEL_RELU, .n = {1, 1, WIDTH}, .ref = {{0}, {.offset = WIDTH * 4}}}, memory,
-           2 * WIDTH, &loss);
+    run_on(
+        &(struct pp_call){.kernel = PP_KERNEL_RELU, .activation = {1, 1, WIDTH}, .ref = {{0}, {.offset = WIDTH * 4}}},
+        memory, 2 * WIDTH, &loss);
     assert_true(isnan(memory[0]) && isnan(memory[6]) && isinf(memory[4]));
     assert_true(memory[1] == 0 && memory[2] == 2 && memory[3] == 0 && memory[5] == 0);
 }
@@ -295,7 +297,7 @@ static void test_route_not_a_number(void **state)
     enum { E = 3, CHOICES = 4, CAPACITY = 2, FIRST_CHOICE = 2 * E, PLACE = FIRST_CHOICE + 2 * CHOICES };
     float memory[PLACE + CHOICES + E * CAPACITY + E] = {NAN, -NAN, 1, INFINITY, -INFINITY, 2};
     static const int32_t choices[CHOICES] = {0, 1, 0, 1}, places[CHOICES] = {0, 2, 1, 3};
-    struct pp_call call = {.kernel = PP_KERNEL_ROUTE, .n = {1, 2, E, 2, CAPACITY, E}};
+    struct pp_call call = {.kernel = PP_KERNEL_ROUTE, .route = {1, 2, E, 2, CAPACITY, E}};
     static const int at[] = {0,     FIRST_CHOICE,    FIRST_CHOICE + CHOICES,
                              PLACE, PLACE + CHOICES, PLACE + CHOICES + E * CAPACITY};
     double loss;
@@ -317,7 +319,7 @@ static double loss_with(float x, int few, float *gradient)
     for (int i = 0; i < 3 * WORDS; i++) memory[i] = i < few ? x : 0;
     memcpy(&memory[3 * WORDS], &target, sizeof target);
     run_on(&(struct pp_call){.kernel = PP_KERNEL_CROSS_ENTROPY,
-                             .n = {1, 1, WORDS, 1, WORDS},
+                             .loss = {1, 1, WORDS, 1, WORDS},
                              .ref = {{0}, {.offset = WORDS * 4}, {.offset = 3 * WORDS * 4}, {.offset = 2 * WORDS * 4}}},
            memory, 3 * WORDS + 1, &loss);
     *gradient = memory[2 * WORDS];

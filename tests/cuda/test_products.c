@@ -105,7 +105,7 @@ static double expected(const struct product *p, const float *a, const float *b, 
 static struct pp_call call_of(const struct product *p)
 {
     return (struct pp_call){
-        .kernel = p->kernel, .n = {p->m, p->n, p->k, p->mode, p->wide, p->times}, .precision = p->precision};
+        .kernel = p->kernel, .gemm = {p->m, p->n, p->k, p->mode, p->wide, p->times}, .precision = p->precision};
 }
 
 static cudaError_t launch(const struct pp_cuda_call *c)

@@ -50,7 +50,7 @@ static inline struct routed route(const struct pp_cpu_isa *isa, const struct sha
                        .counts = case_ints(s->experts)};
     void *operands[PP_CALL_REFS] = {r.probabilities, r.choices, r.gates, r.places, r.holds, r.counts};
     struct pp_frame frame = case_frame();
-    const struct pp_call call = {.n = {s->rows, s->seq, s->experts, s->chosen, s->capacity, local_of(s)}};
+    const struct pp_call call = {.route = {s->rows, s->seq, s->experts, s->chosen, s->capacity, local_of(s)}};
     case_run(isa, PP_KERNEL_ROUTE, &call, s->tensor, rank, &frame, operands);
     return r;
 }

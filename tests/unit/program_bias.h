@@ -31,8 +31,8 @@ static inline bool has_no_bias(const struct pp_shape *shape, const struct pp_cal
     const int kernel = call->kernel;
     const bool later = kernel == PP_KERNEL_ATTENTION || kernel == PP_KERNEL_FLASH || kernel == PP_KERNEL_ROPE ||
                        kernel == PP_KERNEL_TO_PIECES;
-    const bool returns = kernel == PP_KERNEL_TO_PIECES && call->n[2] == 0;
-    const bool adds = kernel == PP_KERNEL_RESIDUAL && call->ref[1].part_bytes > 0;
+    const bool returns = kernel == PP_KERNEL_TO_PIECES && call->pieces.shared == 0;
+    const bool adds = kernel == PP_KERNEL_RESIDUAL && call->at.residual.z.part_bytes > 0;
     const bool decodes = strstr(pp_kernel_table[kernel].name, "cross_entropy");
     if (later && is_added(shape, call)) return true;
     if (shape->bias == PP_BIAS_QKV && !later && kernel != PP_KERNEL_QK_NORM) return true;

@@ -127,8 +127,8 @@ static inline void check_type(const struct check *c, const struct pp_operand *o,
 static inline void check_gradient_sum(const struct check *c, const struct pp_operand *o)
 {
     const struct pp_stage *stage = &c->model->stages[c->stage];
-    const int64_t first = c->call->ref[0].offset, end = first + o->elements * o->element_bytes;
-    const enum pp_join_group group = (enum pp_join_group)c->call->n[5];
+    const int64_t first = c->call->at.join.memory.offset, end = first + o->elements * o->element_bytes;
+    const enum pp_join_group group = (enum pp_join_group)c->call->join.group;
     bool begins = false;
     require(c, !c->summed && o->element_bytes == 4, 0);
     require(c, !strcmp(c->kind, c->spec.clip ? "NORM" : "STEP"), 0);
@@ -166,7 +166,9 @@ static inline void check_tensor(const struct check *c, const struct pp_operand *
         const struct pp_tensor *t = &c->model->tensors[k];
         const int64_t offset = ref->region == PP_MEM_PARAM ? t->value_offset : t->offset;
         if ((ref->region == PP_MEM_PARAM16 ? t->offset16 : offset) != ref->offset) continue;
-        const int parts = c->call->kernel == PP_KERNEL_EMBED && i == 4 ? pp_shape_context(&c->model->shape) : 1;
+        const int parts = c->call->kernel == PP_KERNEL_EMBED && i == PP_OPERAND(embed, positions)
+                              ? pp_shape_context(&c->model->shape)
+                              : 1;
         require(c, o->elements * parts == t->local_elements || o->elements == t->local_elements / rows * padded, i);
         return;
     }
@@ -176,9 +178,10 @@ static inline void check_tensor(const struct check *c, const struct pp_operand *
 /* What the optimizer keeps lies as the weights of the same call do, one stage's worth further for each further one. */
 static inline void check_state(const struct check *c, int i)
 {
-    const struct pp_ref *ref = &c->call->ref[i], *weights = &c->call->ref[0];
+    const struct pp_ref *ref = &c->call->ref[i], *weights = &c->call->at.step.w;
     require(c, is_step(c->call->kernel) && weights->region == PP_MEM_PARAM, i);
-    require(c, ref->offset == weights->offset + (i - 3) * c->model->stages[c->stage].param_bytes, i);
+    require(c, ref->offset == weights->offset + (i - (int)PP_OPERAND(step, m)) * c->model->stages[c->stage].param_bytes,
+            i);
 }
 
 /* Bytes of the buffer that an operand is in: in a slot the rows of all microbatches, in scratch for the tokens of all
@@ -192,7 +195,7 @@ static inline int64_t buffer_bytes(const struct check *c, const struct pp_operan
     for (int k = 0; k < program->ncalls && meets; k++) {
         const struct pp_call *join = &program->calls[k];
         if (join->kernel != PP_KERNEL_REDUCE_SCATTER && join->kernel != PP_KERNEL_ALL_GATHER) continue;
-        if (join->ref[0].offset == ref->offset) return pp_call_join(join).bytes;
+        if (join->at.join.memory.offset == ref->offset) return pp_call_join(join).bytes;
     }
     return o->elements * o->element_bytes;
 }
@@ -246,20 +249,25 @@ static inline void check_held(const struct check *c, struct buffer *b, const str
 static inline void check_tokens(const struct check *c)
 {
     const struct pp_shape *shape = &c->model->shape;
-    const int *n = c->call->n, kernel = c->call->kernel;
+    const int kernel = c->call->kernel;
+    const struct pp_join_dims *join = &c->call->join;
+    const struct pp_norm_dims *norm = &c->call->norm;
     const int tensor = pp_shape_tensor(shape), own = pp_own_tokens(shape, SEQ), part = (own + tensor - 1) / tensor;
     const bool parts = pp_shape_parts_tokens(shape);
     if (kernel == PP_KERNEL_REDUCE_SCATTER || kernel == PP_KERNEL_ALL_GATHER)
-        require(c, parts && n[0] == tensor * c->rows * part && n[1] == shape->d_model && !n[4], 0);
+        require(c, parts && join->rows == tensor * c->rows * part && join->width == shape->d_model && !join->wide, 0);
     if (pp_kernel_is_norm(kernel) || kernel == PP_KERNEL_RESIDUAL || kernel == PP_KERNEL_RESIDUAL_GRAD)
-        require(c, n[0] == c->rows && n[1] == (parts ? part : own) && n[4] == (parts ? c->rows * own : 0), 0);
+        require(
+            c, norm->rows == c->rows && norm->seq == (parts ? part : own) && norm->whole == (parts ? c->rows * own : 0),
+            0);
 }
 
 /* Does it weigh rows by a gate of each, what is beside experts? */
 static inline bool is_beside_experts(const struct check *c)
 {
-    const int32_t *n = c->call->n;
-    return c->model->shape.shared_gate && n[1] == c->model->local.shared_ff && n[0] == n[2] && n[3] == 1;
+    const struct pp_places_dims *n = &c->call->places;
+    return c->model->shape.shared_gate && n->width == c->model->local.shared_ff && n->places == n->tokens &&
+           n->chosen == 1;
 }
 
 /* The copy of weights, what only norms that come first have, and the output of a layer that is made again. */
@@ -267,10 +275,12 @@ static inline bool may_be_missing(const struct check *c, int i)
 {
     const int kernel = c->call->kernel;
     const bool again = (c->spec.checkpoint_layers || c->spec.again) && *c->kind == 'B';
-    if (is_step(kernel)) return i == 2;
+    if (is_step(kernel)) return i == PP_OPERAND(step, copy);
     if (pp_shape_expert_parallel(&c->model->shape) > 1 || is_beside_experts(c)) /* gates have come with their places */
-        if ((kernel == PP_KERNEL_WEIGH && i == 2) || (kernel == PP_KERNEL_WEIGH_GRAD && i == 4)) return true;
-    return pp_kernel_is_norm(kernel) && (i == 7 || (i == 0 && again));
+        if ((kernel == PP_KERNEL_WEIGH && i == PP_OPERAND(weigh, holds)) ||
+            (kernel == PP_KERNEL_WEIGH_GRAD && i == PP_OPERAND(weigh_grad, places)))
+            return true;
+    return pp_kernel_is_norm(kernel) && (i == PP_OPERAND(norm, sum) || (i == PP_OPERAND(norm, y) && again));
 }
 
 /* Is it memory that the programs of the check write before they read it? */
@@ -303,7 +313,7 @@ static inline void check_operand(struct check *c, int i, const struct pp_program
 static inline bool moves_gates(const struct check *c)
 {
     const int kernel = c->call->kernel;
-    return pp_shape_expert_parallel(&c->model->shape) > 1 && c->call->n[1] == 1 &&
+    return pp_shape_expert_parallel(&c->model->shape) > 1 && c->call->places.width == 1 &&
            (kernel == PP_KERNEL_DISPATCH || kernel == PP_KERNEL_COMBINE);
 }
 

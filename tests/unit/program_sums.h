@@ -37,7 +37,7 @@ static inline int tensors_in_sums(const struct pp_model *model, int stage, const
     int n = 0;
     for (int i = 0; i < program->ncalls; i++) {
         const struct pp_operand o = pp_call_operand(&program->calls[i], 0);
-        const int64_t first = program->calls[i].ref[0].offset, end = first + o.elements * o.element_bytes;
+        const int64_t first = program->calls[i].at.join.memory.offset, end = first + o.elements * o.element_bytes;
         if (program->calls[i].kernel != PP_KERNEL_ALL_REDUCE) continue;
         for (int k = 0; k < model->stages[stage].tensors; k++) {
             const struct pp_tensor *t = &model->tensors[model->stages[stage].first_tensor + k];

@@ -20,51 +20,64 @@ static void check_text(struct pp_call call, const char *expected)
 static void test_names_of_calls(void **state)
 {
     (void)state;
-    check_text((struct pp_call){PP_KERNEL_GEMM_NT, {175, 600, 200, 0, 1}}, "gemm_nt 175x600x200");
-    check_text((struct pp_call){PP_KERNEL_GEMM_NT, {175, 600, 200}, .precision = PP_TF32}, "gemm_nt 175x600x200 tf32");
-    check_text((struct pp_call){PP_KERNEL_GEMM_NT, {175, 600, 200, 0, 1}, .precision = PP_BF16},
+    check_text((struct pp_call){PP_KERNEL_GEMM_NT, .gemm = {175, 600, 200, 0, 1}}, "gemm_nt 175x600x200");
+    check_text((struct pp_call){PP_KERNEL_GEMM_NT, .gemm = {175, 600, 200}, .precision = PP_TF32},
+               "gemm_nt 175x600x200 tf32");
+    check_text((struct pp_call){PP_KERNEL_GEMM_NT, .gemm = {175, 600, 200, 0, 1}, .precision = PP_BF16},
                "gemm_nt 175x600x200 bf16 wide");
-    check_text((struct pp_call){PP_KERNEL_RELU, {5, 35, 200}, .site = 3}, "relu 5x35x200 drop");
-    check_text((struct pp_call){PP_KERNEL_FLASH_GRAD, {5, 35, 2, 100, 1}, .site = 3}, "flash_grad 5x35x2x100x1 drop");
-    check_text((struct pp_call){PP_KERNEL_FLASH, {5, 35, 2, 100, 1, 2}, .ref[3] = {.region = PP_MEM_PARAM}},
+    check_text((struct pp_call){PP_KERNEL_RELU, .activation = {5, 35, 200}, .site = 3}, "relu 5x35x200 drop");
+    check_text((struct pp_call){PP_KERNEL_FLASH_GRAD, .attention = {5, 35, 2, 100, 1}, .site = 3},
+               "flash_grad 5x35x2x100x1 drop");
+    check_text((struct pp_call){PP_KERNEL_FLASH, .attention = {5, 35, 2, 100, 1, 2},
+                                .at.flash.bias = {.region = PP_MEM_PARAM}},
                "flash 5x35x2x100x1");
-    check_text((struct pp_call){PP_KERNEL_ATTENTION, {5, 35, 8, 100, 1, 2}, .site = 3, .ref[3] = {PP_MEM_PARAM}},
+    check_text((struct pp_call){PP_KERNEL_ATTENTION, .attention = {5, 35, 8, 100, 1, 2}, .site = 3,
+                                .at.attention.bias = {PP_MEM_PARAM}},
                "attention 5x35x8x100x1 kv2 drop");
-    check_text((struct pp_call){PP_KERNEL_FLASH, {5, 35, 8, 100, 1, 2}, .precision = PP_BF16},
+    check_text((struct pp_call){PP_KERNEL_FLASH, .attention = {5, 35, 8, 100, 1, 2}, .precision = PP_BF16},
                "flash 5x35x8x100x1 kv2 plain bf16");
-    check_text((struct pp_call){PP_KERNEL_FLASH, {5, 36, 8, 100, 1, 2, 144}, .precision = PP_BF16},
+    check_text((struct pp_call){PP_KERNEL_FLASH, .attention = {5, 36, 8, 100, 1, 2, 144}, .precision = PP_BF16},
                "flash 5x36x8x100x1 kv2 of144 bf16");
-    check_text((struct pp_call){PP_KERNEL_ROPE_GRAD, {5, 35, 8, 100, 0, 2}}, "rope_grad 5x35x8x100 kv2");
-    check_text((struct pp_call){PP_KERNEL_QK_NORM, {5, 35, 8, 100, 0, 2}}, "qk_norm 5x35x8x100 kv2 plain");
-    check_text((struct pp_call){PP_KERNEL_QK_NORM_GRAD, {5, 35, 8, 100, 0, 8}, .precision = PP_BF16},
+    check_text((struct pp_call){PP_KERNEL_ROPE_GRAD, .attention = {5, 35, 8, 100, 0, 2}}, "rope_grad 5x35x8x100 kv2");
+    check_text((struct pp_call){PP_KERNEL_QK_NORM, .attention = {5, 35, 8, 100, 0, 2}}, "qk_norm 5x35x8x100 kv2 plain");
+    check_text((struct pp_call){PP_KERNEL_QK_NORM_GRAD, .attention = {5, 35, 8, 100, 0, 8}, .precision = PP_BF16},
                "qk_norm_grad 5x35x8x100 bf16");
-    check_text((struct pp_call){PP_KERNEL_EMBED, {5, 35, 200, 1000, 1}}, "embed 5x35x200x1000 plain");
-    check_text((struct pp_call){PP_KERNEL_EMBED, {5, 35, 200, 1000, 2}}, "embed 5x35x200x1000 learned");
-    check_text((struct pp_call){PP_KERNEL_POSITIONS_GRAD, {5, 35, 200, 64}, .site = 1},
+    check_text((struct pp_call){PP_KERNEL_EMBED, .embed = {5, 35, 200, 1000, 1}}, "embed 5x35x200x1000 plain");
+    check_text((struct pp_call){PP_KERNEL_EMBED, .embed = {5, 35, 200, 1000, 2}}, "embed 5x35x200x1000 learned");
+    check_text((struct pp_call){PP_KERNEL_POSITIONS_GRAD, .positions = {5, 35, 200, 64}, .site = 1},
                "positions_grad 5x35x200x64 drop");
-    check_text((struct pp_call){PP_KERNEL_RELU, {5, 35, 200}, .site = 3, .precision = PP_BF16},
+    check_text((struct pp_call){PP_KERNEL_RELU, .activation = {5, 35, 200}, .site = 3, .precision = PP_BF16},
                "relu 5x35x200 drop bf16");
-    check_text((struct pp_call){PP_KERNEL_GEMM_NT, {175, 600, 200, 0, 1, 8}, .precision = PP_BF16},
+    check_text((struct pp_call){PP_KERNEL_GEMM_NT, .gemm = {175, 600, 200, 0, 1, 8}, .precision = PP_BF16},
                "gemm_nt 175x600x200 times8 bf16 wide");
-    check_text((struct pp_call){PP_KERNEL_ROUTE, {5, 35, 8, 2, 55, 8}}, "route 5x35x8x2x55");
+    check_text((struct pp_call){PP_KERNEL_ROUTE, .route = {5, 35, 8, 2, 55, 8}}, "route 5x35x8x2x55");
     const struct pp_ref there = {.region = PP_MEM_WORK};
-    check_text((struct pp_call){PP_KERNEL_LAYERNORM, {5, 35, 200}, .site = 3, .ref[0] = there},
+    check_text((struct pp_call){PP_KERNEL_LAYERNORM, .norm = {5, 35, 200}, .site = 3, .at.norm.y = there},
                "layernorm 5x35x200 drop");
-    check_text((struct pp_call){PP_KERNEL_LAYERNORM, {5, 35, 200}, .site = 3}, "layernorm 5x35x200 unsent drop");
-    check_text((struct pp_call){PP_KERNEL_LAYERNORM, {5, 35, 200, 1}, .ref[0] = there}, "layernorm 5x35x200 plain");
-    check_text((struct pp_call){PP_KERNEL_LAYERNORM_GRAD, {5, 35, 200, 1}, .ref[0] = there, .ref[7] = there},
-               "layernorm_grad 5x35x200 plain sum");
-    check_text((struct pp_call){PP_KERNEL_RMSNORM, {5, 35, 200, 1}, .ref[0] = there}, "rmsnorm 5x35x200 plain");
-    check_text((struct pp_call){PP_KERNEL_SWIGLU, {5, 35, 200}, .site = 3, .precision = PP_BF16},
+    check_text((struct pp_call){PP_KERNEL_LAYERNORM, .norm = {5, 35, 200}, .site = 3},
+               "layernorm 5x35x200 unsent drop");
+    check_text((struct pp_call){PP_KERNEL_LAYERNORM, .norm = {5, 35, 200, 1}, .at.norm.y = there},
+               "layernorm 5x35x200 plain");
+    check_text(
+        (struct pp_call){
+            PP_KERNEL_LAYERNORM_GRAD, {5, 35, 200, 1}, .at.norm_grad.dr = there, .at.norm_grad.add = there},
+        "layernorm_grad 5x35x200 plain sum");
+    check_text((struct pp_call){PP_KERNEL_RMSNORM, .norm = {5, 35, 200, 1}, .at.norm.y = there},
+               "rmsnorm 5x35x200 plain");
+    check_text((struct pp_call){PP_KERNEL_SWIGLU, .activation = {5, 35, 200}, .site = 3, .precision = PP_BF16},
                "swiglu 5x35x200 nobias drop bf16");
-    check_text((struct pp_call){PP_KERNEL_SWIGLU, {5, 35, 200}, .ref[2] = {.region = PP_MEM_PARAM}}, "swiglu 5x35x200");
-    check_text((struct pp_call){PP_KERNEL_GELU, {5, 35, 200, 1}, .site = 3}, "gelu 5x35x200 tanh nobias drop");
-    check_text((struct pp_call){PP_KERNEL_GELU, {5, 35, 200}}, "gelu 5x35x200 nobias");
-    check_text((struct pp_call){PP_KERNEL_GELU_GRAD, {5, 35, 200, 1}}, "gelu_grad 5x35x200 tanh");
-    check_text((struct pp_call){PP_KERNEL_ATTENTION, {5, 35, 2, 100, 1}, .ref[3] = {.region = PP_MEM_PARAM}},
+    check_text(
+        (struct pp_call){PP_KERNEL_SWIGLU, .activation = {5, 35, 200}, .at.swiglu.bias = {.region = PP_MEM_PARAM}},
+        "swiglu 5x35x200");
+    check_text((struct pp_call){PP_KERNEL_GELU, .activation = {5, 35, 200, 1}, .site = 3},
+               "gelu 5x35x200 tanh nobias drop");
+    check_text((struct pp_call){PP_KERNEL_GELU, .activation = {5, 35, 200}}, "gelu 5x35x200 nobias");
+    check_text((struct pp_call){PP_KERNEL_GELU_GRAD, .activation = {5, 35, 200, 1}}, "gelu_grad 5x35x200 tanh");
+    check_text((struct pp_call){PP_KERNEL_ATTENTION, .attention = {5, 35, 2, 100, 1},
+                                .at.attention.bias = {.region = PP_MEM_PARAM}},
                "attention 5x35x2x100x1");
-    check_text((struct pp_call){PP_KERNEL_CROSS_ENTROPY, {5, 35, 100, 1, 100}}, "cross_entropy 5x35x100x1");
-    check_text((struct pp_call){PP_KERNEL_CROSS_ENTROPY, {5, 35, 100, 1, 128}}, "cross_entropy 5x35x100x1/128");
+    check_text((struct pp_call){PP_KERNEL_CROSS_ENTROPY, .loss = {5, 35, 100, 1, 100}}, "cross_entropy 5x35x100x1");
+    check_text((struct pp_call){PP_KERNEL_CROSS_ENTROPY, .loss = {5, 35, 100, 1, 128}}, "cross_entropy 5x35x100x1/128");
 }
 
 int main(void)

@@ -26,46 +26,56 @@ static void test_bytes_moved(void **state)
 {
     (void)state;
     const int m = 175, n = 600, k = 200, t = 5 * 35;
-    check_bytes((struct pp_call){PP_KERNEL_GEMM_NT, {m, n, k}}, 4.0 * (m * k + n * k + m * n));
-    check_bytes((struct pp_call){PP_KERNEL_GEMM_NT, {m, n, k}, .precision = PP_BF16}, 2.0 * (m * k + n * k + m * n));
-    check_bytes((struct pp_call){PP_KERNEL_GEMM_TN, {m, n, k, 0, 1}, .precision = PP_BF16},
+    check_bytes((struct pp_call){PP_KERNEL_GEMM_NT, .gemm = {m, n, k}}, 4.0 * (m * k + n * k + m * n));
+    check_bytes((struct pp_call){PP_KERNEL_GEMM_NT, .gemm = {m, n, k}, .precision = PP_BF16},
+                2.0 * (m * k + n * k + m * n));
+    check_bytes((struct pp_call){PP_KERNEL_GEMM_TN, .gemm = {m, n, k, 0, 1}, .precision = PP_BF16},
                 2.0 * (m * k + n * k) + 4.0 * m * n);
-    check_bytes((struct pp_call){PP_KERNEL_GEMM_TN, {m, n, k, 0, 1, 3}, .precision = PP_BF16},
+    check_bytes((struct pp_call){PP_KERNEL_GEMM_TN, .gemm = {m, n, k, 0, 1, 3}, .precision = PP_BF16},
                 3 * (2.0 * (m * k + n * k) + 4.0 * m * n));
-    assert_true(pp_call_flops(&(struct pp_call){PP_KERNEL_GEMM_TN, {m, n, k, 0, 1, 3}}) == 3 * 2.0 * m * n * k);
-    check_bytes((struct pp_call){PP_KERNEL_EMBED, {5, 35, 200, 1000}, .precision = PP_BF16}, t * 200 * (2 + 4 + 4.0));
-    check_bytes((struct pp_call){PP_KERNEL_ATTENTION, {5, 35, 2, 100, 1}}, 4.0 * t * 2 * (7 * 100 + 35));
-    check_bytes((struct pp_call){PP_KERNEL_FLASH, {5, 35, 2, 100, 1}}, 4.0 * t * 2 * (7 * 100 + 1));
-    check_bytes((struct pp_call){PP_KERNEL_FLASH, {5, 35, 8, 100, 1, 2}}, 4.0 * t * (8 * 101 + 2 * 12 * 100));
-    check_bytes_without(3, (struct pp_call){PP_KERNEL_FLASH, {5, 35, 8, 100, 1, 2}}, 4.0 * t * (8 * 101 + 12 * 100));
-    check_bytes((struct pp_call){PP_KERNEL_ROPE, {5, 35, 8, 100, 0, 2}}, 4.0 * t * 2 * 12 * 100);
-    check_bytes_without(1, (struct pp_call){PP_KERNEL_ROPE, {5, 35, 8, 100, 0, 2}}, 4.0 * t * 2 * 10 * 100);
-    check_bytes((struct pp_call){PP_KERNEL_ROPE_GRAD, {5, 35, 8, 100, 0, 2}, .precision = PP_BF16},
+    assert_true(pp_call_flops(&(struct pp_call){PP_KERNEL_GEMM_TN, .gemm = {m, n, k, 0, 1, 3}}) == 3 * 2.0 * m * n * k);
+    check_bytes((struct pp_call){PP_KERNEL_EMBED, .embed = {5, 35, 200, 1000}, .precision = PP_BF16},
+                t * 200 * (2 + 4 + 4.0));
+    check_bytes((struct pp_call){PP_KERNEL_ATTENTION, .attention = {5, 35, 2, 100, 1}}, 4.0 * t * 2 * (7 * 100 + 35));
+    check_bytes((struct pp_call){PP_KERNEL_FLASH, .attention = {5, 35, 2, 100, 1}}, 4.0 * t * 2 * (7 * 100 + 1));
+    check_bytes((struct pp_call){PP_KERNEL_FLASH, .attention = {5, 35, 8, 100, 1, 2}},
+                4.0 * t * (8 * 101 + 2 * 12 * 100));
+    check_bytes_without(3, (struct pp_call){PP_KERNEL_FLASH, .attention = {5, 35, 8, 100, 1, 2}},
+                        4.0 * t * (8 * 101 + 12 * 100));
+    check_bytes((struct pp_call){PP_KERNEL_ROPE, .attention = {5, 35, 8, 100, 0, 2}}, 4.0 * t * 2 * 12 * 100);
+    check_bytes_without(1, (struct pp_call){PP_KERNEL_ROPE, .attention = {5, 35, 8, 100, 0, 2}},
+                        4.0 * t * 2 * 10 * 100);
+    check_bytes((struct pp_call){PP_KERNEL_ROPE_GRAD, .attention = {5, 35, 8, 100, 0, 2}, .precision = PP_BF16},
                 2.0 * t * 2 * 10 * 100);
-    check_bytes((struct pp_call){PP_KERNEL_EMBED, {5, 35, 200, 1000, 1}}, t * 200 * (4 + 4.0));
-    check_bytes((struct pp_call){PP_KERNEL_EMBED, {5, 35, 200, 1000, PP_POSITIONS_LEARNED}}, t * 200 * (4 + 4 + 4.0));
-    check_bytes((struct pp_call){PP_KERNEL_POSITIONS_GRAD, {5, 35, 200, 64}, .precision = PP_BF16},
+    check_bytes((struct pp_call){PP_KERNEL_EMBED, .embed = {5, 35, 200, 1000, 1}}, t * 200 * (4 + 4.0));
+    check_bytes((struct pp_call){PP_KERNEL_EMBED, .embed = {5, 35, 200, 1000, PP_POSITIONS_LEARNED}},
+                t * 200 * (4 + 4 + 4.0));
+    check_bytes((struct pp_call){PP_KERNEL_POSITIONS_GRAD, .positions = {5, 35, 200, 64}, .precision = PP_BF16},
                 200 * (t * 2 + 64 * 4.0));
-    check_bytes((struct pp_call){PP_KERNEL_FLASH_GRAD, {5, 35, 2, 100, 1}, .precision = PP_BF16},
+    check_bytes((struct pp_call){PP_KERNEL_FLASH_GRAD, .attention = {5, 35, 2, 100, 1}, .precision = PP_BF16},
                 t * 2 * (8 * 100 * 2 + 4.0));
     const struct pp_ref act = {.region = PP_MEM_ACT};
-    check_bytes((struct pp_call){PP_KERNEL_LAYERNORM, {5, 35, 200}}, 4.0 * t * 200 * 4);
-    check_bytes((struct pp_call){PP_KERNEL_LAYERNORM, {5, 35, 200}, .ref[7] = act}, 4.0 * t * 200 * 5);
-    check_bytes((struct pp_call){PP_KERNEL_LAYERNORM, {5, 35, 200, 1}}, 4.0 * t * 200 * 3);
-    check_bytes((struct pp_call){PP_KERNEL_LAYERNORM_GRAD, {5, 35, 200}}, 4.0 * t * 200 * 4);
-    check_bytes((struct pp_call){PP_KERNEL_LAYERNORM_GRAD, {5, 35, 200, 1}, .ref[7] = act}, 4.0 * t * 200 * 4);
-    check_bytes((struct pp_call){PP_KERNEL_GELU, {5, 35, 200}, .precision = PP_BF16}, 2.0 * t * 200 * 3);
-    check_bytes((struct pp_call){PP_KERNEL_RMSNORM, {5, 35, 200, 1}}, 4.0 * t * 200 * 3);
-    check_bytes((struct pp_call){PP_KERNEL_RMSNORM_GRAD, {5, 35, 200}, .ref[7] = act}, 4.0 * t * 200 * 5);
-    check_bytes((struct pp_call){PP_KERNEL_SWIGLU, {5, 35, 200}, .precision = PP_BF16}, 2.0 * t * 200 * 5);
-    check_bytes((struct pp_call){PP_KERNEL_SWIGLU_GRAD, {5, 35, 200}, .precision = PP_BF16}, 2.0 * t * 200 * 5);
-    check_bytes_without(2, (struct pp_call){PP_KERNEL_SWIGLU, {5, 35, 200}}, 4.0 * t * 200 * 3);
-    check_bytes_without(2, (struct pp_call){PP_KERNEL_GELU, {5, 35, 200}}, 4.0 * t * 200 * 2);
-    check_bytes_without(1, (struct pp_call){PP_KERNEL_RELU, {5, 35, 200}}, 4.0 * t * 200 * 2);
-    check_bytes((struct pp_call){PP_KERNEL_CROSS_ENTROPY, {5, 35, 1000, 1, 1024}}, 4.0 * t * 2000);
-    check_bytes((struct pp_call){PP_KERNEL_CROSS_ENTROPY, {5, 35, 1000, 0, 1024}}, 4.0 * t * 1000);
-    check_bytes((struct pp_call){PP_KERNEL_SGD, {600, 200}, .precision = PP_BF16}, 600 * 200 * (12 + 2.0));
-    check_bytes((struct pp_call){PP_KERNEL_ADAMW, {600, 200}, .precision = PP_BF16}, 600 * 200 * (28 + 2.0));
+    check_bytes((struct pp_call){PP_KERNEL_LAYERNORM, .norm = {5, 35, 200}}, 4.0 * t * 200 * 4);
+    check_bytes((struct pp_call){PP_KERNEL_LAYERNORM, .norm = {5, 35, 200}, .at.norm.sum = act}, 4.0 * t * 200 * 5);
+    check_bytes((struct pp_call){PP_KERNEL_LAYERNORM, .norm = {5, 35, 200, 1}}, 4.0 * t * 200 * 3);
+    check_bytes((struct pp_call){PP_KERNEL_LAYERNORM_GRAD, .norm = {5, 35, 200}}, 4.0 * t * 200 * 4);
+    check_bytes((struct pp_call){PP_KERNEL_LAYERNORM_GRAD, .norm = {5, 35, 200, 1}, .at.norm_grad.add = act},
+                4.0 * t * 200 * 4);
+    check_bytes((struct pp_call){PP_KERNEL_GELU, .activation = {5, 35, 200}, .precision = PP_BF16}, 2.0 * t * 200 * 3);
+    check_bytes((struct pp_call){PP_KERNEL_RMSNORM, .norm = {5, 35, 200, 1}}, 4.0 * t * 200 * 3);
+    check_bytes((struct pp_call){PP_KERNEL_RMSNORM_GRAD, .norm = {5, 35, 200}, .at.norm_grad.add = act},
+                4.0 * t * 200 * 5);
+    check_bytes((struct pp_call){PP_KERNEL_SWIGLU, .activation = {5, 35, 200}, .precision = PP_BF16},
+                2.0 * t * 200 * 5);
+    check_bytes((struct pp_call){PP_KERNEL_SWIGLU_GRAD, .activation = {5, 35, 200}, .precision = PP_BF16},
+                2.0 * t * 200 * 5);
+    check_bytes_without(2, (struct pp_call){PP_KERNEL_SWIGLU, .activation = {5, 35, 200}}, 4.0 * t * 200 * 3);
+    check_bytes_without(2, (struct pp_call){PP_KERNEL_GELU, .activation = {5, 35, 200}}, 4.0 * t * 200 * 2);
+    check_bytes_without(1, (struct pp_call){PP_KERNEL_RELU, .activation = {5, 35, 200}}, 4.0 * t * 200 * 2);
+    check_bytes((struct pp_call){PP_KERNEL_CROSS_ENTROPY, .loss = {5, 35, 1000, 1, 1024}}, 4.0 * t * 2000);
+    check_bytes((struct pp_call){PP_KERNEL_CROSS_ENTROPY, .loss = {5, 35, 1000, 0, 1024}}, 4.0 * t * 1000);
+    check_bytes((struct pp_call){PP_KERNEL_SGD, .step = {600, 200}, .precision = PP_BF16}, 600 * 200 * (12 + 2.0));
+    check_bytes((struct pp_call){PP_KERNEL_ADAMW, .step = {600, 200}, .precision = PP_BF16}, 600 * 200 * (28 + 2.0));
 }
 
 /* Places that have tokens are read and written then, and no others. */
@@ -98,12 +108,12 @@ static void check_product(struct pp_call call, struct pp_product expected)
 static void test_shape_of_products(void **state)
 {
     (void)state;
-    check_product((struct pp_call){PP_KERNEL_GEMM_NT, {3, 4, 5}}, (struct pp_product){3, 4, 5, 1, 4});
-    check_product((struct pp_call){PP_KERNEL_GEMM_TN, {3, 4, 5, 0, 0, 7}, .precision = PP_BF16},
+    check_product((struct pp_call){PP_KERNEL_GEMM_NT, .gemm = {3, 4, 5}}, (struct pp_product){3, 4, 5, 1, 4});
+    check_product((struct pp_call){PP_KERNEL_GEMM_TN, .gemm = {3, 4, 5, 0, 0, 7}, .precision = PP_BF16},
                   (struct pp_product){3, 4, 5, 7, 2});
-    check_product((struct pp_call){PP_KERNEL_GEMM_NN, {3, 4, 5, 0, 1, 7}, .precision = PP_BF16},
+    check_product((struct pp_call){PP_KERNEL_GEMM_NN, .gemm = {3, 4, 5, 0, 1, 7}, .precision = PP_BF16},
                   (struct pp_product){3, 4, 5, 7, 4});
-    check_product((struct pp_call){PP_KERNEL_RELU, {3, 4, 5}}, (struct pp_product){0});
+    check_product((struct pp_call){PP_KERNEL_RELU, .activation = {3, 4, 5}}, (struct pp_product){0});
 }
 
 static void test_arithmetic(void **state)
@@ -114,9 +124,11 @@ static void test_arithmetic(void **state)
                                     PP_KERNEL_RELU,          PP_KERNEL_GELU,           PP_KERNEL_SWIGLU_GRAD,
                                     PP_KERNEL_CROSS_ENTROPY, PP_KERNEL_COLSUM,         PP_KERNEL_ADAMW};
     const double product = 2.0 * 175 * 600 * 200;
-    check_flops((struct pp_call){PP_KERNEL_GEMM_NT, {175, 600, 200}}, true, product, 0, 0);
-    check_flops((struct pp_call){PP_KERNEL_GEMM_NN, {175, 600, 200}, .precision = PP_TF32}, true, 0, product, 0);
-    check_flops((struct pp_call){PP_KERNEL_GEMM_TN, {175, 600, 200}, .precision = PP_BF16}, true, 0, 0, product);
+    check_flops((struct pp_call){PP_KERNEL_GEMM_NT, .gemm = {175, 600, 200}}, true, product, 0, 0);
+    check_flops((struct pp_call){PP_KERNEL_GEMM_NN, .gemm = {175, 600, 200}, .precision = PP_TF32}, true, 0, product,
+                0);
+    check_flops((struct pp_call){PP_KERNEL_GEMM_TN, .gemm = {175, 600, 200}, .precision = PP_BF16}, true, 0, 0,
+                product);
     for (size_t i = 0; i < sizeof pointwise / sizeof *pointwise; i++)
         for (int precision = 0; precision < PP_PRECISIONS; precision++) {
             const struct pp_call call = {pointwise[i], {5, 36, 8, 64}, .precision = precision};
@@ -131,8 +143,8 @@ static void test_arithmetic(void **state)
         assert_true(pp_call_work(&math, true).shared_bytes == 0 && pp_call_work(&odd, true).shared_bytes == 0);
         check_flops(odd, true, 4 * scores * (2 * 144 + 2 * 256 + 6), 0, 0);
     }
-    check_flops((struct pp_call){PP_KERNEL_GELU, {5, 36, 8, 1}}, true, 34.0 * 5 * 36 * 8, 0, 0);
-    check_flops((struct pp_call){PP_KERNEL_GELU_GRAD, {5, 36, 8, 1}}, true, 39.0 * 5 * 36 * 8, 0, 0);
+    check_flops((struct pp_call){PP_KERNEL_GELU, .activation = {5, 36, 8, 1}}, true, 34.0 * 5 * 36 * 8, 0, 0);
+    check_flops((struct pp_call){PP_KERNEL_GELU_GRAD, .activation = {5, 36, 8, 1}}, true, 39.0 * 5 * 36 * 8, 0, 0);
     const struct pp_call flash = {PP_KERNEL_FLASH, {4, 32, 2, 64, 1}, .precision = PP_BF16};
     check_flops(flash, true, 6 * 2 * scores, 0, 2 * scores * 4 * 64);
     /* 144 columns are as 192; backward seven products, and two of them once more. */
@@ -176,13 +188,13 @@ static void test_tiles_of_long_rows(void **state)
                                       : 256,
                   columns = in_steps(dh, block), blocks = columns / block;
         const struct loops t = walk(seq, causal);
-        check_flops((struct pp_call){PP_KERNEL_ATTENTION, {1, seq, 1, dh, causal}}, true,
+        check_flops((struct pp_call){PP_KERNEL_ATTENTION, .attention = {1, seq, 1, dh, causal}}, true,
                     t.scores * (2 * terms + 6) + 2 * t.columns * in_steps(dh, 64), 0, 0);
-        check_flops((struct pp_call){PP_KERNEL_ATTENTION_GRAD, {1, seq, 1, dh, causal}}, true,
+        check_flops((struct pp_call){PP_KERNEL_ATTENTION_GRAD, .attention = {1, seq, 1, dh, causal}}, true,
                     t.scores * (2 * terms + 6) + 2 * 3 * t.columns * in_steps(dh, 64), 0, 0);
-        check_flops((struct pp_call){PP_KERNEL_FLASH, {1, seq, 1, dh, causal}}, true,
+        check_flops((struct pp_call){PP_KERNEL_FLASH, .attention = {1, seq, 1, dh, causal}}, true,
                     t.scores * (2 * terms * blocks + 6) + 2 * t.columns * columns, 0, 0);
-        check_flops((struct pp_call){PP_KERNEL_FLASH_GRAD, {1, seq, 1, dh, causal}}, true,
+        check_flops((struct pp_call){PP_KERNEL_FLASH_GRAD, .attention = {1, seq, 1, dh, causal}}, true,
                     t.scores * (2 * 4 * terms * blocks + 2 * 9) + 2 * 3 * t.columns * columns, 0, 0);
     }
 }
@@ -192,11 +204,14 @@ static void test_processor(void **state)
 {
     (void)state;
     const double seen = 64 * 64 + 64 * 128 + 22 * 150, all = 150 * 150;
-    check_flops((struct pp_call){PP_KERNEL_ATTENTION, {1, 150, 1, 20, 1}}, false, all * (4 * 20 + 6), 0, 0);
-    check_flops((struct pp_call){PP_KERNEL_ATTENTION_GRAD, {1, 150, 1, 20, 1}}, false, all * (8 * 20 + 6), 0, 0);
-    check_flops((struct pp_call){PP_KERNEL_FLASH, {1, 150, 1, 20, 0}}, false, all * (4 * 20 + 6), 0, 0);
-    check_flops((struct pp_call){PP_KERNEL_FLASH, {1, 150, 1, 20, 1}}, false, seen * (4 * 20 + 6), 0, 0);
-    check_flops((struct pp_call){PP_KERNEL_FLASH_GRAD, {1, 150, 1, 20, 1}}, false, seen * (10 * 20 + 9), 0, 0);
+    check_flops((struct pp_call){PP_KERNEL_ATTENTION, .attention = {1, 150, 1, 20, 1}}, false, all * (4 * 20 + 6), 0,
+                0);
+    check_flops((struct pp_call){PP_KERNEL_ATTENTION_GRAD, .attention = {1, 150, 1, 20, 1}}, false, all * (8 * 20 + 6),
+                0, 0);
+    check_flops((struct pp_call){PP_KERNEL_FLASH, .attention = {1, 150, 1, 20, 0}}, false, all * (4 * 20 + 6), 0, 0);
+    check_flops((struct pp_call){PP_KERNEL_FLASH, .attention = {1, 150, 1, 20, 1}}, false, seen * (4 * 20 + 6), 0, 0);
+    check_flops((struct pp_call){PP_KERNEL_FLASH_GRAD, .attention = {1, 150, 1, 20, 1}}, false, seen * (10 * 20 + 9), 0,
+                0);
 }
 
 /* Scores of tiles that some query of two chunks of a row sees, of worker `rank`. */
@@ -221,14 +236,14 @@ static void test_chunks_of_rows(void **state)
     enum { COLUMNS = 64, CONTEXT = 3 };
     for (int chunk = 64; chunk <= 512; chunk *= 2)
         for (int rank = 0; rank < CONTEXT; rank++) {
-            const int32_t n[] = {1, 2 * chunk, 1, COLUMNS, 1, 0, 2 * CONTEXT * chunk};
-            struct pp_call call = {.kernel = PP_KERNEL_FLASH, .precision = PP_BF16};
-            memcpy(call.n, n, sizeof n);
+            struct pp_call call = {.kernel = PP_KERNEL_FLASH,
+                                   .attention = {1, 2 * chunk, 1, COLUMNS, 1, 0, 2 * CONTEXT * chunk},
+                                   .precision = PP_BF16};
             const double cores = seen_by(rank, CONTEXT, chunk, 16, 64), blocks = seen_by(rank, CONTEXT, chunk, 64, 1);
             assert_true(pp_call_work(&call, true).flops[PP_BF16] == cores * 2 * 2 * COLUMNS);
             call.precision = PP_FP32;
             assert_true(pp_call_work(&call, false).flops[PP_FP32] == blocks * (4 * COLUMNS + 6));
-            call.n[4] = 0;
+            call.attention.causal = 0;
             assert_true(pp_call_work(&call, false).flops[PP_FP32] ==
                         (double)chunk * chunk * 4 * CONTEXT * (4 * COLUMNS + 6));
         }

@@ -22,7 +22,7 @@ static pp_status given_ns(void *from, const struct pp_call *call, double *out)
 {
     const struct lengths *lengths = from;
     *out = 0;
-    if (call->kernel == PP_KERNEL_GEMM_NT || call->kernel == PP_KERNEL_GEMM_NN) *out = lengths->row_ns * call->n[0];
+    if (call->kernel == PP_KERNEL_GEMM_NT || call->kernel == PP_KERNEL_GEMM_NN) *out = lengths->row_ns * call->gemm.m;
     if (call->kernel == PP_KERNEL_GEMM_TN) *out = lengths->weights_ns;
     return PP_OK;
 }

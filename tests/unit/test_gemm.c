@@ -32,8 +32,8 @@ static void check_product(const struct pp_cpu_isa *isa, enum pp_gemm_op op, cons
     struct pp_frame frame = case_frame();
     frame.accumulate = accumulate;
     const bool add = mode == PP_GEMM_ADD || (mode == PP_GEMM_BY_FRAME && accumulate);
-    struct pp_call call = {.kernel = PP_KERNEL_GEMM_NT + (int)op, .n = {m, n, k, mode, 0, times}};
-    struct pp_cpu_call product = {&call, &frame, {c, a, b}};
+    struct pp_call call = {.kernel = PP_KERNEL_GEMM_NT + (int)op, .gemm = {m, n, k, mode, 0, times}};
+    struct pp_cpu_call product = {&call, &frame, .p = {c, a, b}};
     isa->run[call.kernel](&product);
     for (int i = 0; i < all * m * n; i++) {
         const int at = i / (m * n), row = i % (m * n) / n;

@@ -44,9 +44,9 @@ static int to_value(const struct shape *s) { return kv_of(s) * s->dh; }
 
 static struct pp_call call_of(const struct shape *s)
 {
-    return (struct pp_call){.n = {s->rows, s->seq, s->heads, s->dh, s->causal, s->kv},
+    return (struct pp_call){.attention = {s->rows, s->seq, s->heads, s->dh, s->causal, s->kv},
                             .site = s->p > 0 ? CASE_SITE : 0,
-                            .f = {(float)s->p}};
+                            .p = (float)s->p};
 }
 
 /* ctx of one query; qkv: [T, width] with bias, in double. Returns 1 / (1 - p) * sum of kept probabilities * v. */
@@ -115,12 +115,12 @@ static void check_attention(const struct pp_cpu_isa *isa, const struct shape *s)
     for (int64_t i = 0; i < tokens * width; i++) exact[i] = (double)qkv[i] + bias[i % width];
     struct pp_frame frame = case_frame();
     struct pp_call call = call_of(s);
-    struct pp_cpu_call forward = {&call, &frame, {ctx, p, qkv, bias, scratch}};
+    struct pp_cpu_call forward = {&call, &frame, .p = {ctx, p, qkv, bias, scratch}};
     isa->run[PP_KERNEL_ATTENTION](&forward);
     oracle(s, exact, expected);
     assert_near(ctx, expected, tokens * d, 1e-5);
     assert_near(qkv, exact, tokens * width, 1e-6);
-    struct pp_cpu_call backward = {&call, &frame, {qkv, p, dctx, scratch}};
+    struct pp_cpu_call backward = {&call, &frame, .p = {qkv, p, dctx, scratch}};
     isa->run[PP_KERNEL_ATTENTION_GRAD](&backward);
     check_grad(s, exact, dctx, qkv, expected);
     case_free(qkv, bias, ctx, p, dctx, scratch, exact, expected, NULL);
@@ -186,13 +186,13 @@ static void check_flash(const struct pp_cpu_isa *isa, const struct shape *s, boo
             for (int i = 0; i < s->seq; i++) oracle_grad_query(s, &e, dctx, r, h, i);
     struct pp_frame frame = case_frame();
     struct pp_call call = call_of(s);
-    struct pp_cpu_call forward = {&call, &frame, {ctx, lse, qkv, bias, scratch}};
+    struct pp_cpu_call forward = {&call, &frame, .p = {ctx, lse, qkv, bias, scratch}};
     isa->run[PP_KERNEL_FLASH](&forward);
     assert_near(ctx, e.ctx, tokens * d, 1e-5);
     assert_near(lse, e.lse, tokens * s->heads, 1e-6);
     assert_near(qkv, e.qkv, tokens * width, 1e-6);
     for (int64_t i = 0; i < room; i++) scratch[i] = NAN;
-    struct pp_cpu_call backward = {&call, &frame, {qkv, lse, ctx, dctx, scratch}};
+    struct pp_cpu_call backward = {&call, &frame, .p = {qkv, lse, ctx, dctx, scratch}};
     isa->run[PP_KERNEL_FLASH_GRAD](&backward);
     assert_near(qkv, e.dqkv, tokens * width, 1e-5);
     for (int64_t i = room; i < room + BORDER; i++) assert_true(isnan(scratch[i]));
@@ -228,9 +228,9 @@ static void test_flash_of_large_scores(void **state)
             qkv[3 * i + 2] = dctx[i] = (float)i;
         }
         struct pp_frame frame = case_frame();
-        struct pp_call call = {.n = {1, SEQ, 1, 1, 1}};
-        struct pp_cpu_call forward = {&call, &frame, {ctx, lse, qkv, bias, scratch}};
-        struct pp_cpu_call backward = {&call, &frame, {qkv, lse, ctx, dctx, scratch}};
+        struct pp_call call = {.attention = {1, SEQ, 1, 1, 1}};
+        struct pp_cpu_call forward = {&call, &frame, .p = {ctx, lse, qkv, bias, scratch}};
+        struct pp_cpu_call backward = {&call, &frame, .p = {qkv, lse, ctx, dctx, scratch}};
         isa->run[PP_KERNEL_FLASH](&forward);
         for (int i = 0; i < SEQ; i++) {
             assert_true(fabsf(ctx[i] - (float)i) < 1e-5f * (float)(i + 1));
@@ -257,8 +257,8 @@ static void test_plain(void **state)
         float *scratch = case_floats(pp_flash_scratch(s->seq, s->seq, s->dh) / (int64_t)sizeof(float), 5);
         struct pp_frame frame = case_frame();
         struct pp_call call = call_of(s);
-        isa->run[kernel](&(struct pp_cpu_call){&call, &frame, {expected, kept, qkv, bias, scratch}});
-        isa->run[kernel](&(struct pp_cpu_call){&call, &frame, {ctx, kept, qkv, NULL, scratch}});
+        isa->run[kernel](&(struct pp_cpu_call){&call, &frame, .p = {expected, kept, qkv, bias, scratch}});
+        isa->run[kernel](&(struct pp_cpu_call){&call, &frame, .p = {ctx, kept, qkv, NULL, scratch}});
         assert_memory_equal(qkv, given, sizeof *qkv * (size_t)n);
         assert_memory_equal(ctx, expected, sizeof *ctx * (size_t)(tokens * d));
         case_free(qkv, given, ctx, expected, kept, scratch, NULL);

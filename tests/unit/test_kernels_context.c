@@ -96,11 +96,11 @@ static void check_worker(const struct pp_cpu_isa *isa, const struct by_tokens *k
 {
     void *mine[PP_CALL_REFS] = {0};
     struct pp_frame frame = frame_of(w);
-    call.n[1] = part_seq(w);
+    call.norm.seq = part_seq(w); /* norms and activations: rows, seq and columns are the same dimensions of both */
     if (w->by_tokens)
-        call.n[4] = own_tokens(w);
+        call.norm.whole = own_tokens(w);
     else
-        call.n[2] = D / w->tensor;
+        call.activation.width = D / w->tensor;
     for (int i = 0; k->operands[i]; i++)
         if (before[i])
             mine[i] =
@@ -112,7 +112,7 @@ static void check_worker(const struct pp_cpu_isa *isa, const struct by_tokens *k
         for (int j = 0; j < D && operand == 's'; j++) sums[i][j] += ((float *)mine[i])[j];
         if (is_of_tokens(operand)) {
             float *expected = cut(after[i], w, true, times_of(operand), width_of(operand));
-            const int columns = width_of(operand) == 1 ? 1 : call.n[2];
+            const int columns = width_of(operand) == 1 ? 1 : call.norm.d;
             assert_same(mine[i], expected, (int64_t)tokens_of(w) * times_of(operand) * columns);
             free(expected);
         }
@@ -123,8 +123,11 @@ static void check_worker(const struct pp_cpu_isa *isa, const struct by_tokens *k
 /* context workers of `tensor` ranks each. */
 static void check_tokens(const struct pp_cpu_isa *isa, const struct by_tokens *k, struct worker w, double p)
 {
-    struct pp_call call = {
-        .kernel = k->kernel, .n = {ROWS, SEQ, D, k->plain}, .site = p > 0 ? CASE_SITE : 0, .f = {(float)p, 1e-5f}};
+    struct pp_call call = {.kernel = k->kernel,
+                           .norm = {ROWS, SEQ, D, k->plain},
+                           .site = p > 0 ? CASE_SITE : 0,
+                           .p = (float)p,
+                           .eps = 1e-5f};
     float *before[PP_CALL_REFS] = {0}, *after[PP_CALL_REFS] = {0};
     double sums[PP_CALL_REFS][D] = {{0}};
     struct pp_frame frame = case_frame();
@@ -194,7 +197,7 @@ static void run_embedding(const struct pp_cpu_isa *isa, const struct worker *w, 
                           const struct embedding *e)
 {
     const struct pp_call call = {
-        .n = {ROWS, SEQ / w->context, D, VOCAB, positions}, .site = CASE_SITE, .f = {2, 0.25f}};
+        .embed = {ROWS, SEQ / w->context, D, VOCAB, positions}, .site = CASE_SITE, .p = 0.25f, .scale = 2};
     float *made = positions == PP_POSITIONS_SINUSOIDAL ? case_floats(SEQ / w->context * D, 6) : NULL;
     float *learned = positions == PP_POSITIONS_LEARNED ? e->table : NULL;
     struct pp_frame frame = frame_of(w);
@@ -251,13 +254,13 @@ static void test_embedding(void **state)
 /* A worker has the gradients of its places, as one that has all; of others' places 0, or what was there. */
 static void check_positions(const struct pp_cpu_isa *isa, int context, bool halves, bool accumulate)
 {
-    struct pp_call call = {.n = {ROWS, SEQ, D, PLACES}, .site = CASE_SITE, .f = {0, 0.25f}};
+    struct pp_call call = {.positions = {ROWS, SEQ, D, PLACES}, .site = CASE_SITE, .p = 0.25f};
     float *dy = case_floats(WHOLE * D, 1), *was = case_floats(PLACES * D, 2), *all = case_copy(was, PLACES * D);
     struct worker w = {context, 0, 1, 0, false, halves};
     struct pp_frame frame = case_frame();
     frame.accumulate = accumulate;
     case_run(isa, PP_KERNEL_POSITIONS_GRAD, &call, 1, 0, &frame, (void *[PP_CALL_REFS]){all, dy});
-    call.n[1] = SEQ / context;
+    call.positions.seq = SEQ / context;
     for (int t = 0; t < PLACES * D && !accumulate; t++) was[t] = 0;
     for (; w.context_rank < context; w.context_rank++) {
         float *part = cut(dy, &w, true, 1, D),
@@ -319,7 +322,7 @@ static void run_attention(const struct pp_cpu_isa *isa, bool flash, bool back, i
                           const struct attention *a)
 {
     const struct pp_call call = {
-        .n = {ROWS, SEQ, HEADS / workers, DH, true, KV / workers}, .site = CASE_SITE, .f = {0.4f}};
+        .attention = {ROWS, SEQ, HEADS / workers, DH, true, KV / workers}, .site = CASE_SITE, .p = 0.4f};
     float *scratch = malloc((size_t)(flash ? pp_flash_scratch(SEQ, SEQ, DH) : pp_attention_scratch(SEQ, DH)));
     const enum pp_kernel kernels[2][2] = {{PP_KERNEL_ATTENTION, PP_KERNEL_FLASH},
                                           {PP_KERNEL_ATTENTION_GRAD, PP_KERNEL_FLASH_GRAD}};

@@ -41,7 +41,7 @@ static void check_dispatch(const struct pp_cpu_isa *isa, const struct shape *s, 
     float *to = case_floats((int64_t)places_of(s) * width, 1), *from = case_floats((int64_t)tokens_of(s) * width, 2);
     float *none = calloc((size_t)width, sizeof *none);
     assert_non_null(none);
-    const struct pp_call call = {.n = {places_of(s), width, tokens_of(s), s->chosen}};
+    const struct pp_call call = {.places = {places_of(s), width, tokens_of(s), s->chosen}};
     struct pp_frame frame = case_frame();
     case_run(isa, PP_KERNEL_DISPATCH, &call, 1, 0, &frame, (void *[PP_CALL_REFS]){to, from, (void *)holds});
     for (int i = 0; i < places_of(s); i++) {
@@ -57,7 +57,7 @@ static void check_combine(const struct pp_cpu_isa *isa, const struct shape *s, c
     const int width = s->width;
     const int64_t n = (int64_t)tokens_of(s) * width;
     float *to = case_floats(n, 1), *before = case_copy(to, n), *from = case_floats((int64_t)places_of(s) * width, 2);
-    const struct pp_call call = {.n = {tokens_of(s), width, places_of(s), s->chosen, mode}};
+    const struct pp_call call = {.combine = {tokens_of(s), width, places_of(s), s->chosen, mode}};
     struct pp_frame frame = case_frame();
     const bool adds = mode == PP_GEMM_ADD || (mode == PP_GEMM_ADD_ONCE && rank == 0);
     case_run(isa, PP_KERNEL_COMBINE, &call, 2, rank, &frame, (void *[PP_CALL_REFS]){to, from, (void *)places});
@@ -79,8 +79,8 @@ static void check_adjoint(const struct pp_cpu_isa *isa, const struct shape *s, c
     float *x = case_floats(at_tokens, 1), *y = case_floats(at_places, 2);
     float *there = case_floats(at_places, 3), *back = case_floats(at_tokens, 4);
     struct pp_frame frame = case_frame();
-    const struct pp_call away = {.n = {places_of(s), s->width, tokens_of(s), s->chosen}};
-    const struct pp_call home = {.n = {tokens_of(s), s->width, places_of(s), s->chosen, PP_GEMM_WRITE}};
+    const struct pp_call away = {.places = {places_of(s), s->width, tokens_of(s), s->chosen}};
+    const struct pp_call home = {.combine = {tokens_of(s), s->width, places_of(s), s->chosen, PP_GEMM_WRITE}};
     case_run(isa, PP_KERNEL_DISPATCH, &away, 1, 0, &frame, (void *[PP_CALL_REFS]){there, x, r->holds});
     case_run(isa, PP_KERNEL_COMBINE, &home, 1, 0, &frame, (void *[PP_CALL_REFS]){back, y, r->places});
     assert_true(fabs(dot(there, y, at_places) - dot(x, back, at_tokens)) <= 1e-6 * (double)at_places);
@@ -110,7 +110,7 @@ static void check_weigh(const struct pp_cpu_isa *isa, const struct shape *s, con
 {
     const int64_t n = (int64_t)places_of(s) * s->width;
     float *u = case_floats(n, 1), *before = case_copy(u, n);
-    const struct pp_call call = {.n = {places_of(s), s->width, tokens_of(s), s->chosen}};
+    const struct pp_call call = {.places = {places_of(s), s->width, tokens_of(s), s->chosen}};
     struct pp_frame frame = case_frame();
     case_run(isa, PP_KERNEL_WEIGH, &call, 1, 0, &frame, (void *[PP_CALL_REFS]){u, (void *)gates, (void *)holds});
     for (int64_t i = 0; i < n; i++) {
@@ -162,7 +162,7 @@ static void check_weigh_grad(const struct pp_cpu_isa *isa, const struct shape *s
     struct weighed w = {case_floats(n, 1), case_floats(n, 2), NULL, case_floats(n, 3), case_floats(choices_of(s), 4)};
     w.u = case_copy(w.v, n);
     for (int k = 0; k < choices_of(s); k += 7) r->gates[k] = 0;
-    const struct pp_call call = {.n = {places_of(s), s->width, tokens_of(s), s->chosen}};
+    const struct pp_call call = {.places = {places_of(s), s->width, tokens_of(s), s->chosen}};
     struct pp_frame frame = case_frame();
     case_run(isa, PP_KERNEL_WEIGH, &call, 1, 0, &frame, (void *[PP_CALL_REFS]){w.u, r->gates, r->holds});
     for (int64_t i = 0; i < n; i++) w.du[i] = w.slope[i] + w.u[i];
@@ -201,8 +201,8 @@ static void check_garbage(const struct pp_cpu_isa *isa, const struct shape *s, u
     float *gates = case_floats(choices, 1), *dgates = case_floats(choices, 2), *u = case_floats(at_places, 3);
     float *du = case_floats(at_places, 4), *dlogits = case_floats(logits, 5), *probabilities = case_floats(logits, 6);
     struct pp_frame frame = case_frame();
-    const struct pp_call weigh = {.n = {places_of(s), s->width, tokens_of(s), s->chosen}};
-    const struct pp_call route = {.n = {s->rows, s->seq, s->experts, s->chosen}, .f = {1}};
+    const struct pp_call weigh = {.places = {places_of(s), s->width, tokens_of(s), s->chosen}};
+    const struct pp_call route = {.route_grad = {s->rows, s->seq, s->experts, s->chosen}, .aux = 1};
     check_dispatch(isa, s, holds);
     check_combine(isa, s, places, PP_GEMM_WRITE, 0);
     check_weigh(isa, s, holds, gates);

@@ -31,7 +31,7 @@ static double gelu_tanh_slope(double a)
     return logistic(twice(a)) + a * logistic(twice(a)) * logistic(-twice(a)) * twice_slope(a);
 }
 
-/* The kinds, as n[3] has them. exponent: of the tail, of which a float's last place is lost in the tail. */
+/* The kinds, as activation.tanh has them. exponent: of the tail, of which a float's last place is lost in the tail. */
 static double normal_exponent(double a) { return a * a / 2; }
 static const struct {
     const char *name;
@@ -56,9 +56,9 @@ static void check_range(const struct pp_cpu_isa *isa, int kind)
         du[i] = 1;
     }
     struct pp_frame frame = case_frame();
-    struct pp_call call = {.n = {1, 1, N, kind}};
-    isa->run[PP_KERNEL_GELU](&(struct pp_cpu_call){&call, &frame, {u, a, bias}});
-    isa->run[PP_KERNEL_GELU_GRAD](&(struct pp_cpu_call){&call, &frame, {du, a}});
+    struct pp_call call = {.activation = {1, 1, N, kind}};
+    isa->run[PP_KERNEL_GELU](&(struct pp_cpu_call){&call, &frame, .p = {u, a, bias}});
+    isa->run[PP_KERNEL_GELU_GRAD](&(struct pp_cpu_call){&call, &frame, .p = {du, a}});
     for (int i = 0; i < N; i++) {
         const double value = gelus[kind].value(a[i]), slope = gelus[kind].slope(a[i]);
         const double most = 3e-7 * fabs(value) * (2 + fabs(gelus[kind].exponent(a[i]))) + 2e-37;
@@ -71,9 +71,9 @@ static void check_ends(const struct pp_cpu_isa *isa, int kind)
 {
     float a[] = {-1000, -1e30f, 1000, 1e30f, 0, NAN}, u[6], du[] = {1, 1, 1, 1, 1, 1}, bias[6] = {0};
     struct pp_frame frame = case_frame();
-    struct pp_call call = {.n = {1, 1, 6, kind}};
-    isa->run[PP_KERNEL_GELU](&(struct pp_cpu_call){&call, &frame, {u, a, bias}});
-    isa->run[PP_KERNEL_GELU_GRAD](&(struct pp_cpu_call){&call, &frame, {du, a}});
+    struct pp_call call = {.activation = {1, 1, 6, kind}};
+    isa->run[PP_KERNEL_GELU](&(struct pp_cpu_call){&call, &frame, .p = {u, a, bias}});
+    isa->run[PP_KERNEL_GELU_GRAD](&(struct pp_cpu_call){&call, &frame, .p = {du, a}});
     assert_true(fabsf(u[0]) < 1e-30f && fabsf(u[1]) < 1e-6f && u[2] == 1000 && u[3] == 1e30f && u[4] == 0);
     assert_true(fabsf(du[0]) < 1e-30f && du[2] == 1 && fabsf(du[4] - 0.5f) < 1e-6f);
     assert_true(isnan(u[5]) && isnan(du[5])); /* a training run that breaks must show it */
@@ -94,8 +94,9 @@ static void check_gelu(const struct pp_cpu_isa *isa, int kind, int width, double
     float *u = case_floats(T * width, 1), *a = case_floats(T * width, 2), *bias = case_floats(width, 3);
     float *du = case_floats(T * width, 4), *before = case_copy(a, T * width), *given = case_copy(du, T * width);
     struct pp_frame frame = case_frame();
-    struct pp_call call = {.n = {ROWS, SEQ, width, kind}, .site = p > 0 ? CASE_SITE : 0, .f = {(float)p}};
-    struct pp_cpu_call forward = {&call, &frame, {u, a, biased ? bias : NULL}}, backward = {&call, &frame, {du, a}};
+    struct pp_call call = {.activation = {ROWS, SEQ, width, kind}, .site = p > 0 ? CASE_SITE : 0, .p = (float)p};
+    struct pp_cpu_call forward = {&call, &frame, .p = {u, a, biased ? bias : NULL}},
+                       backward = {&call, &frame, .p = {du, a}};
     isa->run[PP_KERNEL_GELU](&forward);
     isa->run[PP_KERNEL_GELU_GRAD](&backward);
     for (int i = 0; i < T * width; i++) {
@@ -128,11 +129,11 @@ static void check_residual(const struct pp_cpu_isa *isa, int d, double p, bool i
     float *apart = case_floats(T * d, 4), *dz = case_floats(T * d, 5), *dy = case_floats(T * d, 6);
     float *before = case_copy(x, T * d), *kept = case_copy(z, T * d), *y = in_place ? x : apart;
     struct pp_frame frame = case_frame();
-    struct pp_call call = {.n = {ROWS, SEQ, d}, .site = p > 0 ? CASE_SITE : 0, .f = {(float)p}};
-    isa->run[PP_KERNEL_RESIDUAL](&(struct pp_cpu_call){&call, &frame, {NULL, z, x, bias}});
+    struct pp_call call = {.activation = {ROWS, SEQ, d}, .site = p > 0 ? CASE_SITE : 0, .p = (float)p};
+    isa->run[PP_KERNEL_RESIDUAL](&(struct pp_cpu_call){&call, &frame, .p = {NULL, z, x, bias}});
     assert_memory_equal(x, before, sizeof *x * (size_t)(T * d));
-    isa->run[PP_KERNEL_RESIDUAL](&(struct pp_cpu_call){&call, &frame, {y, z, x, bias}});
-    isa->run[PP_KERNEL_RESIDUAL_GRAD](&(struct pp_cpu_call){&call, &frame, {dz, dy}});
+    isa->run[PP_KERNEL_RESIDUAL](&(struct pp_cpu_call){&call, &frame, .p = {y, z, x, bias}});
+    isa->run[PP_KERNEL_RESIDUAL_GRAD](&(struct pp_cpu_call){&call, &frame, .p = {dz, dy}});
     assert_memory_equal(z, kept, sizeof *z * (size_t)(T * d));
     for (int i = 0; i < T * d; i++) {
         const uint32_t row = row_number(i / d);

@@ -53,7 +53,7 @@ static void run(const struct pp_cpu_isa *isa, const struct shape *s, bool back, 
 {
     const int queries = a->keys ? own_of(s) : s->seq;
     const struct pp_call call = {
-        .n = {ROWS, queries, s->heads, DH, s->causal, KV, a->keys ? s->seq : 0}, .site = CASE_SITE, .f = {0.3f}};
+        .attention = {ROWS, queries, s->heads, DH, s->causal, KV, a->keys ? s->seq : 0}, .site = CASE_SITE, .p = 0.3f};
     float *scratch = malloc((size_t)pp_flash_scratch(queries, s->seq, DH));
     assert_non_null(scratch);
     if (back)
@@ -127,15 +127,15 @@ static void test_rope(void **state)
     (void)state;
     const struct shape s = {24, 3, MOST_HEADS, true};
     const int width = width_of(&s), own = ROWS * own_of(&s);
-    struct pp_call call = {.n = {ROWS, s.seq, s.heads, DH, 0, KV}, .f = {100}};
+    struct pp_call call = {.attention = {ROWS, s.seq, s.heads, DH, 0, KV}, .theta = 100};
     FOR_EACH_ISA(isa)
     for (int back = 0; back < 2; back++) {
         const enum pp_kernel kernel = back ? PP_KERNEL_ROPE_GRAD : PP_KERNEL_ROPE;
         float *x = case_floats(ROWS * s.seq * width, 1), *all = case_copy(x, ROWS * s.seq * width);
         struct pp_frame frame = case_frame();
-        call.n[1] = s.seq;
+        call.attention.seq = s.seq;
         case_run(isa, kernel, &call, 1, 0, &frame, (void *[PP_CALL_REFS]){all});
-        call.n[1] = own_of(&s);
+        call.attention.seq = own_of(&s);
         frame.context = s.context;
         frame.halves = true;
         for (frame.context_rank = 0; frame.context_rank < s.context; frame.context_rank++) {
@@ -154,7 +154,7 @@ static void test_keys(void **state)
 {
     (void)state;
     enum { TOKENS = 5, WIDTH = 7, SHARED = 9, PARTS = 3, ROW = WIDTH + 2 * SHARED };
-    const struct pp_call call = {.n = {TOKENS, WIDTH, SHARED, PARTS}};
+    const struct pp_call call = {.pieces = {TOKENS, WIDTH, SHARED, PARTS}};
     struct pp_frame frame = case_frame();
     FOR_EACH_ISA(isa)
     for (int biased = 0; biased < 2; biased++) {

@@ -144,8 +144,8 @@ static void check_norm(const struct pp_cpu_isa *isa, const struct kind *kind, in
     float *y = case_floats(T * d, 7), *z = case_copy(o.z, T * d), *rstd = case_floats(T, 8);
     float *dr = case_floats(T * d, 9), *dgamma = case_floats(d, 10), *dbeta = case_floats(d, 11);
     struct pp_frame frame = case_frame();
-    struct pp_call call = {.n = {ROWS, SEQ, d}, .site = p > 0 ? CASE_SITE : 0, .f = {(float)p, (float)eps}};
-    struct pp_cpu_call forward = {&call, &frame, {y, z, rstd, o.x, o.bias, o.gamma, unless_rms(&o, o.beta)}};
+    struct pp_call call = {.norm = {ROWS, SEQ, d}, .site = p > 0 ? CASE_SITE : 0, .p = (float)p, .eps = (float)eps};
+    struct pp_cpu_call forward = {&call, &frame, .p = {y, z, rstd, o.x, o.bias, o.gamma, unless_rms(&o, o.beta)}};
     isa->run[kind->norm](&forward);
     static double store[4 * 4096], expected[4096];
     for (int t = 0; t < T; t++) {
@@ -157,7 +157,7 @@ static void check_norm(const struct pp_cpu_isa *isa, const struct kind *kind, in
     }
     for (int j = 0; j < d; j++) dgamma[j] = dbeta[j] = 0.5f;
     frame.accumulate = accumulate;
-    struct pp_cpu_call backward = {&call, &frame, {dr, z, rstd, o.dy, o.gamma, dgamma, unless_rms(&o, dbeta)}};
+    struct pp_cpu_call backward = {&call, &frame, .p = {dr, z, rstd, o.dy, o.gamma, dgamma, unless_rms(&o, dbeta)}};
     isa->run[kind->grad](&backward);
     for (int t = 0; t < T; t++) check_grad_row(&o, t, p, dr, z);
     check_param_grads(&o, p, accumulate ? 0.5 : 0, dgamma, dbeta);
@@ -173,12 +173,12 @@ static void check_plain(const struct pp_cpu_isa *isa, const struct kind *kind, i
     float *dr = case_floats(T * d, 10), *dgamma = case_floats(d, 11), *dbeta = case_floats(d, 12);
     float *add = case_copy(dr, T * d);
     struct pp_frame frame = case_frame();
-    struct pp_call call = {.n = {ROWS, SEQ, d, 1}, .f = {0, (float)eps}};
+    struct pp_call call = {.norm = {ROWS, SEQ, d, 1}, .eps = (float)eps};
     memset(o.z, 0, sizeof *o.z * (size_t)(T * d));
     memset(o.bias, 0, sizeof *o.bias * (size_t)d);
     for (int j = 0; j < d; j++) dbeta[j] = 0.5f;
     isa->run[kind->norm](
-        &(struct pp_cpu_call){&call, &frame, {y, xhat, rstd, o.x, NULL, o.gamma, unless_rms(&o, o.beta), NULL}});
+        &(struct pp_cpu_call){&call, &frame, .p = {y, xhat, rstd, o.x, NULL, o.gamma, unless_rms(&o, o.beta), NULL}});
     float *kept = case_copy(xhat, T * d);
     static double store[4 * 4096], expected[4096];
     for (int t = 0; t < T; t++) {
@@ -190,7 +190,7 @@ static void check_plain(const struct pp_cpu_isa *isa, const struct kind *kind, i
     }
     float *const add_to = adding ? dr : NULL, *const of_beta = unless_rms(&o, dbeta);
     isa->run[kind->grad](
-        &(struct pp_cpu_call){&call, &frame, {dr, xhat, rstd, o.dy, o.gamma, dgamma, of_beta, add_to}});
+        &(struct pp_cpu_call){&call, &frame, .p = {dr, xhat, rstd, o.dy, o.gamma, dgamma, of_beta, add_to}});
     assert_memory_equal(xhat, kept, sizeof *xhat * (size_t)(T * d));
     check_param_grads(&o, 0, 0, dgamma, dbeta);
     for (int i = 0; adding && i < T * d; i++) dr[i] -= add[i];
@@ -206,7 +206,7 @@ static void check_stream(const struct pp_cpu_isa *isa, const struct kind *kind, 
     float *y[2], *z[2], *rstd = case_floats(T, 9), *x = case_copy(o.x, T * d), *add = case_floats(T * d, 13);
     float *dr[2], *dgamma = case_floats(d, 11), *dbeta = case_floats(d, 12);
     struct pp_frame frame = case_frame();
-    struct pp_call call = {.n = {ROWS, SEQ, d}, .site = p > 0 ? CASE_SITE : 0, .f = {(float)p, (float)eps}};
+    struct pp_call call = {.norm = {ROWS, SEQ, d}, .site = p > 0 ? CASE_SITE : 0, .p = (float)p, .eps = (float)eps};
     float *const bias = d % 2 ? NULL : o.bias;
     if (!bias) memset(o.bias, 0, sizeof *o.bias * (size_t)d);
     for (int k = 0; k < 2; k++) {

@@ -41,7 +41,7 @@ static int64_t place_of(const struct shape *s, int token, int column)
 
 static struct pp_call call_of(const struct shape *s)
 {
-    return (struct pp_call){.n = {s->tokens, s->width, s->shared, s->parts}};
+    return (struct pp_call){.pieces = {s->tokens, s->width, s->shared, s->parts}};
 }
 
 static void check_to(const struct pp_cpu_isa *isa, const struct shape *s, bool with_bias)
@@ -123,7 +123,7 @@ static void test_exchanged_pieces_are_whole_rows(void **state)
     FOR_EACH_ISA(isa)
     for (int workers = 2; workers <= MOST; workers++) {
         const int seq = SEQ / workers, n = ROWS * seq * WIDTH;
-        const struct pp_call call = {.n = {ROWS * seq, HEADS * DH, KV * DH, workers}};
+        const struct pp_call call = {.pieces = {ROWS * seq, HEADS * DH, KV * DH, workers}};
         struct pp_frame frame = case_frame();
         float *qkv = case_floats(T * WIDTH, 1), *pieces[MOST], *got = case_floats(n, 2);
         for (int w = 0; w < workers; w++) {

@@ -95,9 +95,9 @@ static void check_shape(const struct pp_cpu_isa *isa, const struct shape *s, boo
     float *grads[] = {case_copy(before, s->dh), case_copy(before, s->dh)}, *dx = case_copy(dy, n);
     const float *const weights[] = {gamma[0], gamma[1]};
     struct pp_frame frame = case_frame();
-    const struct pp_call call = {.n = {s->rows, s->seq, s->heads, s->dh, 0, s->kv}, .f = {0, s->eps}};
+    const struct pp_call call = {.attention = {s->rows, s->seq, s->heads, s->dh, 0, s->kv}, .eps = s->eps};
     isa->run[PP_KERNEL_QK_NORM](
-        &(struct pp_cpu_call){&call, &frame, {x, biased ? bias : NULL, kept, gamma[0], gamma[1]}});
+        &(struct pp_cpu_call){&call, &frame, .p = {x, biased ? bias : NULL, kept, gamma[0], gamma[1]}});
     for (int64_t i = 0; i < normal; i++) {
         const int64_t token = i / normal_of(s), column = i % normal_of(s);
         assert_true(kept[i] == given[token * width_of(s) + column] + (biased ? bias[column] : 0));
@@ -106,7 +106,7 @@ static void check_shape(const struct pp_cpu_isa *isa, const struct shape *s, boo
     check_forward(s, weights, x, kept);
     frame.accumulate = accumulate;
     isa->run[PP_KERNEL_QK_NORM_GRAD](
-        &(struct pp_cpu_call){&call, &frame, {dx, kept, gamma[0], gamma[1], grads[0], grads[1]}});
+        &(struct pp_cpu_call){&call, &frame, .p = {dx, kept, gamma[0], gamma[1], grads[0], grads[1]}});
     check_values(s, dy, NULL, dx);
     check_backward(s, weights, kept, dy, dx, grads, accumulate ? before : NULL);
     case_free(x, bias, given, kept, dy, before, gamma[0], gamma[1], grads[0], grads[1], dx, NULL);

@@ -52,13 +52,13 @@ static void check_shape(const struct pp_cpu_isa *isa, const struct shape *s)
     const int64_t n = (int64_t)s->rows * s->seq * width;
     float *x = case_floats(n, 1), *bias = case_floats(width, 2), *given = case_copy(x, n);
     struct pp_frame frame = case_frame();
-    struct pp_call call = {.n = {s->rows, s->seq, s->heads, s->dh, 0, s->kv}, .f = {s->theta}};
-    isa->run[PP_KERNEL_ROPE](&(struct pp_cpu_call){&call, &frame, {x, bias}});
+    struct pp_call call = {.attention = {s->rows, s->seq, s->heads, s->dh, 0, s->kv}, .theta = s->theta};
+    isa->run[PP_KERNEL_ROPE](&(struct pp_cpu_call){&call, &frame, .p = {x, bias}});
     check(s, 1, given, bias, x);
     memcpy(x, given, sizeof *x * (size_t)n);
-    isa->run[PP_KERNEL_ROPE_GRAD](&(struct pp_cpu_call){&call, &frame, {x}});
+    isa->run[PP_KERNEL_ROPE_GRAD](&(struct pp_cpu_call){&call, &frame, .p = {x}});
     check(s, -1, given, NULL, x);
-    isa->run[PP_KERNEL_ROPE](&(struct pp_cpu_call){&call, &frame, {x}}); /* there and back */
+    isa->run[PP_KERNEL_ROPE](&(struct pp_cpu_call){&call, &frame, .p = {x}}); /* there and back */
     for (int64_t i = 0; i < n; i++) assert_true(fabsf(x[i] - given[i]) <= 1e-6f);
     case_free(x, bias, given, NULL);
 }

@@ -165,7 +165,7 @@ static void check_route_grad(const struct pp_cpu_isa *isa, const struct shape *s
     struct pp_frame frame = case_frame();
     frame.loss_scale = 0.03125f;
     const double aux_scale = (double)aux * 0.03125 * tokens_of(s), step = 1e-4;
-    const struct pp_call call = {.n = {s->rows, s->seq, experts, s->chosen}, .f = {aux}};
+    const struct pp_call call = {.route_grad = {s->rows, s->seq, experts, s->chosen}, .aux = aux};
     void *operands[PP_CALL_REFS] = {dlogits, dgates, r.probabilities, r.choices, r.gates, r.counts};
     case_run(isa, PP_KERNEL_ROUTE_GRAD, &call, s->tensor, 0, &frame, operands);
     double *row = malloc(sizeof *row * (size_t)experts);

@@ -30,8 +30,9 @@ static void check_embed(const struct pp_cpu_isa *isa, int d, double p, double sc
     double *expected = calloc((size_t)(VOCAB * d), sizeof *expected);
     assert_non_null(expected);
     struct pp_frame frame = case_frame();
-    struct pp_call call = {.n = {ROWS, SEQ, d, VOCAB}, .site = p > 0 ? CASE_SITE : 0, .f = {(float)scale, (float)p}};
-    struct pp_cpu_call forward = {&call, &frame, {out, (void *)tokens, weight, scratch}};
+    struct pp_call call = {
+        .embed = {ROWS, SEQ, d, VOCAB}, .site = p > 0 ? CASE_SITE : 0, .p = (float)p, .scale = (float)scale};
+    struct pp_cpu_call forward = {&call, &frame, .p = {out, (void *)tokens, weight, scratch}};
     isa->run[PP_KERNEL_EMBED](&forward);
     for (int t = 0; t < T; t++)
         for (int j = 0; j < d; j++) {
@@ -40,7 +41,7 @@ static void check_embed(const struct pp_cpu_isa *isa, int d, double p, double sc
             assert_near(out + t * d + j, &dropped, 1, 1e-6);
             expected[tokens[t] * d + j] += case_drop(row_number(t), j, p, dy[t * d + j]) * scale;
         }
-    struct pp_cpu_call backward = {&call, &frame, {grad, (void *)tokens, dy}};
+    struct pp_cpu_call backward = {&call, &frame, .p = {grad, (void *)tokens, dy}};
     isa->run[PP_KERNEL_EMBED_GRAD](&backward);
     assert_near(grad, expected, VOCAB * d, 1e-5);
     frame.accumulate = true;
@@ -71,9 +72,11 @@ static void check_learned(const struct pp_cpu_isa *isa, int d, double p)
     double *expected = calloc((size_t)(PLACES * d), sizeof *expected);
     assert_non_null(expected);
     struct pp_frame frame = case_frame();
-    struct pp_call call = {
-        .n = {ROWS, SEQ, d, VOCAB, PP_POSITIONS_LEARNED}, .site = p > 0 ? CASE_SITE : 0, .f = {scale, (float)p}};
-    struct pp_cpu_call forward = {&call, &frame, {out, (void *)tokens, weight, NULL, places}};
+    struct pp_call call = {.embed = {ROWS, SEQ, d, VOCAB, PP_POSITIONS_LEARNED},
+                           .site = p > 0 ? CASE_SITE : 0,
+                           .p = (float)p,
+                           .scale = scale};
+    struct pp_cpu_call forward = {&call, &frame, .p = {out, (void *)tokens, weight, NULL, places}};
     isa->run[PP_KERNEL_EMBED](&forward);
     for (int t = 0; t < T; t++)
         for (int j = 0; j < d; j++) {
@@ -82,8 +85,8 @@ static void check_learned(const struct pp_cpu_isa *isa, int d, double p)
             assert_near(out + t * d + j, &dropped, 1, 1e-6);
             expected[t % SEQ * d + j] += case_drop(row_number(t), j, p, dy[t * d + j]);
         }
-    call.n[3] = PLACES;
-    struct pp_cpu_call backward = {&call, &frame, {grad, dy}};
+    call.positions = (struct pp_positions_dims){ROWS, SEQ, d, PLACES};
+    struct pp_cpu_call backward = {&call, &frame, .p = {grad, dy}};
     isa->run[PP_KERNEL_POSITIONS_GRAD](&backward);
     assert_near(grad, expected, PLACES * d, 1e-6);
     for (int i = SEQ * d; i < PLACES * d; i++) grad[i] = 7; /* of longer rows before */
@@ -101,11 +104,11 @@ static void check_rows_in_turn(const struct pp_cpu_isa *isa, int d)
 {
     float *dy = case_floats(T * d, 1), *whole = case_floats(SEQ * d, 2), *turns = case_floats(SEQ * d, 3);
     struct pp_frame frame = case_frame();
-    struct pp_call call = {.n = {ROWS, SEQ, d, SEQ}, .site = CASE_SITE, .f = {0, 0.25f}};
-    isa->run[PP_KERNEL_POSITIONS_GRAD](&(struct pp_cpu_call){&call, &frame, {whole, dy}});
-    call.n[0] = 1;
+    struct pp_call call = {.positions = {ROWS, SEQ, d, SEQ}, .site = CASE_SITE, .p = 0.25f};
+    isa->run[PP_KERNEL_POSITIONS_GRAD](&(struct pp_cpu_call){&call, &frame, .p = {whole, dy}});
+    call.positions.rows = 1;
     for (int row = 0; row < ROWS; row++, frame.first_row++, frame.accumulate = true)
-        isa->run[PP_KERNEL_POSITIONS_GRAD](&(struct pp_cpu_call){&call, &frame, {turns, dy + row * SEQ * d}});
+        isa->run[PP_KERNEL_POSITIONS_GRAD](&(struct pp_cpu_call){&call, &frame, .p = {turns, dy + row * SEQ * d}});
     assert_same(turns, whole, SEQ * d);
     case_free(dy, whole, turns, NULL);
 }
@@ -130,8 +133,8 @@ static void test_far_positions(void **state)
     static const int32_t zeros[FAR];
     float *out = case_floats(FAR * D, 1), *scratch = case_floats(FAR * D, 2), weight[D] = {0};
     struct pp_frame frame = case_frame();
-    struct pp_call call = {.n = {1, FAR, D, 1}, .f = {1}};
-    struct pp_cpu_call forward = {&call, &frame, {out, (void *)zeros, weight, scratch}};
+    struct pp_call call = {.embed = {1, FAR, D, 1}, .scale = 1};
+    struct pp_cpu_call forward = {&call, &frame, .p = {out, (void *)zeros, weight, scratch}};
     pp_cpu_isa_best()->run[PP_KERNEL_EMBED](&forward);
     for (int t = 0; t < FAR; t += 7)
         for (int j = 0; j < D; j++) {
@@ -146,8 +149,8 @@ static void check_relu(const struct pp_cpu_isa *isa, int width, double p)
     float *u = case_floats(T * width, 1), *bias = case_floats(width, 2), *du = case_floats(T * width, 3);
     float *before = case_copy(u, T * width), *given = case_copy(du, T * width);
     struct pp_frame frame = case_frame();
-    struct pp_call call = {.n = {ROWS, SEQ, width}, .site = p > 0 ? CASE_SITE : 0, .f = {(float)p}};
-    struct pp_cpu_call forward = {&call, &frame, {u, bias}}, backward = {&call, &frame, {du, u}};
+    struct pp_call call = {.activation = {ROWS, SEQ, width}, .site = p > 0 ? CASE_SITE : 0, .p = (float)p};
+    struct pp_cpu_call forward = {&call, &frame, .p = {u, bias}}, backward = {&call, &frame, .p = {du, u}};
     isa->run[PP_KERNEL_RELU](&forward);
     isa->run[PP_KERNEL_RELU_GRAD](&backward);
     for (int i = 0; i < T * width; i++) {
@@ -218,13 +221,13 @@ static void check_cross_entropy(const struct pp_cpu_isa *isa, const struct entro
     struct pp_frame frame = case_frame();
     frame.loss = &loss;
     frame.loss_scale = 0.125f;
-    struct pp_call call = {.n = {ROWS, SEQ, e->vocab, 0, columns}};
-    struct pp_cpu_call c = {&call, &frame, {logits, bias, target}};
+    struct pp_call call = {.loss = {ROWS, SEQ, e->vocab, 0, columns}};
+    struct pp_cpu_call c = {&call, &frame, .p = {logits, bias, target}};
     isa->run[PP_KERNEL_CROSS_ENTROPY](&c);
     assert_memory_equal(logits, plain, sizeof *plain * (size_t)n);
     const double loss_only = loss;
-    call.n[3] = 1;
-    c.p[3] = dlogits;
+    call.loss.gradient = 1;
+    c.at.loss.dlogits = dlogits;
     isa->run[PP_KERNEL_CROSS_ENTROPY](&c);
     assert_true(loss == loss_only);
     check_gradient(e, plain, bias, target, dlogits, &expected);
@@ -254,8 +257,8 @@ static void check_not_a_number(const struct pp_cpu_isa *isa, int width, int at)
     double loss = 0;
     struct pp_frame frame = case_frame();
     frame.loss = &loss;
-    struct pp_call relu = {.n = {ROWS, SEQ, width}}, entropy = {.n = {ROWS, SEQ, width, 1, width}};
-    struct pp_cpu_call c = {&relu, &frame, {u, bias}}, e = {&entropy, &frame, {u, bias, target, u}};
+    struct pp_call relu = {.activation = {ROWS, SEQ, width}}, entropy = {.loss = {ROWS, SEQ, width, 1, width}};
+    struct pp_cpu_call c = {&relu, &frame, .p = {u, bias}}, e = {&entropy, &frame, .p = {u, bias, target, u}};
     u[at] = NAN;
     isa->run[PP_KERNEL_RELU](&c);
     assert_true(isnan(u[at]));

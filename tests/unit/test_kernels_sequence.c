@@ -18,14 +18,15 @@ enum { PART_ROWS = 2, PART_SEQ = 5, WHOLE = PART_ROWS * PART_SEQ, WORKERS = 4, R
 /* Brute force: the number of the worker's t-th token among those of all, in the room for which there may be none. */
 static int64_t number_of(const struct pp_call *call, int workers, int rank, int t)
 {
-    const int pieces = call->n[5] ? call->n[5] : 1, own = call->n[0] * call->n[1] / pieces;
+    const int pieces = call->norm.pieces ? call->norm.pieces : 1, own = call->norm.rows * call->norm.seq / pieces;
     return t / own * own * workers + rank * own + t % own;
 }
 
 static int tokens_of(const struct pp_call *call, int workers, int rank)
 {
     int n = 0;
-    for (int t = 0; t < call->n[0] * call->n[1]; t++) n += number_of(call, workers, rank, t) < call->n[4];
+    for (int t = 0; t < call->norm.rows * call->norm.seq; t++)
+        n += number_of(call, workers, rank, t) < call->norm.whole;
     return n;
 }
 
@@ -42,7 +43,7 @@ static void check_pieces_of(const struct pp_call *call, int workers)
         }
         all += (int)tokens.n;
     }
-    assert_int_equal(all, call->n[4]);
+    assert_int_equal(all, call->norm.whole);
 }
 
 static void test_tokens_in_pieces(void **state)
@@ -54,7 +55,7 @@ static void test_tokens_in_pieces(void **state)
                 const int part = (seq + workers - 1) / workers;
                 for (int pieces = 1; pieces <= rows * part; pieces++)
                     if (rows * part % pieces == 0)
-                        check_pieces_of(&(struct pp_call){.n = {rows, part, 8, 0, rows * seq, pieces}}, workers);
+                        check_pieces_of(&(struct pp_call){.norm = {rows, part, 8, 0, rows * seq, pieces}}, workers);
             }
 }
 
@@ -76,7 +77,7 @@ static void test_tokens_of_a_worker(void **state)
                  {2, 1, 2, 1, 3, 5, 0},
                  {1000, 1000000, INT32_MAX, 3, 0, 3000000000, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const struct pp_call call = {.n = {cases[i].rows, cases[i].part_seq, 8, 0, cases[i].whole}};
+        const struct pp_call call = {.norm = {cases[i].rows, cases[i].part_seq, 8, 0, cases[i].whole}};
         const struct pp_frame frame = {.first_row = cases[i].first_row, .tensor = 4, .tensor_rank = cases[i].rank};
         const struct pp_tokens tokens = pp_call_tokens(&call, &frame);
         assert_int_equal(tokens.first, cases[i].first);
@@ -98,7 +99,7 @@ enum { MOST_D = 20 };
 static int width_of(const struct by_tokens *k, const struct pp_call *call, int i)
 {
     if (i == 2 && pp_kernel_is_norm(k->kernel)) return 1;
-    return k->tokens >> i & 1 ? call->n[2] : 0;
+    return k->tokens >> i & 1 ? call->norm.d : 0;
 }
 
 /* Takes the worker's tokens out of what one has that has all. */
@@ -118,7 +119,7 @@ static void check_worker(const struct pp_cpu_isa *isa, const struct by_tokens *k
         const int width = width_of(k, call, i);
         if (!before[i]) continue;
         mine[i] = width ? case_floats(ROOM * width, 99 + (uint32_t)i) : before[i];
-        if (k->sums >> i & 1) mine[i] = sums + (i - 5) * call->n[2];
+        if (k->sums >> i & 1) mine[i] = sums + (i - 5) * call->norm.d;
         if (width) take_tokens(mine[i], before[i], call, rank, width);
     }
     frame.accumulate = rank > 0;
@@ -137,9 +138,10 @@ static void check_tokens(const struct pp_cpu_isa *isa, const struct by_tokens *k
 {
     const bool rms = k->kernel == PP_KERNEL_RMSNORM || k->kernel == PP_KERNEL_RMSNORM_GRAD;
     struct pp_call call = {.kernel = k->kernel,
-                           .n = {PART_ROWS, PART_SEQ, d, k->plain},
+                           .norm = {PART_ROWS, PART_SEQ, d, k->plain},
                            .site = p > 0 ? CASE_SITE : 0,
-                           .f = {(float)p, 1e-5f}};
+                           .p = (float)p,
+                           .eps = 1e-5f};
     float *before[PP_CALL_REFS] = {0}, *after[PP_CALL_REFS] = {0}, sums[2 * MOST_D];
     struct pp_frame frame = case_frame();
     for (int i = 0; i < PP_CALL_REFS; i++) {
@@ -148,9 +150,9 @@ static void check_tokens(const struct pp_cpu_isa *isa, const struct by_tokens *k
         after[i] = case_copy(before[i], WHOLE * d);
     }
     case_run(isa, k->kernel, &call, 1, 0, &frame, (void *const *)after);
-    call.n[1] = (PART_SEQ + WORKERS - 1) / WORKERS;
-    call.n[4] = WHOLE;
-    call.n[5] = pieces;
+    call.norm.seq = (PART_SEQ + WORKERS - 1) / WORKERS;
+    call.norm.whole = WHOLE;
+    call.norm.pieces = pieces;
     for (int rank = 0; rank < WORKERS; rank++) check_worker(isa, k, &call, rank, before, after, sums);
     for (int i = 5; i < 7; i++)
         if (k->sums >> i & 1 && after[i]) assert_near(sums + (i - 5) * d, after[i], d, 1e-6);
@@ -184,11 +186,11 @@ static void check_parts_of_rows(const struct pp_cpu_isa *isa, enum pp_kernel ker
     enum { ROWS = 2, SEQ = 9, PARTS = 3, PART = SEQ / PARTS, D = 20, ALL = ROWS * SEQ * D };
     const bool adds = kernel == PP_KERNEL_RESIDUAL;
     float *in = case_floats(ALL, 3), *whole = case_floats(ALL, 4);
-    struct pp_call call = {.kernel = kernel, .n = {ROWS, SEQ, D}, .site = CASE_SITE, .f = {0.4f}};
+    struct pp_call call = {.kernel = kernel, .norm = {ROWS, SEQ, D}, .site = CASE_SITE, .p = 0.4f};
     struct pp_frame frame = case_frame();
     frame.first_row = first_row;
     case_run(isa, kernel, &call, 1, 0, &frame, (void *[PP_CALL_REFS]){whole, in, adds ? in : NULL});
-    call.n[1] = PART;
+    call.norm.seq = PART;
     frame.context = PARTS;
     for (int rank = 0; rank < PARTS; rank++) {
         float mine[ROWS * PART * D], *of = case_floats(ROWS * PART * D, 6);
@@ -244,7 +246,7 @@ static void check_join(const struct joined *j)
     const struct pp_join join = {.run = note, .arg = &asked};
     struct pp_frame frame = {.base = {[PP_MEM_WORK] = memory, [PP_MEM_ACT] = from}, .tensor = 2, .tensor_rank = 1};
     struct pp_call call = {
-        .kernel = j->kernel, .n = {7, 12, 2, true}, .ref = {{PP_MEM_WORK, 0, 0, 0}, {PP_MEM_ACT, 0, 0, 0}}};
+        .kernel = j->kernel, .exchange = {7, 12, 2, true}, .ref = {{PP_MEM_WORK, 0, 0, 0}, {PP_MEM_ACT, 0, 0, 0}}};
     const struct pp_program program = {.calls = &call, .ncalls = 1};
     for (int i = 0; i < 84; i++) from[i] = (float)i;
     pp_cpu_run(pp_cpu_isa_best(), &program, &frame, NULL, NULL);
@@ -270,8 +272,8 @@ static void test_joins(void **state)
                                           {PP_KERNEL_AWAIT, PP_JOIN_AWAIT, 0, 84, 2, 0, 0},
                                           {PP_KERNEL_ALL_TO_ALL, PP_JOIN_ALL_TO_ALL, 1, 84, 0, 2, 83}};
     for (size_t i = 0; i < sizeof joins / sizeof *joins; i++) check_join(&joins[i]);
-    const struct pp_call half = {.kernel = PP_KERNEL_ALL_GATHER, .n = {7, 12}, .precision = PP_BF16};
-    const struct pp_call copy = {.kernel = PP_KERNEL_COPY, .n = {7, 12}};
+    const struct pp_call half = {.kernel = PP_KERNEL_ALL_GATHER, .join = {7, 12}, .precision = PP_BF16};
+    const struct pp_call copy = {.kernel = PP_KERNEL_COPY, .matrix = {7, 12}};
     assert_int_equal(pp_call_join(&half).bytes, 7 * 12 * 2);
     assert_int_equal(pp_call_join(&copy).op, PP_JOIN_NONE);
 }

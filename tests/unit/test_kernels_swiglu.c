@@ -29,9 +29,9 @@ static void check_range(const struct pp_cpu_isa *isa)
         a[N + i] = du[i] = 1;
     }
     struct pp_frame frame = case_frame();
-    struct pp_call call = {.n = {1, 1, N}};
-    isa->run[PP_KERNEL_SWIGLU](&(struct pp_cpu_call){&call, &frame, {u, a}});
-    isa->run[PP_KERNEL_SWIGLU_GRAD](&(struct pp_cpu_call){&call, &frame, {a, du}});
+    struct pp_call call = {.activation = {1, 1, N}};
+    isa->run[PP_KERNEL_SWIGLU](&(struct pp_cpu_call){&call, &frame, .p = {u, a}});
+    isa->run[PP_KERNEL_SWIGLU_GRAD](&(struct pp_cpu_call){&call, &frame, .p = {a, du}});
     for (int i = 0; i < N; i++) {
         const float g = -80 + (float)i * (160.f / (N - 1));
         const double value = silu(g), slope = silu_slope(g);
@@ -47,9 +47,9 @@ static void check_ends(const struct pp_cpu_isa *isa)
 {
     float a[] = {-1000, 1000, 0, NAN, 1, 1, 1, 1}, u[4], du[] = {1, 1, 1, 1};
     struct pp_frame frame = case_frame();
-    struct pp_call call = {.n = {1, 1, 4}};
-    isa->run[PP_KERNEL_SWIGLU](&(struct pp_cpu_call){&call, &frame, {u, a}});
-    isa->run[PP_KERNEL_SWIGLU_GRAD](&(struct pp_cpu_call){&call, &frame, {a, du}});
+    struct pp_call call = {.activation = {1, 1, 4}};
+    isa->run[PP_KERNEL_SWIGLU](&(struct pp_cpu_call){&call, &frame, .p = {u, a}});
+    isa->run[PP_KERNEL_SWIGLU_GRAD](&(struct pp_cpu_call){&call, &frame, .p = {a, du}});
     assert_true(fabsf(u[0]) < 1e-30f && u[1] == 1000 && u[2] == 0 && isnan(u[3]));
     assert_true(fabsf(a[0]) < 1e-30f && a[1] == 1 && a[2] == 0.5f && isnan(a[3]) && isnan(a[7]));
 }
@@ -65,9 +65,9 @@ static void check_sigmoid(const struct pp_cpu_isa *isa)
     }
     x[N] = dx[N] = 3; /* is nobody's */
     struct pp_frame frame = case_frame();
-    struct pp_call call = {.n = {N}};
-    isa->run[PP_KERNEL_SIGMOID](&(struct pp_cpu_call){&call, &frame, {x}});
-    isa->run[PP_KERNEL_SIGMOID_GRAD](&(struct pp_cpu_call){&call, &frame, {dx, dy, x}});
+    struct pp_call call = {.sigmoid = {N}};
+    isa->run[PP_KERNEL_SIGMOID](&(struct pp_cpu_call){&call, &frame, .p = {x}});
+    isa->run[PP_KERNEL_SIGMOID_GRAD](&(struct pp_cpu_call){&call, &frame, .p = {dx, dy, x}});
     for (int i = 0; i < N; i++) {
         const double g = -80 + (float)i * (160.f / (N - 1)), value = logistic(g), slope = dy[i] * value * logistic(-g);
         if (!(fabs(x[i] - value) <= 6e-7 * value)) fail_msg("%s: s(%g) = %.9g, not %.9g", isa->name, g, x[i], value);
@@ -92,10 +92,10 @@ static void check_swiglu(const struct pp_cpu_isa *isa, int width, double p, bool
     float *u = case_floats(T * width, 1), *a = case_floats(2 * T * width, 2), *bias = case_floats(2 * width, 3);
     float *du = case_floats(T * width, 4), *before = case_copy(a, 2 * T * width), *given = case_copy(du, T * width);
     struct pp_frame frame = case_frame();
-    struct pp_call call = {.n = {ROWS, SEQ, width}, .site = p > 0 ? CASE_SITE : 0, .f = {(float)p}};
-    isa->run[PP_KERNEL_SWIGLU](&(struct pp_cpu_call){&call, &frame, {u, a, biased ? bias : NULL}});
+    struct pp_call call = {.activation = {ROWS, SEQ, width}, .site = p > 0 ? CASE_SITE : 0, .p = (float)p};
+    isa->run[PP_KERNEL_SWIGLU](&(struct pp_cpu_call){&call, &frame, .p = {u, a, biased ? bias : NULL}});
     float *kept = case_copy(a, 2 * T * width);
-    isa->run[PP_KERNEL_SWIGLU_GRAD](&(struct pp_cpu_call){&call, &frame, {a, du}});
+    isa->run[PP_KERNEL_SWIGLU_GRAD](&(struct pp_cpu_call){&call, &frame, .p = {a, du}});
     assert_memory_equal(du, given, sizeof *du * (size_t)(T * width));
     if (!biased) assert_memory_equal(kept, before, sizeof *a * (size_t)(2 * T * width));
     for (int i = 0; i < T * width; i++) {

@@ -29,8 +29,8 @@ static void check_embedding(const struct pp_cpu_isa *isa, enum pp_positions posi
     enum { VOCAB = 11, WORDS = 4, D = 20 };
     int32_t tokens[T] = {3, 0, 10, 3, 8, 7};
     struct pp_frame frame = case_frame();
-    struct pp_call call = {.n = {ROWS, SEQ, D, VOCAB, positions}, .site = CASE_SITE, .f = {2, 0.25f}},
-                   of_places = {.n = {ROWS, SEQ, D, SEQ}, .site = CASE_SITE, .f = {0, 0.25f}};
+    struct pp_call call = {.embed = {ROWS, SEQ, D, VOCAB, positions}, .site = CASE_SITE, .p = 0.25f, .scale = 2},
+                   of_places = {.positions = {ROWS, SEQ, D, SEQ}, .site = CASE_SITE, .p = 0.25f};
     float *weight = case_floats(TENSOR * WORDS * D, 1), *scratch = case_floats(SEQ * D, 2), sum[T * D] = {0};
     float *out = case_floats(T * D, 3), *grad = case_floats(VOCAB * D, 4), *dy = case_floats(T * D, 5);
     float *places = case_floats(SEQ * D, 8), whole[SEQ * D], each[SEQ * D];
@@ -38,7 +38,7 @@ static void check_embedding(const struct pp_cpu_isa *isa, enum pp_positions posi
     case_run(isa, PP_KERNEL_EMBED, &call, 1, 0, &frame, (void *[PP_CALL_REFS]){out, tokens, weight, made, places});
     case_run(isa, PP_KERNEL_EMBED_GRAD, &call, 1, 0, &frame, (void *[PP_CALL_REFS]){grad, tokens, dy});
     case_run(isa, PP_KERNEL_POSITIONS_GRAD, &of_places, 1, 0, &frame, (void *[PP_CALL_REFS]){whole, dy});
-    call.n[3] = WORDS;
+    call.embed.vocab = WORDS;
     for (int rank = 0; rank < TENSOR; rank++) {
         float *part = case_floats(T * D, 6), *mine = case_floats(WORDS * D, 7), *words = weight + rank * WORDS * D;
         const int there = VOCAB - rank * WORDS < WORDS ? VOCAB - rank * WORDS : WORDS;
@@ -88,7 +88,7 @@ static void check_columns(const struct pp_cpu_isa *isa, const struct by_columns 
 {
     float *whole[3] = {0}, *parts[TENSOR][3] = {{0}};
     struct pp_frame frame = case_frame();
-    struct pp_call call = {.n = {ROWS, SEQ, width}, .site = CASE_SITE, .f = {0.4f}};
+    struct pp_call call = {.activation = {ROWS, SEQ, width}, .site = CASE_SITE, .p = 0.4f};
     void *operands[PP_CALL_REFS] = {0};
     const int n = k->times[2] ? 3 : 2;
     for (int i = 0; i < n; i++) {
@@ -97,7 +97,7 @@ static void check_columns(const struct pp_cpu_isa *isa, const struct by_columns 
         for (int rank = 0; rank < TENSOR; rank++) parts[rank][i] = part_of(whole[i], rows, width, k->times[i], rank);
     }
     case_run(isa, k->kernel, &call, 1, 0, &frame, operands);
-    call.n[2] = width / TENSOR;
+    call.activation.width = width / TENSOR;
     for (int rank = 0; rank < TENSOR; rank++) {
         void *mine[PP_CALL_REFS] = {parts[rank][0], parts[rank][1], parts[rank][2]};
         case_run(isa, k->kernel, &call, TENSOR, rank, &frame, mine);
@@ -131,7 +131,7 @@ static void check_attention(const struct pp_cpu_isa *isa, bool flash)
     const int64_t probabilities = ROWS * ALL * SEQ * SEQ, bytes = pp_attention_scratch(SEQ, DH);
     const enum pp_kernel kernel = flash ? PP_KERNEL_FLASH : PP_KERNEL_ATTENTION;
     struct pp_frame frame = case_frame();
-    struct pp_call call = {.n = {ROWS, SEQ, ALL, DH, true, TENSOR * KV}, .site = CASE_SITE, .f = {0.4f}};
+    struct pp_call call = {.attention = {ROWS, SEQ, ALL, DH, true, TENSOR * KV}, .site = CASE_SITE, .p = 0.4f};
     float *qkv = case_floats(T * (ALL + 2 * TENSOR * KV) * DH, 1), *ctx = case_floats(T * ALL * DH, 2);
     float *p = case_floats(probabilities, 3), *scratch = malloc((size_t)bytes);
     float *parts[TENSOR];
@@ -149,8 +149,8 @@ static void check_attention(const struct pp_cpu_isa *isa, bool flash)
         case_free(q, k, v, NULL);
     }
     case_run(isa, kernel, &call, 1, 0, &frame, (void *[PP_CALL_REFS]){ctx, p, qkv, NULL, scratch});
-    call.n[2] = HEADS;
-    call.n[5] = KV;
+    call.attention.heads = HEADS;
+    call.attention.kv = KV;
     for (int rank = 0; rank < TENSOR; rank++) {
         float *mine = case_floats(T * HEADS * DH, 4);
         float *expected = columns(ctx, T, ALL * DH, rank * HEADS * DH, HEADS * DH);
@@ -179,7 +179,7 @@ static void test_cross_entropy(void **state)
     {
         double loss, expected_loss;
         struct pp_frame frame = case_frame();
-        struct pp_call call = {.n = {ROWS, SEQ, VOCAB, true, VOCAB, VOCAB}};
+        struct pp_call call = {.loss = {ROWS, SEQ, VOCAB, true, VOCAB, VOCAB}};
         float *logits = case_floats(T * VOCAB, 1), *bias = case_floats(TENSOR * WORDS, 2);
         float *gradient = case_floats(T * VOCAB, 3), *own[TENSOR], told[TENSOR][TENSOR * T * PP_ENTROPY_PART];
         float sum[TENSOR * T * PP_ENTROPY_PART] = {0};
@@ -188,7 +188,7 @@ static void test_cross_entropy(void **state)
         frame.loss = &expected_loss;
         case_run(isa, PP_KERNEL_CROSS_ENTROPY, &call, 1, 0, &frame,
                  (void *[PP_CALL_REFS]){logits, bias, targets, gradient});
-        call = (struct pp_call){.n = {ROWS, SEQ, WORDS, true, COLUMNS, VOCAB}};
+        call = (struct pp_call){.loss = {ROWS, SEQ, WORDS, true, COLUMNS, VOCAB}};
         frame.loss = &loss;
         for (int rank = 0; rank < TENSOR; rank++) {
             const int n = VOCAB - rank * WORDS < WORDS ? VOCAB - rank * WORDS : WORDS;
@@ -229,14 +229,14 @@ static void test_once(void **state)
         for (int i = 0; i < N * N; i++) square += (double)g[i] * g[i];
         frame.sums = sums;
         for (int once = 0; once < 2; once++) {
-            const struct pp_call call = {.n = {N, N, once, once}};
+            const struct pp_call call = {.sumsq = {N, N, once, once}};
             case_run(isa, PP_KERNEL_SUMSQ, &call, 2, rank, &frame, (void *[PP_CALL_REFS]){g});
         }
         const double expected[] = {square, rank ? 0 : square};
         assert_near(sums, expected, 2, 1e-12);
         for (int mode = 0; mode < 2; mode++) {
             float *to = case_copy(c, N * N);
-            const struct pp_call call = {.n = {N, N, N, mode ? PP_GEMM_ADD_ONCE : PP_GEMM_WRITE}};
+            const struct pp_call call = {.gemm = {N, N, N, mode ? PP_GEMM_ADD_ONCE : PP_GEMM_WRITE}};
             case_run(isa, PP_KERNEL_GEMM_NN, &call, 2, rank, &frame, (void *[PP_CALL_REFS]){mode ? to : product, g, g});
             for (int i = 0; i < N * N && !rank && mode; i++) product[i] += c[i];
             if (mode) assert_near(to, product, N * N, 1e-6);

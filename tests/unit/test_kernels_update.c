@@ -29,8 +29,8 @@ static void check_sums(const struct pp_cpu_isa *isa, int rows, int width)
     }
     struct pp_frame frame = case_frame();
     frame.sums = sums;
-    struct pp_call call = {.n = {rows, width, 1}};
-    struct pp_cpu_call columns = {&call, &frame, {out, in}}, squares = {&call, &frame, {in}};
+    struct pp_call call = {.sumsq = {rows, width, 1}};
+    struct pp_cpu_call columns = {&call, &frame, .p = {out, in}}, squares = {&call, &frame, .p = {in}};
     isa->run[PP_KERNEL_COLSUM](&columns);
     assert_near(out, expected, width, 1e-5);
     frame.accumulate = true;
@@ -57,8 +57,8 @@ static void check_take(const struct pp_cpu_isa *isa, int rows, int width)
     const int n = rows * width;
     float *in = case_floats(n, 1), *out = case_floats(n, 2), *before = case_floats(n, 2);
     struct pp_frame frame = case_frame();
-    struct pp_call call = {.n = {rows, width}};
-    struct pp_cpu_call take = {&call, &frame, {out, in}}, nothing = {&call, &frame, {out, NULL}};
+    struct pp_call call = {.matrix = {rows, width}};
+    struct pp_cpu_call take = {&call, &frame, .p = {out, in}}, nothing = {&call, &frame, .p = {out, NULL}};
     frame.accumulate = true;
     isa->run[PP_KERNEL_TAKE](&take);
     for (int i = 0; i < n; i++) assert_true(out[i] == before[i] + in[i]);
@@ -90,9 +90,9 @@ static void test_step_and_copies(void **state)
         struct pp_frame frame = case_frame();
         frame.learning_rate = 0.5f;
         frame.clip_factor = 0.25f;
-        struct pp_call call = {.n = {ROWS, widths[i]}};
-        struct pp_cpu_call step = {&call, &frame, {w, g}}, copy = {&call, &frame, {w, before}},
-                           none = {&call, &frame, {NULL, g}};
+        struct pp_call call = {.matrix = {ROWS, widths[i]}};
+        struct pp_cpu_call step = {&call, &frame, .p = {w, g}}, copy = {&call, &frame, .p = {w, before}},
+                           none = {&call, &frame, .p = {NULL, g}};
         isa->run[PP_KERNEL_SGD](&step);
         for (int k = 0; k < n; k++) assert_true(fabsf(w[k] - (before[k] - 0.125f * g[k])) <= 1e-7f);
         isa->run[PP_KERNEL_COPY](&copy);
@@ -124,7 +124,7 @@ static void check_adamw(const struct pp_cpu_isa *isa, int width)
     const int n = ROWS * width;
     float *w = case_floats(n, 1), *m = calloc((size_t)n, sizeof *m), *v = calloc((size_t)n, sizeof *v);
     double *expected = calloc(3 * (size_t)n, sizeof *expected), *mean = expected + n, *square = mean + n;
-    struct pp_call call = {.n = {ROWS, width}};
+    struct pp_call call = {.matrix = {ROWS, width}};
     struct pp_frame frame = case_frame();
     frame.clip_factor = 0.25f;
     assert_true(m && v && expected);
@@ -136,7 +136,7 @@ static void check_adamw(const struct pp_cpu_isa *isa, int width)
             if ((i + step) % 5 == 0) g[i] = 0;
             adamw_oracle(&expected[i], &mean[i], &square[i], 0.25 * g[i], &options, 0.05, step + 1);
         }
-        isa->run[PP_KERNEL_ADAMW](&(struct pp_cpu_call){&call, &frame, {w, g, NULL, m, v}});
+        isa->run[PP_KERNEL_ADAMW](&(struct pp_cpu_call){&call, &frame, .p = {w, g, NULL, m, v}});
         free(g);
     }
     assert_near(w, expected, n, 2e-6);
@@ -206,8 +206,9 @@ static void test_run(void **state)
     struct pp_device *device;
     assert_int_equal(pp_backend_find("cpu", &backend), PP_OK);
     assert_int_equal(backend->open(&(struct pp_device_spec){.workers = 1, .threads = 1}, &device), PP_OK);
-    struct pp_call calls[2] = {{.kernel = PP_KERNEL_COPY, .n = {1, 3}, .ref = {{PP_MEM_OUT, 0}, {PP_MEM_IN, 0}}},
-                               {.kernel = PP_KERNEL_COPY, .n = {1, 3}, .ref = {{PP_MEM_OUT, 12}, {PP_MEM_IN, 12}}}};
+    struct pp_call calls[2] = {
+        {.kernel = PP_KERNEL_COPY, .matrix = {1, 3}, .ref = {{PP_MEM_OUT, 0}, {PP_MEM_IN, 0}}},
+        {.kernel = PP_KERNEL_COPY, .matrix = {1, 3}, .ref = {{PP_MEM_OUT, 12}, {PP_MEM_IN, 12}}}};
     const struct pp_program program = {.calls = calls, .ncalls = 2};
     struct pp_frame frame = case_frame();
     frame.base[PP_MEM_IN] = from;

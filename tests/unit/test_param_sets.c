@@ -166,9 +166,9 @@ static void collect(const struct pp_job *job, int stage, int tensor, struct squa
             for (int i = 0; i < norm->ncalls; i++) {
                 const struct pp_call *call = &norm->calls[i];
                 const int sums = pp_shape_sums(shape), at = pp_sum_index(call, &frame) - tensor * sums;
-                if (pp_call_join(call).op != PP_JOIN_NONE || call->n[2] / sums != tensor) continue;
+                if (pp_call_join(call).op != PP_JOIN_NONE || call->sumsq.index / sums != tensor) continue;
                 const int k = plan->zero ? of_set : part++;
-                if (pp_counts_elsewhere(call->n[3], &frame)) continue;
+                if (pp_counts_elsewhere(call->sumsq.once, &frame)) continue;
                 const int place = frame.tensor_rank * pp_shape_rank_sums(shape) + at + (plan->zero ? share : 0);
                 assert_in_range(place, 0, sums - 1);
                 assert_int_equal(squares[place].part, -1);

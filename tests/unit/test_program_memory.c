@@ -40,10 +40,10 @@ static void test_copies_of_weights(void **state)
         int64_t end = 0;
         for (int i = 0; i < stage->tensors; i++) {
             const struct pp_tensor *t = &model->tensors[stage->first_tensor + i];
-            const struct pp_ref *copy = &step.calls[i].ref[2];
+            const struct pp_ref *copy = &step.calls[i].at.step.copy;
             const bool embedding = strcmp(t->name, "embedding.weight") == 0;
             const bool product = t->ndim == 2 && !embedding && strcmp(t->name, "positions.weight") != 0;
-            assert_int_equal(step.calls[i].n[2], embedding);
+            assert_int_equal(step.calls[i].step.sparse, embedding);
             assert_int_equal(copy->region, product ? PP_MEM_PARAM16 : PP_MEM_NONE);
             assert_int_equal(t->offset16, product ? copy->offset : -1);
             if (!product) continue;

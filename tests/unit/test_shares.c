@@ -109,8 +109,8 @@ static void check_programs(const struct pp_model *model, int stage)
     for (int share = 0; share < shares; share++) {
         mark_operand(&norm, 0, PP_MEM_GRAD, share, gradients, bytes);
         for (int k = 0; k < norm.ncalls; k++) {
-            assert_false(sums[norm.calls[k].n[2] + share]); /* exec/worker.c adds the share */
-            sums[norm.calls[k].n[2] + share] = true;
+            assert_false(sums[norm.calls[k].sumsq.index + share]); /* exec/worker.c adds the share */
+            sums[norm.calls[k].sumsq.index + share] = true;
         }
         memset(kept, 0, sizeof kept);
         if (!model->shape.zero) continue;

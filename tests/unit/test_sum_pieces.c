@@ -60,14 +60,14 @@ static void check_apart(struct walk *w, const struct pp_call *call)
 /* Pieces of one sum: of one kind and size, one behind the other, with numbers from 1 on. */
 static void add_pending(struct walk *w, const struct pp_call *call, int number)
 {
-    const int64_t begin = call->ref[0].offset;
+    const int64_t begin = call->at.join.memory.offset;
     assert_true(number == w->npending + 1 && number <= MOST);
     if (w->npending > 0) {
         const struct pending *before = &w->pending[w->npending - 1];
-        assert_true(call->ref[0].region == before->region && begin == before->end);
+        assert_true(call->at.join.memory.region == before->region && begin == before->end);
         assert_int_equal(bytes_of(call, 0), before->end - before->begin);
     }
-    w->pending[w->npending++] = (struct pending){begin, begin + bytes_of(call, 0), call->ref[0].region};
+    w->pending[w->npending++] = (struct pending){begin, begin + bytes_of(call, 0), call->at.join.memory.region};
     if (w->npending > w->longest) w->longest = w->npending;
 }
 

@@ -18,10 +18,11 @@
 
 static double product_flops(const struct pp_call *call)
 {
-    const double entries = (double)call->n[0] * call->n[2] * call->n[1] * call->n[1];
+    const double entries =
+        (double)call->attention.rows * call->attention.heads * call->attention.seq * call->attention.seq;
     if (pp_kernel_is_product(call->kernel)) return pp_call_flops(call);
     if (call->kernel == PP_KERNEL_FLASH_GRAD)
-        return pp_call_flops(call) - (PP_SOFTMAX_AGAIN_FLOPS + 2.0 * call->n[3]) * entries;
+        return pp_call_flops(call) - (PP_SOFTMAX_AGAIN_FLOPS + 2.0 * call->attention.dh) * entries;
     if (call->kernel >= PP_KERNEL_ATTENTION && call->kernel <= PP_KERNEL_FLASH)
         return pp_call_flops(call) - PP_SOFTMAX_FLOPS * entries;
     return 0;

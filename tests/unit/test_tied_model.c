@@ -126,9 +126,10 @@ static void check_calls(const struct pp_shape *shape, int stages)
         assert_int_equal(norm.ncalls, (model->stages[s].tensors - copies) * calls);
         assert_int_equal(step.ncalls, model->stages[s].tensors);
         for (int i = 0; i < norm.ncalls && copies; i++)
-            assert_true(norm.calls[i].ref[0].offset < copy->offset ||
-                        norm.calls[i].ref[0].offset >= copy->offset + (int64_t)sizeof(float) * copy->local_elements);
-        for (int i = 0; i < step.ncalls; i++) assert_int_equal(step.calls[i].n[2], 0);
+            assert_true(norm.calls[i].at.sumsq.gradient.offset < copy->offset ||
+                        norm.calls[i].at.sumsq.gradient.offset >=
+                            copy->offset + (int64_t)sizeof(float) * copy->local_elements);
+        for (int i = 0; i < step.ncalls; i++) assert_int_equal(step.calls[i].step.sparse, 0);
         pp_program_free(&norm);
         pp_program_free(&step);
     }
@@ -149,7 +150,7 @@ static void test_calls(void **state)
     shape.tied = false;
     struct pp_model *model = make_model(&shape, 2);
     struct pp_program step = make_program(model, PP_STEP, 0);
-    assert_int_equal(step.calls[0].n[2], 1);
+    assert_int_equal(step.calls[0].step.sparse, 1);
     pp_program_free(&step);
     pp_model_free(model);
 }

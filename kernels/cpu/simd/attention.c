@@ -8,14 +8,15 @@
 
 void PP_SIMD(pp_cpu_attention)(const struct pp_cpu_call *c)
 {
-    const struct attention a = attention_of(c, c->p[2]);
+    const struct pp_attention_memory *at = &c->at.attention;
+    const struct attention a = attention_of(c, at->qkv, NULL, NULL);
     const int seq = a.seq, dh = a.dh, width = a.width;
-    float *ctx = c->p[0], *p = c->p[1], *qkv = c->p[2];
+    float *ctx = at->ctx, *p = at->probabilities, *qkv = at->qkv;
     for (int r = 0; r < a.rows; r++, ctx += (int64_t)seq * a.d) {
         float *q = qkv + (int64_t)r * seq * width;
-        add_bias(&a, q, c->p[3]);
+        add_bias(&a, q, at->bias);
         for (int h = 0; h < a.heads; h++, q += dh, p += (int64_t)seq * seq) {
-            float *kept = a.dropping ? c->p[4] : p;
+            float *kept = a.dropping ? at->scratch : p;
             product(PP_GEMM_NT, seq, seq, dh, q, width, keys_of(&a, r, h), width, 0, p, seq);
             for (int i = 0; i < seq; i++) softmax_row(p + (int64_t)i * seq, a.causal ? i + 1 : seq, seq, a.scale);
             if (a.dropping) drop_scores(&a, first_vector(&a, r, h), seq, seq, p, kept);
@@ -59,11 +60,11 @@ static void backward_head(const struct attention *a, float *qkv, int row, int he
 
 void PP_SIMD(pp_cpu_attention_grad)(const struct pp_cpu_call *c)
 {
-    const struct attention a = attention_of(c, c->p[0]);
+    const struct attention a = attention_of(c, c->at.attention_grad.qkv, NULL, NULL);
     const int64_t square = (int64_t)a.seq * a.seq, side = (int64_t)a.seq * a.dh;
-    float *qkv = c->p[0], *at = c->p[3];
+    float *qkv = c->at.attention_grad.qkv, *at = c->at.attention_grad.scratch;
     const struct scratch s = {at, at + square, at + 2 * square, at + 2 * square + side};
-    const float *p = c->p[1], *dctx = c->p[2];
+    const float *p = c->at.attention_grad.probabilities, *dctx = c->at.attention_grad.dctx;
     for (int r = 0; r < a.rows; r++, dctx += (int64_t)a.seq * a.d)
         for (int h = 0; h < a.heads; h++, p += square) {
             backward_head(&a, qkv, r, h, p, dctx + h * a.dh, &s);

@@ -29,29 +29,30 @@ struct attention {
     int all_heads, first_head; /* of all workers that share them; this one's first */
 };
 
-/* qkv: the call's. */
-static inline struct attention attention_of(const struct pp_cpu_call *c, float *qkv)
+/* qkv: the call's. keys, dkeys: those of calls that have keys of whole rows, which lie apart from qkv. */
+static inline struct attention attention_of(const struct pp_cpu_call *c, float *qkv, float *keys, float *dkeys)
 {
-    const int32_t *n = c->call->n;
-    struct attention a = {.rows = n[0],
-                          .seq = n[1],
-                          .heads = n[2],
-                          .dh = n[3],
-                          .d = n[2] * n[3],
-                          .kv = PP_KV_HEADS(n),
-                          .group = n[2] / PP_KV_HEADS(n),
-                          .width = PP_QKV_HEADS(n) * n[3],
+    const struct pp_attention_dims *n = &c->call->attention;
+    const int d = n->heads * n->dh, kv = PP_KV_HEADS(n);
+    struct attention a = {.rows = n->rows,
+                          .seq = n->seq,
+                          .heads = n->heads,
+                          .dh = n->dh,
+                          .d = d,
+                          .kv = kv,
+                          .group = n->heads / kv,
+                          .width = PP_QKV_HEADS(n) * n->dh,
                           .keys = PP_ROW_KEYS(n),
-                          .key_width = (n[6] ? 2 * PP_KV_HEADS(n) : PP_QKV_HEADS(n)) * n[3],
-                          .shared = n[6] ? c->p[5] : qkv + n[2] * n[3],
-                          .grads = n[6] ? c->p[6] : qkv + n[2] * n[3],
-                          .places = pp_query_places_of(n[1], c->frame),
-                          .causal = n[4],
-                          .scale = 1 / sqrtf((float)n[3]),
+                          .key_width = (n->keys ? 2 * kv : PP_QKV_HEADS(n)) * n->dh,
+                          .shared = n->keys ? keys : qkv + d,
+                          .grads = n->keys ? dkeys : qkv + d,
+                          .places = pp_query_places_of(n->seq, c->frame),
+                          .causal = n->causal,
+                          .scale = 1 / sqrtf((float)n->dh),
                           .first_row = c->frame->first_row,
-                          .all_heads = n[2] * pp_frame_head_ranks(c->frame),
-                          .first_head = n[2] * pp_frame_head_rank(c->frame)};
-    a.dropping = dropout_of(c, c->call->f[0], 0, &a.drop);
+                          .all_heads = n->heads * pp_frame_head_ranks(c->frame),
+                          .first_head = n->heads * pp_frame_head_rank(c->frame)};
+    a.dropping = dropout_of(c, 0, &a.drop);
     return a;
 }
 

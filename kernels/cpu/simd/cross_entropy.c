@@ -38,11 +38,13 @@ static void finish_gradient(float *gradient, float factor, float scale, int64_t 
 
 void PP_SIMD(pp_cpu_cross_entropy)(const struct pp_cpu_call *c)
 {
-    const int64_t tokens = (int64_t)c->call->n[0] * c->call->n[1];
-    const int vocab = c->call->n[2], columns = c->call->n[4];
-    const float *logits = c->p[0], *bias = c->p[1];
-    const int32_t *target = c->p[2];
-    float *gradient = c->call->n[3] ? c->p[3] : NULL; /* may be the logits */
+    const struct pp_loss_memory *at = &c->at.loss;
+    const struct pp_loss_dims *n = &c->call->loss;
+    const int64_t tokens = (int64_t)n->rows * n->seq;
+    const int vocab = n->vocab, columns = n->columns;
+    const float *logits = at->logits, *bias = at->bias;
+    const int32_t *target = at->targets;
+    float *gradient = n->gradient ? at->dlogits : NULL; /* may be the logits */
     const float scale = c->frame->loss_scale;
     double loss = 0;
     for (int64_t t = 0; t < tokens; t++, logits += columns) {
@@ -63,20 +65,22 @@ struct words {
 
 static struct words words_of(const struct pp_cpu_call *c)
 {
-    const int32_t *n = c->call->n;
-    const int first = c->frame->tensor_rank * n[2], left = n[5] - first;
-    return (struct words){first, left < n[2] ? left : n[2]};
+    const struct pp_loss_dims *n = &c->call->loss;
+    const int first = c->frame->tensor_rank * n->vocab, left = n->whole - first;
+    return (struct words){first, left < n->vocab ? left : n->vocab};
 }
 
 void PP_SIMD(pp_cpu_cross_entropy_part)(const struct pp_cpu_call *c)
 {
-    const int64_t tokens = (int64_t)c->call->n[0] * c->call->n[1];
+    const struct pp_loss_memory *at = &c->at.loss;
+    const struct pp_loss_dims *n = &c->call->loss;
+    const int64_t tokens = (int64_t)n->rows * n->seq;
     const struct words words = words_of(c);
-    const float *logits = c->p[0], *bias = c->p[1];
-    const int32_t *target = c->p[2];
-    float *parts = c->p[4], *part = parts + c->frame->tensor_rank * tokens * PP_ENTROPY_PART;
+    const float *logits = at->logits, *bias = at->bias;
+    const int32_t *target = at->targets;
+    float *parts = at->parts, *part = parts + c->frame->tensor_rank * tokens * PP_ENTROPY_PART;
     memset(parts, 0, sizeof *parts * PP_ENTROPY_PART * (size_t)(tokens * pp_frame_tensor(c->frame)));
-    for (int64_t t = 0; t < tokens; t++, logits += c->call->n[4], part += PP_ENTROPY_PART) {
+    for (int64_t t = 0; t < tokens; t++, logits += n->columns, part += PP_ENTROPY_PART) {
         const int word = target[t] - words.first;
         part[0] = row_max(logits, bias, words.n);
         part[1] = row_exp(NULL, logits, bias, part[0], words.n);
@@ -98,12 +102,14 @@ static void join_parts(const float *part, int64_t stride, int tensor, float whol
 
 void PP_SIMD(pp_cpu_cross_entropy_join)(const struct pp_cpu_call *c)
 {
-    const int64_t tokens = (int64_t)c->call->n[0] * c->call->n[1];
-    const int columns = c->call->n[4];
+    const struct pp_loss_memory *at = &c->at.loss;
+    const struct pp_loss_dims *n = &c->call->loss;
+    const int64_t tokens = (int64_t)n->rows * n->seq;
+    const int columns = n->columns;
     const struct words words = words_of(c);
-    const float *logits = c->p[0], *bias = c->p[1], *part = c->p[4];
-    const int32_t *target = c->p[2];
-    float *gradient = c->call->n[3] ? c->p[3] : NULL; /* may be the logits */
+    const float *logits = at->logits, *bias = at->bias, *part = at->parts;
+    const int32_t *target = at->targets;
+    float *gradient = n->gradient ? at->dlogits : NULL; /* may be the logits */
     const float scale = c->frame->loss_scale;
     double loss = 0;
     for (int64_t t = 0; t < tokens; t++, logits += columns, part += PP_ENTROPY_PART) {

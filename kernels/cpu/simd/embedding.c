@@ -45,22 +45,23 @@ static int place_of(const struct pp_row_places *p, int t) { return t + (t < p->r
 /* The worker's row of a word; -1: another worker of the rank has it. */
 static int64_t word_of(const struct pp_cpu_call *c, int32_t token)
 {
-    const int32_t words = c->call->n[3], word = token - c->frame->tensor_rank * words;
+    const int32_t words = c->call->embed.vocab, word = token - c->frame->tensor_rank * words;
     return word >= 0 && word < words ? word : -1;
 }
 
 void PP_SIMD(pp_cpu_embed)(const struct pp_cpu_call *c)
 {
-    const int seq = c->call->n[1], d = c->call->n[2];
-    const int64_t tokens = (int64_t)c->call->n[0] * seq;
-    float *out = c->p[0];
-    const int32_t *token = c->p[1];
-    const float *weight = c->p[2];
-    float *made = c->p[3];
-    const float *learned = c->p[4];
+    const struct pp_embed_dims *n = &c->call->embed;
+    const int seq = n->seq, d = n->d;
+    const int64_t tokens = (int64_t)n->rows * seq;
+    float *out = c->at.embed.out;
+    const int32_t *token = c->at.embed.tokens;
+    const float *weight = c->at.embed.weight;
+    float *made = c->at.embed.scratch;
+    const float *learned = c->at.embed.positions;
     const struct pp_row_places places = pp_row_places_of(seq, c->frame);
     struct dropout drop;
-    const bool dropping = dropout_of(c, c->call->f[1], seq, &drop);
+    const bool dropping = dropout_of(c, seq, &drop);
     if (made) positions(made, places.before, places.run, d);
     if (made) positions(made + (int64_t)places.run * d, place_of(&places, places.run), seq - places.run, d);
     for (int64_t t = 0; t < tokens; t++) {
@@ -73,7 +74,7 @@ void PP_SIMD(pp_cpu_embed)(const struct pp_cpu_call *c)
             memset(out + t * d, 0, sizeof *out * (size_t)d);
         else
             embed_token(&drop, dropping, (uint32_t)(c->frame->first_row * seq + t), out + t * d, weight + word * d,
-                        position, c->call->f[0], d);
+                        position, c->call->scale, d);
     }
 }
 
@@ -96,31 +97,33 @@ static void embed_token_grad(const struct dropout *drop, bool dropping, uint32_t
 /* Tokens are added in their order, so the sums do not depend on anything else. */
 void PP_SIMD(pp_cpu_embed_grad)(const struct pp_cpu_call *c)
 {
-    const int seq = c->call->n[1], d = c->call->n[2];
-    const int64_t tokens = (int64_t)c->call->n[0] * seq;
-    float *weight = c->p[0];
-    const int32_t *token = c->p[1];
-    const float *dy = c->p[2];
+    const struct pp_embed_dims *n = &c->call->embed;
+    const int seq = n->seq, d = n->d;
+    const int64_t tokens = (int64_t)n->rows * seq;
+    float *weight = c->at.embed_grad.weight_grad;
+    const int32_t *token = c->at.embed_grad.tokens;
+    const float *dy = c->at.embed_grad.dy;
     struct dropout drop;
-    const bool dropping = dropout_of(c, c->call->f[1], seq, &drop);
-    if (!c->frame->accumulate) memset(weight, 0, sizeof *weight * (size_t)c->call->n[3] * (size_t)d);
+    const bool dropping = dropout_of(c, seq, &drop);
+    if (!c->frame->accumulate) memset(weight, 0, sizeof *weight * (size_t)n->vocab * (size_t)d);
     for (int64_t t = 0; t < tokens; t++) {
         const int64_t word = word_of(c, token[t]);
         if (word >= 0)
             embed_token_grad(&drop, dropping, (uint32_t)(c->frame->first_row * seq + t), weight + word * d, dy + t * d,
-                             c->call->f[0], d);
+                             c->call->scale, d);
     }
 }
 
 /* A place's gradient stays in the caches while its rows are added, in their order. */
 void PP_SIMD(pp_cpu_positions_grad)(const struct pp_cpu_call *c)
 {
-    const int rows = c->call->n[0], seq = c->call->n[1], d = c->call->n[2], places = c->call->n[3];
+    const struct pp_positions_dims *n = &c->call->positions;
+    const int rows = n->rows, seq = n->seq, d = n->d, places = n->places;
     const struct pp_row_places at = pp_row_places_of(seq, c->frame);
-    float *grad = c->p[0];
-    const float *dy = c->p[1];
+    float *grad = c->at.positions_grad.positions_grad;
+    const float *dy = c->at.positions_grad.dy;
     struct dropout drop;
-    const bool dropping = dropout_of(c, c->call->f[1], seq, &drop);
+    const bool dropping = dropout_of(c, seq, &drop);
     if (!c->frame->accumulate) memset(grad, 0, sizeof *grad * (size_t)places * (size_t)d);
     for (int t = 0; t < seq; t++)
         for (int64_t row = 0; row < rows; row++) {

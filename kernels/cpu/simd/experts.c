@@ -47,8 +47,9 @@ static void choose(const float *probabilities, int experts, int chosen, bool of_
 static void give_places(const struct pp_cpu_call *c, const int32_t *choices, int32_t *places, int32_t *holds,
                         int32_t *counts)
 {
-    const int experts = c->call->n[2], chosen = c->call->n[3], capacity = c->call->n[4], local = c->call->n[5];
-    const int64_t tokens = (int64_t)c->call->n[0] * c->call->n[1];
+    const struct pp_route_dims *n = &c->call->route;
+    const int experts = n->experts, chosen = n->chosen, capacity = n->capacity, local = n->local;
+    const int64_t tokens = (int64_t)n->rows * n->seq;
     const int first = c->frame->tensor_rank * local;
     memset(counts, 0, sizeof *counts * (size_t)experts);
     memset(holds, -1, sizeof *holds * (size_t)capacity * (size_t)local);
@@ -64,15 +65,17 @@ static void give_places(const struct pp_cpu_call *c, const int32_t *choices, int
 
 void PP_SIMD(pp_cpu_route)(const struct pp_cpu_call *c)
 {
-    const int experts = c->call->n[2], chosen = c->call->n[3];
-    const int64_t tokens = (int64_t)c->call->n[0] * c->call->n[1];
-    float *probabilities = c->p[0], *gates = c->p[2];
-    int32_t *choices = c->p[1];
+    const struct pp_route_memory *at = &c->at.route;
+    const struct pp_route_dims *n = &c->call->route;
+    const int experts = n->experts, chosen = n->chosen;
+    const int64_t tokens = (int64_t)n->rows * n->seq;
+    float *probabilities = at->probabilities, *gates = at->gates;
+    int32_t *choices = at->choices;
     for (int64_t t = 0; t < tokens; t++) {
         softmax(probabilities + t * experts, experts);
-        choose(probabilities + t * experts, experts, chosen, c->call->n[6], choices + t * chosen, gates + t * chosen);
+        choose(probabilities + t * experts, experts, chosen, n->of_all, choices + t * chosen, gates + t * chosen);
     }
-    give_places(c, choices, c->p[3], c->p[4], c->p[5]);
+    give_places(c, choices, at->places, at->holds, at->counts);
 }
 
 /* Of one token. even: [experts] the gradient at the probabilities of the loss that makes the router even. With gates
@@ -95,26 +98,29 @@ static void route_grad_row(float *dlogits, const float *probabilities, const flo
 
 void PP_SIMD(pp_cpu_route_grad)(const struct pp_cpu_call *c)
 {
-    const int experts = c->call->n[2], chosen = c->call->n[3];
-    const int64_t tokens = (int64_t)c->call->n[0] * c->call->n[1];
-    float *dlogits = c->p[0];
-    const float *dgates = c->p[1], *probabilities = c->p[2], *gates = c->p[4];
-    const int32_t *choices = c->p[3], *counts = c->p[5];
+    const struct pp_route_grad_memory *at = &c->at.route_grad;
+    const struct pp_route_grad_dims *n = &c->call->route_grad;
+    const int experts = n->experts, chosen = n->chosen;
+    const int64_t tokens = (int64_t)n->rows * n->seq;
+    float *dlogits = at->dlogits;
+    const float *dgates = at->dgates, *probabilities = at->probabilities, *gates = at->gates;
+    const int32_t *choices = at->choices, *counts = at->counts;
     float even[PP_EXPERTS_MAX];
-    const float scale = c->call->f[0] * c->frame->loss_scale * (float)experts / (float)(tokens * chosen);
+    const float scale = c->call->aux * c->frame->loss_scale * (float)experts / (float)(tokens * chosen);
     for (int e = 0; e < experts; e++) even[e] = scale * (float)counts[e];
     for (int64_t t = 0; t < tokens; t++)
         route_grad_row(dlogits + t * experts, probabilities + t * experts, even, experts, choices + t * chosen,
-                       gates + t * chosen, dgates + t * chosen, chosen, c->call->n[4]);
+                       gates + t * chosen, dgates + t * chosen, chosen, n->of_all);
 }
 
 void PP_SIMD(pp_cpu_dispatch)(const struct pp_cpu_call *c)
 {
-    const int places = c->call->n[0], width = c->call->n[1], tokens = c->call->n[2], chosen = c->call->n[3];
-    float *to = c->p[0];
-    const int32_t *holds = c->p[2];
+    const struct pp_places_dims *n = &c->call->places;
+    const int places = n->places, width = n->width, tokens = n->tokens, chosen = n->chosen;
+    float *to = c->at.dispatch.to;
+    const int32_t *holds = c->at.dispatch.holds;
     for (int s = 0; s < places; s++, to += width) {
-        const float *from = row_at(c->p[1], holds[s] < 0 ? -1 : holds[s] / chosen, tokens, width);
+        const float *from = row_at(c->at.dispatch.from, holds[s] < 0 ? -1 : holds[s] / chosen, tokens, width);
         if (from)
             memcpy(to, from, sizeof *to * (size_t)width);
         else
@@ -124,15 +130,16 @@ void PP_SIMD(pp_cpu_dispatch)(const struct pp_cpu_call *c)
 
 void PP_SIMD(pp_cpu_combine)(const struct pp_cpu_call *c)
 {
-    const int tokens = c->call->n[0], width = c->call->n[1], places = c->call->n[2], chosen = c->call->n[3];
-    const bool adds = pp_gemm_adds(c->call->n[4], c->frame);
-    float *to = c->p[0];
-    const int32_t *at = c->p[2];
+    const struct pp_combine_dims *n = &c->call->combine;
+    const int tokens = n->tokens, width = n->width, places = n->places, chosen = n->chosen;
+    const bool adds = pp_gemm_adds(n->mode, c->frame);
+    float *to = c->at.combine.to;
+    const int32_t *at = c->at.combine.places;
     for (int t = 0; t < tokens; t++, to += width, at += chosen)
         for (int j = 0; j < width; j += VL) {
             vf sum = {0};
             for (int i = 0; i < chosen; i++) {
-                const float *from = row_at(c->p[1], at[i], places, width);
+                const float *from = row_at(c->at.combine.from, at[i], places, width);
                 if (from) sum += vf_load(from + j, width - j);
             }
             if (adds) sum += vf_load(to + j, width - j);
@@ -142,11 +149,12 @@ void PP_SIMD(pp_cpu_combine)(const struct pp_cpu_call *c)
 
 void PP_SIMD(pp_cpu_weigh)(const struct pp_cpu_call *c)
 {
-    const int places = c->call->n[0], width = c->call->n[1], choices = c->call->n[2] * c->call->n[3];
-    float *u = c->p[0];
-    const int32_t *holds = c->p[2];
+    const struct pp_places_dims *n = &c->call->places;
+    const int places = n->places, width = n->width, choices = n->tokens * n->chosen;
+    float *u = c->at.weigh.u;
+    const int32_t *holds = c->at.weigh.holds;
     for (int s = 0; s < places; s++, u += width) {
-        const float *gate = row_at(c->p[1], holds ? holds[s] : s, choices, 1);
+        const float *gate = row_at(c->at.weigh.gates, holds ? holds[s] : s, choices, 1);
         for (int j = 0; gate && j < width; j += VL) vf_store(u + j, width - j, vf_load(u + j, width - j) * *gate);
     }
 }
@@ -165,10 +173,11 @@ static float weigh_grad_row(float *du, const float *u, float gate, int width)
 
 void PP_SIMD(pp_cpu_weigh_grad)(const struct pp_cpu_call *c)
 {
-    const int places = c->call->n[0], width = c->call->n[1], choices = c->call->n[2] * c->call->n[3];
-    float *du = c->p[0], *dgates = c->p[1];
-    const float *u = c->p[2], *gates = c->p[3];
-    const int32_t *at = c->p[4];
+    const struct pp_places_dims *n = &c->call->places;
+    const int places = n->places, width = n->width, choices = n->tokens * n->chosen;
+    float *du = c->at.weigh_grad.du, *dgates = c->at.weigh_grad.dgates;
+    const float *u = c->at.weigh_grad.u, *gates = c->at.weigh_grad.gates;
+    const int32_t *at = c->at.weigh_grad.places;
     for (int k = 0; k < choices; k++) {
         const float *row = row_at(u, at ? at[k] : k, places, width);
         const float dot = row ? weigh_grad_row(du + (row - u), row, gates[k], width) : 0;

@@ -70,14 +70,15 @@ static void forward_run(const struct attention *a, const struct head *h, int fir
 
 void PP_SIMD(pp_cpu_flash)(const struct pp_cpu_call *c)
 {
-    float *qkv = c->p[2];
-    const struct attention a = attention_of(c, qkv);
+    const struct pp_flash_memory *at = &c->at.flash;
+    float *qkv = at->qkv;
+    const struct attention a = attention_of(c, qkv, c->at.flash.keys, NULL);
     for (int r = 0; r < a.rows; r++) {
-        add_bias(&a, qkv + (int64_t)r * a.seq * a.width, c->p[3]);
+        add_bias(&a, qkv + (int64_t)r * a.seq * a.width, at->bias);
         for (int i = 0; i < a.heads; i++) {
-            const struct head h = head_of(&a, qkv, c->p[0], c->p[1], r, i);
-            forward_run(&a, &h, 0, a.places.run, c->p[4]);
-            forward_run(&a, &h, a.places.run, a.seq, c->p[4]);
+            const struct head h = head_of(&a, qkv, at->ctx, at->lse, r, i);
+            forward_run(&a, &h, 0, a.places.run, at->scratch);
+            forward_run(&a, &h, a.places.run, a.seq, at->scratch);
         }
     }
 }
@@ -151,14 +152,14 @@ static void backward_head(const struct attention *a, const struct head *h, const
 
 void PP_SIMD(pp_cpu_flash_grad)(const struct pp_cpu_call *c)
 {
-    const struct attention a = attention_of(c, c->p[0]);
+    const struct attention a = attention_of(c, c->at.flash_grad.qkv, c->at.flash_grad.keys, c->at.flash_grad.dkeys);
     const int64_t queries = a.seq < PP_FLASH_QUERIES ? a.seq : PP_FLASH_QUERIES, block = queries * a.keys;
-    float *at = c->p[4];
+    float *at = c->at.flash_grad.scratch;
     const struct scratch s = {at, at + block, at + 2 * block, at + 2 * block + (int64_t)a.keys * a.dh};
     for (int r = 0; r < a.rows; r++)
         for (int i = 0; i < a.heads; i++) {
-            const struct head h = head_of(&a, c->p[0], c->p[2], c->p[1], r, i);
-            const float *dctx = (const float *)c->p[3] + (h.ctx - (const float *)c->p[2]);
+            const struct head h = head_of(&a, c->at.flash_grad.qkv, c->at.flash_grad.ctx, c->at.flash_grad.lse, r, i);
+            const float *dctx = (const float *)c->at.flash_grad.dctx + (h.ctx - (const float *)c->at.flash_grad.ctx);
             backward_head(&a, &h, dctx, i % a.group != 0, &s);
             if ((i + 1) % a.group == 0) settle(&a, r, i, s.dk, s.dv);
         }

@@ -57,13 +57,14 @@ static void gelu_row(const struct dropout *drop, bool dropping, uint32_t row, fl
 
 void PP_SIMD(pp_cpu_gelu)(const struct pp_cpu_call *c)
 {
-    const int seq = c->call->n[1], width = c->call->n[2];
-    const int64_t tokens = (int64_t)c->call->n[0] * seq;
-    float *u = c->p[0], *a = c->p[1];
+    const struct pp_activation_dims *n = &c->call->activation;
+    const int seq = n->seq, width = n->width;
+    const int64_t tokens = (int64_t)n->rows * seq;
+    float *u = c->at.gelu.u, *a = c->at.gelu.a;
     struct dropout drop;
-    const bool dropping = dropout_of_part(c, c->call->f[0], c->call->n[2], &drop);
+    const bool dropping = dropout_of_part(c, &drop);
     for (int64_t t = 0; t < tokens; t++, u += width, a += width)
-        gelu_row(&drop, dropping, (uint32_t)(c->frame->first_row * seq + t), u, a, c->p[2], width, c->call->n[3]);
+        gelu_row(&drop, dropping, (uint32_t)(c->frame->first_row * seq + t), u, a, c->at.gelu.bias, width, n->tanh);
 }
 
 /* du = drop'(du) * gelu'(a) of one row, gelu'(a) = f(a) + a f'(a) */
@@ -85,12 +86,13 @@ static void gelu_grad_row(const struct dropout *drop, bool dropping, uint32_t ro
 /* Whether u was dropped is drawn again: that gelu(a) is 0 does not tell. */
 void PP_SIMD(pp_cpu_gelu_grad)(const struct pp_cpu_call *c)
 {
-    const int seq = c->call->n[1], width = c->call->n[2];
-    const int64_t tokens = (int64_t)c->call->n[0] * seq;
-    float *du = c->p[0];
-    const float *a = c->p[1];
+    const struct pp_activation_dims *n = &c->call->activation;
+    const int seq = n->seq, width = n->width;
+    const int64_t tokens = (int64_t)n->rows * seq;
+    float *du = c->at.gelu_grad.du;
+    const float *a = c->at.gelu_grad.a;
     struct dropout drop;
-    const bool dropping = dropout_of_part(c, c->call->f[0], c->call->n[2], &drop);
+    const bool dropping = dropout_of_part(c, &drop);
     for (int64_t t = 0; t < tokens; t++, du += width, a += width)
-        gelu_grad_row(&drop, dropping, (uint32_t)(c->frame->first_row * seq + t), du, a, width, c->call->n[3]);
+        gelu_grad_row(&drop, dropping, (uint32_t)(c->frame->first_row * seq + t), du, a, width, n->tanh);
 }

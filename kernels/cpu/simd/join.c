@@ -17,5 +17,5 @@ void PP_SIMD(pp_cpu_all_to_all)(const struct pp_cpu_call *c)
         pp_call_meet(c->call, c->frame);
     else
         for (int64_t i = 0; i < to.elements / from.elements; i++)
-            memcpy((char *)c->p[0] + i * bytes, c->p[1], (size_t)bytes);
+            memcpy((char *)c->at.exchange.to + i * bytes, c->at.exchange.from, (size_t)bytes);
 }

@@ -8,7 +8,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/simd/simd.h"
 
-#define X(ID, name, dims, flops) void PP_SIMD(pp_cpu_##name)(const struct pp_cpu_call *c);
+#define X(ID, name, dims, named, flops) void PP_SIMD(pp_cpu_##name)(const struct pp_cpu_call *c);
 PP_KERNEL_LIST(X)
 #undef X
 

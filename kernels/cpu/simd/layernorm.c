@@ -48,20 +48,21 @@ static float squares_row(const float *r, float mean, int d)
 
 static inline void norm(const struct pp_cpu_call *c, bool rms)
 {
-    const int d = c->call->n[2];
-    const bool plain = c->call->n[3];
+    const struct pp_norm_memory *at = &c->at.norm;
+    const int d = c->call->norm.d;
+    const bool plain = c->call->norm.plain;
     const struct pp_tokens tokens = pp_call_tokens(c->call, c->frame);
-    float *z = c->p[1], *rstd = c->p[2];
-    const float *x = c->p[3], *bias = c->p[4], *gamma = c->p[5], *beta = c->p[6];
+    float *z = at->z, *rstd = at->rstd;
+    const float *x = at->x, *bias = at->bias, *gamma = at->gamma, *beta = at->beta;
     struct dropout drop;
     const bool dropping = dropout_of_tokens(c, &tokens, &drop);
     for (int64_t t = 0; t < tokens.n; t++, z += d, x += d) {
-        float *y = c->p[0] ? (float *)c->p[0] + t * d : NULL, *sum = c->p[7] ? (float *)c->p[7] + t * d : z;
+        float *y = at->y ? (float *)at->y + t * d : NULL, *sum = at->sum ? (float *)at->sum + t * d : z;
         const uint32_t row = (uint32_t)(tokens.first + t);
         const float *r = plain ? x : sum;
         const float all = !plain ? residual_row(&drop, dropping, row, sum, z, x, bias, d) : rms ? 0 : sum_row(r, d);
         const float mean = rms ? 0 : all / (float)d;
-        const float scale = 1 / sqrtf(squares_row(r, mean, d) / (float)d + c->call->f[1]);
+        const float scale = 1 / sqrtf(squares_row(r, mean, d) / (float)d + c->call->eps);
         rstd[t] = scale;
         for (int j = 0; j < d; j += VL) {
             vf v = (vf_load(r + j, d - j) - mean) * scale;
@@ -76,14 +77,15 @@ void PP_SIMD(pp_cpu_rmsnorm)(const struct pp_cpu_call *c) { norm(c, true); }
 
 void PP_SIMD(pp_cpu_residual)(const struct pp_cpu_call *c)
 {
-    const int d = c->call->n[2];
+    const struct pp_residual_memory *at = &c->at.residual;
+    const int d = c->call->norm.d;
     const struct pp_tokens tokens = pp_call_tokens(c->call, c->frame);
-    float *y = c->p[0];
-    const float *z = c->p[1], *x = c->p[2];
+    float *y = at->y;
+    const float *z = at->z, *x = at->x;
     struct dropout drop;
     const bool dropping = dropout_of_tokens(c, &tokens, &drop);
     for (int64_t t = 0; y && t < tokens.n; t++, y += d, z += d, x += d)
-        residual_row(&drop, dropping, (uint32_t)(tokens.first + t), y, z, x, c->p[3], d);
+        residual_row(&drop, dropping, (uint32_t)(tokens.first + t), y, z, x, at->bias, d);
 }
 
 /* Operands of one row of the gradient. */
@@ -132,11 +134,12 @@ static void grad_row(const struct dropout *drop, bool dropping, uint32_t number,
 
 static void norm_grad(const struct pp_cpu_call *c)
 {
-    const int d = c->call->n[2];
-    const bool plain = c->call->n[3];
+    const struct pp_norm_grad_memory *at = &c->at.norm_grad;
+    const int d = c->call->norm.d;
+    const bool plain = c->call->norm.plain;
     const struct pp_tokens tokens = pp_call_tokens(c->call, c->frame);
-    const float *rstd = c->p[2];
-    struct grad_row row = {c->p[0], c->p[1], c->p[3], c->p[4], c->p[7], c->p[5], c->p[6]};
+    const float *rstd = at->rstd;
+    struct grad_row row = {at->dr, at->xhat, at->dy, at->gamma, at->add, at->gamma_grad, at->beta_grad};
     struct dropout drop;
     const bool dropping = dropout_of_tokens(c, &tokens, &drop) && !plain;
     if (!c->frame->accumulate) {
@@ -165,10 +168,10 @@ static void residual_grad_row(const struct dropout *drop, uint32_t row, float *d
 
 void PP_SIMD(pp_cpu_residual_grad)(const struct pp_cpu_call *c)
 {
-    const int d = c->call->n[2];
+    const int d = c->call->norm.d;
     const struct pp_tokens tokens = pp_call_tokens(c->call, c->frame);
-    float *dz = c->p[0];
-    const float *dy = c->p[1];
+    float *dz = c->at.residual_grad.dz;
+    const float *dy = c->at.residual_grad.dy;
     struct dropout drop;
     if (!dropout_of_tokens(c, &tokens, &drop)) {
         memcpy(dz, dy, sizeof(float) * (size_t)(tokens.n * d));

@@ -12,12 +12,12 @@ struct run {
 };
 
 /* Of a token's queries (0), keys (1) or values (2) those of a piece. */
-static struct run run_of(const int32_t *n, int i, int piece)
+static struct run run_of(const struct pp_pieces_dims *n, int i, int piece)
 {
-    const int width = n[1] / n[3], shared = n[2] / n[3];
+    const int width = n->width / n->parts, shared = n->shared / n->parts;
     if (i == 0) return (struct run){(int64_t)piece * width, 0, width};
-    return (struct run){n[1] + (int64_t)(i - 1) * n[2] + (int64_t)piece * shared, width + (int64_t)(i - 1) * shared,
-                        shared};
+    return (struct run){n->width + (int64_t)(i - 1) * n->shared + (int64_t)piece * shared,
+                        width + (int64_t)(i - 1) * shared, shared};
 }
 
 static void copy(float *to, const float *from, const float *bias, int n)
@@ -27,54 +27,54 @@ static void copy(float *to, const float *from, const float *bias, int n)
 
 void PP_SIMD(pp_cpu_to_pieces)(const struct pp_cpu_call *c)
 {
-    const int32_t *n = c->call->n;
-    const int64_t width = n[1] + 2 * (int64_t)n[2], part = width / n[3];
-    const float *bias = c->p[2];
-    for (int piece = 0; piece < n[3]; piece++)
+    const struct pp_pieces_dims *n = &c->call->pieces;
+    const int64_t width = n->width + 2 * (int64_t)n->shared, part = width / n->parts;
+    const float *bias = c->at.pieces.bias;
+    for (int piece = 0; piece < n->parts; piece++)
         for (int i = 0; i < 3; i++) {
             const struct run r = run_of(n, i, piece);
-            const float *from = (const float *)c->p[1] + r.row;
-            float *to = (float *)c->p[0] + (int64_t)piece * n[0] * part + r.piece;
-            for (int64_t t = 0; t < n[0]; t++, to += part, from += width)
+            const float *from = (const float *)c->at.pieces.from + r.row;
+            float *to = (float *)c->at.pieces.to + (int64_t)piece * n->tokens * part + r.piece;
+            for (int64_t t = 0; t < n->tokens; t++, to += part, from += width)
                 copy(to, from, bias ? bias + r.row : NULL, r.n);
         }
 }
 
 void PP_SIMD(pp_cpu_from_pieces)(const struct pp_cpu_call *c)
 {
-    const int32_t *n = c->call->n;
-    const int64_t width = n[1] + 2 * (int64_t)n[2], part = width / n[3];
-    for (int piece = 0; piece < n[3]; piece++)
+    const struct pp_pieces_dims *n = &c->call->pieces;
+    const int64_t width = n->width + 2 * (int64_t)n->shared, part = width / n->parts;
+    for (int piece = 0; piece < n->parts; piece++)
         for (int i = 0; i < 3; i++) {
             const struct run r = run_of(n, i, piece);
-            const float *from = (const float *)c->p[1] + (int64_t)piece * n[0] * part + r.piece;
-            float *to = (float *)c->p[0] + r.row;
-            for (int64_t t = 0; t < n[0]; t++, to += width, from += part) copy(to, from, NULL, r.n);
+            const float *from = (const float *)c->at.pieces.from + (int64_t)piece * n->tokens * part + r.piece;
+            float *to = (float *)c->at.pieces.to + r.row;
+            for (int64_t t = 0; t < n->tokens; t++, to += width, from += part) copy(to, from, NULL, r.n);
         }
 }
 
 void PP_SIMD(pp_cpu_copy_keys)(const struct pp_cpu_call *c)
 {
-    const int32_t *n = c->call->n;
-    const int width = n[1] + 2 * n[2];
-    const float *bias = c->p[2];
-    for (int64_t t = 0; t < n[0]; t++) {
-        float *token = (float *)c->p[1] + t * width;
+    const struct pp_pieces_dims *n = &c->call->pieces;
+    const int width = n->width + 2 * n->shared;
+    const float *bias = c->at.copy_keys.bias;
+    for (int64_t t = 0; t < n->tokens; t++) {
+        float *token = (float *)c->at.copy_keys.qkv + t * width;
         if (bias) copy(token, token, bias, width);
-        copy((float *)c->p[0] + t * 2 * n[2], token + n[1], NULL, 2 * n[2]);
+        copy((float *)c->at.copy_keys.to + t * 2 * n->shared, token + n->width, NULL, 2 * n->shared);
     }
 }
 
 void PP_SIMD(pp_cpu_sum_keys)(const struct pp_cpu_call *c)
 {
-    const int32_t *n = c->call->n;
-    const int shared = 2 * n[2], width = n[1] + shared;
-    const int64_t part = (int64_t)n[0] * shared;
-    for (int64_t t = 0; t < n[0]; t++)
+    const struct pp_pieces_dims *n = &c->call->pieces;
+    const int shared = 2 * n->shared, width = n->width + shared;
+    const int64_t part = (int64_t)n->tokens * shared;
+    for (int64_t t = 0; t < n->tokens; t++)
         for (int j = 0; j < shared; j += VL) {
-            const float *from = (const float *)c->p[1] + t * shared + j;
+            const float *from = (const float *)c->at.sum_keys.from + t * shared + j;
             vf sum = vf_load(from, shared - j);
-            for (int i = 1; i < n[3]; i++) sum += vf_load(from + i * part, shared - j);
-            vf_store((float *)c->p[0] + t * width + n[1] + j, shared - j, sum);
+            for (int i = 1; i < n->parts; i++) sum += vf_load(from + i * part, shared - j);
+            vf_store((float *)c->at.sum_keys.qkv + t * width + n->width + j, shared - j, sum);
         }
 }

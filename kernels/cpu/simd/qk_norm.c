@@ -15,15 +15,15 @@ struct qk_norm {
 
 static struct qk_norm qk_norm_of(const struct pp_cpu_call *c)
 {
-    const int32_t *n = c->call->n;
-    const int heads = n[2] + PP_KV_HEADS(n);
-    return (struct qk_norm){.tokens = (int64_t)n[0] * n[1],
-                            .queries = n[2],
+    const struct pp_attention_dims *n = &c->call->attention;
+    const int heads = n->heads + PP_KV_HEADS(n);
+    return (struct qk_norm){.tokens = (int64_t)n->rows * n->seq,
+                            .queries = n->heads,
                             .heads = heads,
-                            .dh = n[3],
-                            .columns = heads * n[3],
-                            .width = PP_QKV_HEADS(n) * n[3],
-                            .eps = c->call->f[1]};
+                            .dh = n->dh,
+                            .columns = heads * n->dh,
+                            .width = PP_QKV_HEADS(n) * n->dh,
+                            .eps = c->call->eps};
 }
 
 /* x += bias of n columns; kept: unless NULL the same numbers. */
@@ -48,14 +48,15 @@ static float scale_of(const float *x, int dh, float eps)
 
 void PP_SIMD(pp_cpu_qk_norm)(const struct pp_cpu_call *c)
 {
+    const struct pp_qk_norm_memory *at = &c->at.qk_norm;
     const struct qk_norm q = qk_norm_of(c);
-    float *x = c->p[0], *kept = c->p[2];
-    const float *bias = c->p[1];
+    float *x = at->qkv, *kept = at->kept;
+    const float *bias = at->bias;
     for (int64_t t = 0; t < q.tokens; t++, x += q.width, kept += q.columns) {
         add_bias(x, bias, kept, q.columns);
         if (bias) add_bias(x + q.columns, bias + q.columns, NULL, q.width - q.columns);
         for (int h = 0; h < q.heads; h++) {
-            const float *gamma = h < q.queries ? c->p[3] : c->p[4];
+            const float *gamma = h < q.queries ? at->q_gamma : at->k_gamma;
             float *head = x + (int64_t)h * q.dh;
             const float scale = scale_of(head, q.dh, q.eps);
             for (int j = 0; j < q.dh; j += VL) {
@@ -88,12 +89,15 @@ static void grad_head(const struct qk_norm *q, float *dy, const float *x, const 
 void PP_SIMD(pp_cpu_qk_norm_grad)(const struct pp_cpu_call *c)
 {
     const struct qk_norm q = qk_norm_of(c);
-    float *dy = c->p[0];
-    const float *x = c->p[1];
-    for (int i = 4; i < 6 && !c->frame->accumulate; i++) memset(c->p[i], 0, sizeof(float) * (size_t)q.dh);
+    const struct pp_qk_norm_grad_memory *at = &c->at.qk_norm_grad;
+    const float *gamma[] = {at->q_gamma, at->k_gamma};
+    float *dgamma[] = {at->q_gamma_grad, at->k_gamma_grad};
+    float *dy = at->dqkv;
+    const float *x = at->kept;
+    for (int i = 0; i < 2 && !c->frame->accumulate; i++) memset(dgamma[i], 0, sizeof(float) * (size_t)q.dh);
     for (int64_t t = 0; t < q.tokens; t++, dy += q.width, x += q.columns)
         for (int h = 0; h < q.heads; h++) {
             const int of = h < q.queries ? 0 : 1;
-            grad_head(&q, dy + (int64_t)h * q.dh, x + (int64_t)h * q.dh, c->p[2 + of], c->p[4 + of]);
+            grad_head(&q, dy + (int64_t)h * q.dh, x + (int64_t)h * q.dh, gamma[of], dgamma[of]);
         }
 }

@@ -23,8 +23,9 @@ struct dropout {
 
 /* False if the call has no dropout now; *out then keeps everything. seq: its rows are tokens, so many of each row of
  * the batch; 0: they are not. */
-static inline bool dropout_of(const struct pp_cpu_call *c, float p, int seq, struct dropout *out)
+static inline bool dropout_of(const struct pp_cpu_call *c, int seq, struct dropout *out)
 {
+    const float p = c->call->p;
     const struct pp_frame *frame = c->frame;
     const bool on = c->call->site && frame->training && p > 0;
     out->key[0] = (uint32_t)frame->seed;
@@ -41,16 +42,17 @@ static inline bool dropout_of(const struct pp_cpu_call *c, float p, int seq, str
 /* The same where the rows are these tokens. */
 static inline bool dropout_of_tokens(const struct pp_cpu_call *c, const struct pp_tokens *tokens, struct dropout *out)
 {
-    const bool on = dropout_of(c, c->call->f[0], tokens->seq, out);
+    const bool on = dropout_of(c, tokens->seq, out);
     out->places = pp_places_of_tokens(tokens, c->frame);
     return on;
 }
 
-/* The same for rows of `width` columns that the workers of a rank share: a multiple of 4 where there are several. */
-static inline bool dropout_of_part(const struct pp_cpu_call *c, float p, int width, struct dropout *out)
+/* The same for an activation function, of whose columns the workers of a rank have a part each: a multiple of 4 where
+ * there are several. */
+static inline bool dropout_of_part(const struct pp_cpu_call *c, struct dropout *out)
 {
-    const bool on = dropout_of(c, p, c->call->n[1], out);
-    out->first = (uint32_t)((int64_t)c->frame->tensor_rank * width / 4);
+    const bool on = dropout_of(c, c->call->activation.seq, out);
+    out->first = (uint32_t)((int64_t)c->frame->tensor_rank * c->call->activation.width / 4);
     return on;
 }
 

@@ -23,12 +23,13 @@ static void relu_drop_row(const struct dropout *drop, uint32_t row, float *u, co
 
 void PP_SIMD(pp_cpu_relu)(const struct pp_cpu_call *c)
 {
-    const int seq = c->call->n[1], width = c->call->n[2];
-    const int64_t tokens = (int64_t)c->call->n[0] * seq;
-    float *u = c->p[0];
-    const float *bias = c->p[1];
+    const struct pp_activation_dims *n = &c->call->activation;
+    const int seq = n->seq, width = n->width;
+    const int64_t tokens = (int64_t)n->rows * seq;
+    float *u = c->at.relu.u;
+    const float *bias = c->at.relu.bias;
     struct dropout drop;
-    const bool dropping = dropout_of_part(c, c->call->f[0], c->call->n[2], &drop);
+    const bool dropping = dropout_of_part(c, &drop);
     for (int64_t t = 0; t < tokens; t++) {
         if (dropping)
             relu_drop_row(&drop, (uint32_t)(c->frame->first_row * seq + t), u + t * width, bias, width);
@@ -40,11 +41,11 @@ void PP_SIMD(pp_cpu_relu)(const struct pp_cpu_call *c)
 /* u > 0 exactly where neither the relu nor dropout cut it off. */
 void PP_SIMD(pp_cpu_relu_grad)(const struct pp_cpu_call *c)
 {
-    const int64_t n = (int64_t)c->call->n[0] * c->call->n[1] * c->call->n[2];
-    float *du = c->p[0];
-    const float *u = c->p[1];
+    const int64_t n = (int64_t)c->call->activation.rows * c->call->activation.seq * c->call->activation.width;
+    float *du = c->at.relu_grad.du;
+    const float *u = c->at.relu_grad.u;
     struct dropout drop;
-    dropout_of(c, c->call->f[0], 0, &drop);
+    dropout_of(c, 0, &drop);
     for (int64_t i = 0; i < n; i += VL) {
         vi passed = (vi)(vf_load(u + i, n - i) > 0);
         vf_store(du + i, n - i, vf_keep(passed, vf_load(du + i, n - i) * drop.scale));

@@ -50,16 +50,16 @@ static void next_token(struct angles *a, int n)
 
 static struct rope rope_of(const struct pp_cpu_call *c, bool back)
 {
-    const int32_t *n = c->call->n;
-    return (struct rope){.rows = n[0],
-                         .seq = n[1],
-                         .dh = n[3],
-                         .half = n[3] / 2,
-                         .heads = n[2] + PP_KV_HEADS(n),
-                         .width = PP_QKV_HEADS(n) * n[3],
+    const struct pp_attention_dims *n = &c->call->attention;
+    return (struct rope){.rows = n->rows,
+                         .seq = n->seq,
+                         .dh = n->dh,
+                         .half = n->dh / 2,
+                         .heads = n->heads + PP_KV_HEADS(n),
+                         .width = PP_QKV_HEADS(n) * n->dh,
                          .back = back,
-                         .theta = c->call->f[0],
-                         .places = pp_query_places_of(n[1], c->frame)};
+                         .theta = c->call->theta,
+                         .places = pp_query_places_of(n->seq, c->frame)};
 }
 
 /* n pairs of all heads of one token; x: the first of them. */
@@ -106,13 +106,14 @@ static void add_bias(const struct rope *r, float *qkv, const float *bias)
 
 void PP_SIMD(pp_cpu_rope)(const struct pp_cpu_call *c)
 {
+    const struct pp_rope_memory *at = &c->at.rope;
     const struct rope r = rope_of(c, false);
-    if (c->p[1]) add_bias(&r, c->p[0], c->p[1]);
-    rotate(&r, c->p[0]);
+    if (at->bias) add_bias(&r, at->qkv, at->bias);
+    rotate(&r, at->qkv);
 }
 
 void PP_SIMD(pp_cpu_rope_grad)(const struct pp_cpu_call *c)
 {
     const struct rope r = rope_of(c, true);
-    rotate(&r, c->p[0]);
+    rotate(&r, c->at.rope_grad.dqkv);
 }

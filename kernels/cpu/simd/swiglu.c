@@ -19,16 +19,16 @@ static inline struct logistic logistic(vf g)
 
 void PP_SIMD(pp_cpu_sigmoid)(const struct pp_cpu_call *c)
 {
-    const int n = c->call->n[0];
-    float *x = c->p[0];
+    const int n = c->call->sigmoid.tokens;
+    float *x = c->at.sigmoid.x;
     for (int i = 0; i < n; i += VL) vf_store(x + i, n - i, logistic(vf_load(x + i, n - i)).value);
 }
 
 void PP_SIMD(pp_cpu_sigmoid_grad)(const struct pp_cpu_call *c)
 {
-    const int n = c->call->n[0];
-    float *dx = c->p[0];
-    const float *dy = c->p[1], *y = c->p[2];
+    const int n = c->call->sigmoid.tokens;
+    float *dx = c->at.sigmoid_grad.dx;
+    const float *dy = c->at.sigmoid_grad.dy, *y = c->at.sigmoid_grad.y;
     for (int i = 0; i < n; i += VL) {
         const vf v = vf_load(y + i, n - i);
         vf_store(dx + i, n - i, vf_load(dy + i, n - i) * v * (1 - v));
@@ -59,13 +59,14 @@ static void swiglu_row(const struct dropout *drop, bool dropping, uint32_t row, 
 
 void PP_SIMD(pp_cpu_swiglu)(const struct pp_cpu_call *c)
 {
-    const int seq = c->call->n[1], width = c->call->n[2];
-    const int64_t tokens = (int64_t)c->call->n[0] * seq;
-    float *u = c->p[0], *a = c->p[1];
+    const struct pp_activation_dims *n = &c->call->activation;
+    const int seq = n->seq, width = n->width;
+    const int64_t tokens = (int64_t)n->rows * seq;
+    float *u = c->at.swiglu.u, *a = c->at.swiglu.a;
     struct dropout drop;
-    const bool dropping = dropout_of_part(c, c->call->f[0], c->call->n[2], &drop);
+    const bool dropping = dropout_of_part(c, &drop);
     for (int64_t t = 0; t < tokens; t++, u += width, a += 2 * (int64_t)width)
-        swiglu_row(&drop, dropping, (uint32_t)(c->frame->first_row * seq + t), u, a, c->p[2], width);
+        swiglu_row(&drop, dropping, (uint32_t)(c->frame->first_row * seq + t), u, a, c->at.swiglu.bias, width);
 }
 
 /* Of one row: with v = drop'(du), g becomes v h silu'(g) and h becomes v silu(g); silu'(g) = s(g) + g s'(g). */
@@ -89,12 +90,13 @@ static void swiglu_grad_row(const struct dropout *drop, bool dropping, uint32_t 
 
 void PP_SIMD(pp_cpu_swiglu_grad)(const struct pp_cpu_call *c)
 {
-    const int seq = c->call->n[1], width = c->call->n[2];
-    const int64_t tokens = (int64_t)c->call->n[0] * seq;
-    float *a = c->p[0];
-    const float *du = c->p[1];
+    const struct pp_activation_dims *n = &c->call->activation;
+    const int seq = n->seq, width = n->width;
+    const int64_t tokens = (int64_t)n->rows * seq;
+    float *a = c->at.swiglu_grad.a;
+    const float *du = c->at.swiglu_grad.du;
     struct dropout drop;
-    const bool dropping = dropout_of_part(c, c->call->f[0], c->call->n[2], &drop);
+    const bool dropping = dropout_of_part(c, &drop);
     for (int64_t t = 0; t < tokens; t++, a += 2 * (int64_t)width, du += width)
         swiglu_grad_row(&drop, dropping, (uint32_t)(c->frame->first_row * seq + t), a, du, width);
 }

@@ -38,7 +38,7 @@ const struct pp_cpu_isa PP_SIMD(pp_cpu_isa) = {
     .spin = PP_SIMD(pp_cpu_spin),
     .random = random_numbers,
     .exp = exponentials,
-#define X(ID, name, dims, flops) .run[PP_KERNEL_##ID] = PP_SIMD(pp_cpu_##name),
+#define X(ID, name, dims, named, flops) .run[PP_KERNEL_##ID] = PP_SIMD(pp_cpu_##name),
     PP_KERNEL_LIST(X)
 #undef X
 };

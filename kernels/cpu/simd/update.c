@@ -6,7 +6,9 @@
 
 void PP_SIMD(pp_cpu_copy)(const struct pp_cpu_call *c)
 {
-    if (c->p[0] && c->p[1]) memcpy(c->p[0], c->p[1], sizeof(float) * (size_t)c->call->n[0] * (size_t)c->call->n[1]);
+    const struct pp_copy_memory *at = &c->at.copy;
+    if (at->to && at->from)
+        memcpy(at->to, at->from, sizeof(float) * (size_t)c->call->matrix.rows * (size_t)c->call->matrix.width);
 }
 
 /* out += the sum of `rows` rows */
@@ -23,9 +25,9 @@ enum { COLSUM_ROWS = 8 }; /* rows summed at a time: sequential streams that the 
 
 void PP_SIMD(pp_cpu_colsum)(const struct pp_cpu_call *c)
 {
-    const int rows = c->call->n[0], width = c->call->n[1];
-    float *out = c->p[0];
-    const float *in = c->p[1];
+    const int rows = c->call->matrix.rows, width = c->call->matrix.width;
+    float *out = c->at.colsum.grad;
+    const float *in = c->at.colsum.in;
     if (!c->frame->accumulate) memset(out, 0, sizeof *out * (size_t)width);
     for (int i = 0; i < rows; i += COLSUM_ROWS)
         add_rows(out, in + (int64_t)i * width, rows - i < COLSUM_ROWS ? rows - i : COLSUM_ROWS, width);
@@ -33,9 +35,9 @@ void PP_SIMD(pp_cpu_colsum)(const struct pp_cpu_call *c)
 
 void PP_SIMD(pp_cpu_take)(const struct pp_cpu_call *c)
 {
-    const int64_t n = (int64_t)c->call->n[0] * c->call->n[1];
-    float *grad = c->p[0];
-    const float *in = c->p[1];
+    const int64_t n = (int64_t)c->call->matrix.rows * c->call->matrix.width;
+    float *grad = c->at.take.grad;
+    const float *in = c->at.take.in;
     if (!c->frame->accumulate && in)
         memcpy(grad, in, sizeof *grad * (size_t)n);
     else if (!c->frame->accumulate)
@@ -58,11 +60,11 @@ enum { STREAMS = 4 }; /* read at a time: memory answers several sooner than one 
 
 void PP_SIMD(pp_cpu_sumsq)(const struct pp_cpu_call *c)
 {
-    const int64_t n = (int64_t)c->call->n[0] * c->call->n[1], part = n / STREAMS / VL * VL;
-    const float *g = c->p[0];
+    const int64_t n = (int64_t)c->call->sumsq.rows * c->call->sumsq.width, part = n / STREAMS / VL * VL;
+    const float *g = c->at.sumsq.gradient;
     double *const out = &c->frame->sums[pp_sum_index(c->call, c->frame)];
     vd sum[STREAMS] = {{0}};
-    if (pp_counts_elsewhere(c->call->n[3], c->frame)) {
+    if (pp_counts_elsewhere(c->call->sumsq.once, c->frame)) {
         *out = 0;
         return;
     }
@@ -77,19 +79,20 @@ void PP_SIMD(pp_cpu_sumsq)(const struct pp_cpu_call *c)
 
 void PP_SIMD(pp_cpu_sgd)(const struct pp_cpu_call *c)
 {
-    const int64_t n = (int64_t)c->call->n[0] * c->call->n[1];
-    float *w = c->p[0];
-    const float *g = c->p[1];
+    const int64_t n = (int64_t)c->call->step.rows * c->call->step.width;
+    float *w = c->at.step.w;
+    const float *g = c->at.step.g;
     const float rate = c->frame->learning_rate * c->frame->clip_factor;
     for (int64_t i = 0; i < n; i += VL) vf_store(w + i, n - i, vf_load(w + i, n - i) - vf_load(g + i, n - i) * rate);
 }
 
 void PP_SIMD(pp_cpu_adamw)(const struct pp_cpu_call *c)
 {
-    const int64_t n = (int64_t)c->call->n[0] * c->call->n[1];
+    const struct pp_step_memory *at = &c->at.step;
+    const int64_t n = (int64_t)c->call->step.rows * c->call->step.width;
     const struct pp_adamw *a = &c->frame->adamw;
-    float *w = c->p[0], *m = c->p[3], *v = c->p[4];
-    const float *g = c->p[1];
+    float *w = at->w, *m = at->m, *v = at->v;
+    const float *g = at->g;
     for (int64_t i = 0; i < n; i += VL) {
         const int64_t left = n - i;
         const vf gradient = vf_load(g + i, left) * c->frame->clip_factor;

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Attention, and what is done to queries and keys before it. How to read these blocks: core/call.h.
+ *
+ * qkv: a token has `heads` queries, then kv keys, then kv values, each of dh numbers: Q = (heads + 2 kv) dh columns. The
+ * queries of heads / kv successive heads see one head of keys and values (PyTorch's scaled_dot_product_attention with
+ * enable_gqa); what they give its gradients is added in the order of the heads.
+ *
+ * With all-to-all context parallelism a call has all tokens of its rows, and of the tensor rank's heads those from
+ * context_rank * heads on. With all-gather context parallelism (pp_frame.halves) it has the worker's queries of all of
+ * the tensor rank's heads, and `keys` of all tokens.
+ */
+#ifndef PP_CORE_CALLS_ATTENTION_H
+#define PP_CORE_CALLS_ATTENTION_H
+
+#include "core/operand.h"
+
+/* seq: queries of a row; causal: 1: a query sees no later keys (0 for qk_norm and rope); kv: 0: as many as heads; keys:
+ * of flash alone, tokens of a whole row whose keys and values lie in the operand `keys`; 0: those of qkv */
+PP_DIMS(attention, rows, seq, heads, dh, causal, kv, keys);
+
+/* Of such dimensions of any type: heads of keys and values; heads of a token's qkv; keys of a row. */
+#define PP_KV_HEADS(n) ((n)->kv ? (n)->kv : (n)->heads)
+#define PP_QKV_HEADS(n) ((n)->heads + 2 * PP_KV_HEADS(n))
+#define PP_ROW_KEYS(n) ((n)->keys ? (n)->keys : (n)->seq)
+
+/* attention: qkv += bias; P = softmax(q k' / sqrt(dh)); ctx = drop(P) v
+ *     p               probability of dropout
+ *     ctx             out     [T, heads * dh]
+ *     probabilities   out     [rows, heads, seq, seq]: P, negative where dropout drops it
+ *     qkv             in/out  [T, Q]; only read without a bias
+ *     bias            in      [Q] float; optional
+ *     scratch         out     pp_attention_scratch() bytes
+ */
+PP_OPERANDS(attention, ctx, probabilities, qkv, bias, scratch);
+
+/* attention_grad: the gradient at qkv, in its place.
+ *     p               as attention's
+ *     qkv             in/out  [T, Q], becomes dqkv
+ *     probabilities   in      [rows, heads, seq, seq]
+ *     dctx            in      [T, heads * dh]
+ *     scratch         out     pp_attention_scratch() bytes
+ */
+PP_OPERANDS(attention_grad, qkv, probabilities, dctx, scratch);
+
+/* flash: attention that does not store P. Of `keys` tokens, if not 0, keys and values are read from the operand `keys`;
+ * of qkv only the queries count then, and there is no bias. Drops the same scores as attention.
+ *     p         probability of dropout
+ *     ctx       out     [T, heads * dh]
+ *     lse       out     [rows, heads, seq] float: log of the sum of exp(score / sqrt(dh)) of a query
+ *     qkv       in/out  [T, Q]; only read without a bias
+ *     bias      in      [Q] float; optional
+ *     scratch   out     pp_flash_scratch() bytes
+ *     keys      in      [rows, keys, 2 * kv * dh]: of each token its keys, then its values; nowhere if keys is 0
+ */
+PP_OPERANDS(flash, ctx, lse, qkv, bias, scratch, keys);
+
+/* flash_grad: the gradient at qkv, in its place. P is made again of queries, keys and lse; the sum of dP P of a query is
+ * its ctx times its dctx.
+ *     p         as flash's
+ *     qkv       in/out  [T, Q], becomes dqkv; if keys is not 0 the queries alone
+ *     lse       in      [rows, heads, seq] float
+ *     ctx       in      [T, heads * dh]
+ *     dctx      in      [T, heads * dh]
+ *     scratch   out     pp_flash_scratch() bytes
+ *     keys      in      [rows, keys, 2 * kv * dh]; nowhere if keys is 0
+ *     dkeys     out     [rows, keys, 2 * kv * dh]: the gradient at `keys`; nowhere if keys is 0
+ */
+PP_OPERANDS(flash_grad, qkv, lse, ctx, dctx, scratch, keys, dkeys);
+
+/* qk_norm: qkv += bias; kept = queries and keys; then each head x of these becomes x * rstd * gamma, with rstd = 1 /
+ * sqrt(mean of x^2 + eps).
+ *     eps
+ *     qkv       in/out  [T, Q]
+ *     bias      in      [Q] float; optional
+ *     kept      out     [T, (heads + kv) * dh]
+ *     q_gamma   in      [dh] float: of queries
+ *     k_gamma   in      [dh] float: of keys
+ */
+PP_OPERANDS(qk_norm, qkv, bias, kept, q_gamma, k_gamma);
+
+/* qk_norm_grad: dq and dk become the gradients at `kept`, of which rstd is made again. The gradients of gamma are sums
+ * over all heads of all tokens of the call.
+ *     eps
+ *     dqkv           in/out  [T, Q]
+ *     kept           in      [T, (heads + kv) * dh]
+ *     q_gamma        in      [dh] float
+ *     k_gamma        in      [dh] float
+ *     q_gamma_grad   grad    [dh] float
+ *     k_gamma_grad   grad    [dh] float
+ */
+PP_OPERANDS(qk_norm_grad, dqkv, kept, q_gamma, k_gamma, q_gamma_grad, k_gamma_grad);
+
+/* rope: qkv += bias; then queries and keys of the row's token t are rotated: columns i and i + dh/2 of a head, x and y,
+ * become x cos a - y sin a and y cos a + x sin a, with a = t * theta^(-2i/dh) (Su et al. 2021). Pairs are those of
+ * Hugging Face's Llama ("rotate half"), not neighbours. dh is even.
+ *     theta
+ *     qkv    in/out  [T, Q]
+ *     bias   in      [Q] float; optional
+ */
+PP_OPERANDS(rope, qkv, bias);
+
+/* rope_grad: dq and dk are rotated back.
+ *     theta
+ *     dqkv   in/out  [T, Q]
+ */
+PP_OPERANDS(rope_grad, dqkv);
+
+/* Queries that flash works on at a time on the cpu. */
+enum { PP_FLASH_QUERIES = 64 };
+
+/* Bytes of scratch of attention and attention_grad, for one row and head at a time: two squares of scores, gradients of
+ * the keys and values of a group. */
+static inline int64_t pp_attention_scratch(int seq, int head_dim)
+{
+    return 2 * (int64_t)sizeof(float) * seq * ((int64_t)seq + head_dim);
+}
+
+/* Bytes of scratch of flash and flash_grad, for the queries and keys of a row: two blocks of scores, gradients of the
+ * keys and values of a group. */
+static inline int64_t pp_flash_scratch(int queries, int keys, int head_dim)
+{
+    const int64_t block = queries < PP_FLASH_QUERIES ? queries : PP_FLASH_QUERIES;
+    return 2 * (int64_t)sizeof(float) * keys * (block + head_dim);
+}
+
+#endif
