@@ -119,6 +119,20 @@
     X(sumsq)                                                                                                           \
     X(step)
 
+/* The dimensions of a call for formulas: as whole numbers whose products do not overflow, and as reals. */
+union pp_call_sizes {
+    int64_t n[PP_CALL_DIMS];
+#define X(name) struct pp_##name##_sizes name;
+    PP_DIMS_LIST(X)
+#undef X
+};
+union pp_call_reals {
+    double n[PP_CALL_DIMS];
+#define X(name) struct pp_##name##_reals name;
+    PP_DIMS_LIST(X)
+#undef X
+};
+
 /* call->at.gemm.c is where C of a gemm lies: call->ref[0]. */
 union pp_call_refs {
 #define X(name) struct pp_##name##_refs name;

@@ -2,9 +2,9 @@
  *
  * Attention, and what is done to queries and keys before it. How to read these blocks: core/call.h.
  *
- * qkv: a token has `heads` queries, then kv keys, then kv values, each of dh numbers: Q = (heads + 2 kv) dh columns. The
- * queries of heads / kv successive heads see one head of keys and values (PyTorch's scaled_dot_product_attention with
- * enable_gqa); what they give its gradients is added in the order of the heads.
+ * qkv: a token has `heads` queries, then kv keys, then kv values, each of dh numbers: Q = (heads + 2 kv) dh columns.
+ * The queries of heads / kv successive heads see one head of keys and values (PyTorch's scaled_dot_product_attention
+ * with enable_gqa); what they give its gradients is added in the order of the heads.
  *
  * With all-to-all context parallelism a call has all tokens of its rows, and of the tensor rank's heads those from
  * context_rank * heads on. With all-gather context parallelism (pp_frame.halves) it has the worker's queries of all of
@@ -55,8 +55,8 @@ PP_OPERANDS(attention_grad, qkv, probabilities, dctx, scratch);
  */
 PP_OPERANDS(flash, ctx, lse, qkv, bias, scratch, keys);
 
-/* flash_grad: the gradient at qkv, in its place. P is made again of queries, keys and lse; the sum of dP P of a query is
- * its ctx times its dctx.
+/* flash_grad: the gradient at qkv, in its place. P is made again of queries, keys and lse; the sum of dP P of a query
+ * is its ctx times its dctx.
  *     p         as flash's
  *     qkv       in/out  [T, Q], becomes dqkv; if keys is not 0 the queries alone
  *     lse       in      [rows, heads, seq] float

@@ -22,13 +22,14 @@ PP_OPERANDS(sigmoid, x);
  */
 PP_OPERANDS(sigmoid_grad, dx, dy, y);
 
-/* experts: of all workers; chosen: choices of a token; capacity: places of an expert; local: experts of the worker, from
- * tensor_rank * local on; of_all: 1: gates are the probabilities as they are, 0: divided by the sum of the chosen ones */
+/* experts: of all workers; chosen: choices of a token; capacity: places of an expert; local: experts of the worker,
+ * from tensor_rank * local on; of_all: 1: gates are the probabilities as they are, 0: divided by the sum of the chosen
+ * ones */
 PP_DIMS(route, rows, seq, experts, chosen, capacity, local, of_all);
 
-/* route: probabilities = softmax(logits). A token chooses the experts of its greatest probabilities, the greatest first,
- * of equal ones the lower number. Then the first choices of all tokens, in their order, take places of their experts,
- * then the second ones, and so on, as long as an expert has any of its `capacity` left.
+/* route: probabilities = softmax(logits). A token chooses the experts of its greatest probabilities, the greatest
+ * first, of equal ones the lower number. Then the first choices of all tokens, in their order, take places of their
+ * experts, then the second ones, and so on, as long as an expert has any of its `capacity` left.
  *     probabilities   in/out  [T, experts] float: logits, become probabilities
  *     choices         out     [T, chosen] int32: experts
  *     gates           out     [T, chosen] float: probabilities of the choices, see of_all
@@ -42,9 +43,9 @@ PP_OPERANDS(route, probabilities, choices, gates, places, holds, counts);
 /* As route's. */
 PP_DIMS(route_grad, rows, seq, experts, chosen, of_all);
 
-/* route_grad: the gradient at the logits of the gates, and of the loss that evens out the experts' load: aux * experts *
- * sum over experts of f P, with f the expert's part of all choices (from counts; it has no gradient) and P the mean of
- * its probabilities over the microbatch. This loss is scaled by the microbatch's part of the batch's tokens,
+/* route_grad: the gradient at the logits of the gates, and of the loss that evens out the experts' load: aux * experts
+ * * sum over experts of f P, with f the expert's part of all choices (from counts; it has no gradient) and P the mean
+ * of its probabilities over the microbatch. This loss is scaled by the microbatch's part of the batch's tokens,
  * pp_frame.loss_scale * T.
  *     aux
  *     dlogits         out  [T, experts]

@@ -11,8 +11,8 @@
  * target's logit, or 0 where that is another worker's. */
 enum { PP_ENTROPY_PART = 3 };
 
-/* vocab: words of the worker; gradient: 0: nothing but the loss is written; columns: of a row of logits, at least vocab;
- * whole: words of all tensor ranks (not of cross_entropy) */
+/* vocab: words of the worker; gradient: 0: nothing but the loss is written; columns: of a row of logits, at least
+ * vocab; whole: words of all tensor ranks (not of cross_entropy) */
 PP_DIMS(loss, rows, seq, vocab, gradient, columns, whole);
 
 /* cross_entropy: *pp_frame.loss, unless NULL, = sum over tokens of -log softmax(logits + bias)[target]; dlogits = the

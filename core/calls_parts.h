@@ -34,8 +34,8 @@ PP_OPERANDS(copy_keys, to, qkv, bias);
  */
 PP_OPERANDS(sum_keys, qkv, from);
 
-/* beside: 0: what comes next waits for it; else a number, and what comes next may run beside it until an await with this
- * number (struct pp_join_call); wide: 1: float32 whatever the precision (all_reduce); group: enum pp_join_group */
+/* beside: 0: what comes next waits for it; else a number, and what comes next may run beside it until an await with
+ * this number (struct pp_join_call); wide: 1: float32 whatever the precision (all_reduce); group: enum pp_join_group */
 PP_DIMS(join, rows, width, beside, unused, wide, group);
 
 /* What pp_frame.join does with the other workers of the group. Without it, where a worker is measured alone, nothing.
@@ -51,10 +51,10 @@ PP_OPERANDS(join, memory);
  * chunks of rows (pp_join_call.halves) */
 PP_DIMS(exchange, rows, width, each, back, wide, group, halves);
 
-/* all_to_all: rows are equal pieces, `each` for each worker of the group: the places of its experts, or rows of which it
- * has the tokens. pp_frame.join, if there is one, sends the others theirs: from [workers, each] to [each, workers], of
- * the k-th piece what worker after worker has of it; back: the other way. Without it, where a worker is measured alone,
- * to = from, as often as there is room, so that there are numbers which cost what numbers do.
+/* all_to_all: rows are equal pieces, `each` for each worker of the group: the places of its experts, or rows of which
+ * it has the tokens. pp_frame.join, if there is one, sends the others theirs: from [workers, each] to [each, workers],
+ * of the k-th piece what worker after worker has of it; back: the other way. Without it, where a worker is measured
+ * alone, to = from, as often as there is room, so that there are numbers which cost what numbers do.
  *     to     out  [rows, width]; float if wide
  *     from   in   [rows, width]; halves: the worker's alone [rows / halves, width], or, back, what it has for all
  *                 [rows, width]; float if wide

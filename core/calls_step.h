@@ -25,8 +25,8 @@ enum pp_once { PP_ONCE_TENSOR = 1, PP_ONCE_EXPERT = 2 };
 /* index: into pp_frame.sums; once: enum pp_once; apart: 1: expert ranks have a sum each, expert_rank behind index */
 PP_DIMS(sumsq, rows, width, index, once, apart);
 
-/* sumsq: pp_frame.sums[index], or, apart, [index + expert_rank], = sum of the squares, in double; 0 in ranks that `once`
- * leaves out.
+/* sumsq: pp_frame.sums[index], or, apart, [index + expert_rank], = sum of the squares, in double; 0 in ranks that
+ * `once` leaves out.
  *     gradient   in  [rows, width] float
  */
 PP_OPERANDS(sumsq, gradient);

@@ -11,7 +11,7 @@
 #include "core/learning_rate.h"
 #include "core/options.h"
 #include "core/plan_spec.h"
-#include "core/program.h"
+#include "core/shape.h"
 
 enum pp_format { PP_FORMAT_TABLE, PP_FORMAT_TSV, PP_FORMAT_JSON };
 enum pp_style { PP_STYLE_TUTORIAL, PP_STYLE_LAB };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What options, costs and predictions know about a device (--device) from its name alone. core/devices.def has the
- * rows. How a run uses a device: struct pp_backend (core/program.h).
+ * rows. How a run uses a device: struct pp_backend (core/backend.h).
  */
 #ifndef PP_CORE_DEVICES_H
 #define PP_CORE_DEVICES_H

@@ -14,9 +14,9 @@
 #include "core/config.h"
 #include "core/given_times.h"
 #include "core/layout.h"
+#include "core/model.h"
 #include "core/plan.h"
 #include "core/plan_spec.h"
-#include "core/program.h"
 
 /* What a schedule's name stands for. */
 struct pp_schedule_found {

@@ -16,8 +16,8 @@
 
 #include <stdint.h>
 
+#include "core/model.h"
 #include "core/plan.h"
-#include "core/program.h"
 
 enum pp_memory_kind {
     PP_BYTES_PARAM,    /* parameters, bfloat16 copies, parameter slots */

@@ -19,7 +19,7 @@
 
 #include <stdio.h>
 
-#include "core/program.h"
+#include "core/backend.h"
 
 struct pp_queue; /* a CUDA stream */
 struct pp_mark;  /* a CUDA event */

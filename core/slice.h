@@ -6,7 +6,7 @@
 #ifndef PP_CORE_SLICE_H
 #define PP_CORE_SLICE_H
 
-#include "core/program.h"
+#include "core/model.h"
 
 /* Elements that are contiguous both in the worker's memory and in the whole tensor. */
 struct pp_slice {

@@ -8,6 +8,7 @@
 
 #include "core/config.h"
 #include "core/db.h"
+#include "core/model.h"
 #include "core/program.h"
 
 /* If config->split is "time", sets config->layer_ns from the kernel times of `device` in the database; else does

@@ -7,8 +7,8 @@
 #define PP_CORE_STAGE_COSTS_H
 
 #include "core/given_times.h"
+#include "core/model.h"
 #include "core/plan_spec.h"
-#include "core/program.h"
 
 /* From given times, in ns, without straggler and jitter. If whole stages are recomputed, or all layers (any checkpoint
  * mode from PP_CHECKPOINT_EXCEPT_LAST to PP_CHECKPOINT_LAYERS), the second forward counts as a part of I. *out points

@@ -22,9 +22,9 @@
 #ifndef PP_EXEC_LINK_PROFILE_H
 #define PP_EXEC_LINK_PROFILE_H
 
+#include "core/backend.h"
 #include "core/db.h"
 #include "core/job.h"
-#include "core/program.h"
 #include "core/stats.h"
 #include "exec/transport.h"
 

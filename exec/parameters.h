@@ -20,7 +20,7 @@ pp_status pp_parameters_init(struct pp_worker *worker, const char *file, uint64_
 
 /* A copy of this worker's parameters in host memory: [pp_parameters_count] floats, tensor after tensor in model order.
  * Of a tensor it has the elements that the worker keeps: all of the worker's part, or where replicas share the weights
- * (core/program.h: weights are split), its share of that part. In that case all replicas that share call restore(), and
+ * (core/model.h: weights are split), its share of that part. In that case all replicas that share call restore(), and
  * the first replica has all bfloat16 copies afterwards. */
 int64_t pp_parameters_count(const struct pp_worker *worker);
 pp_status pp_parameters_copy(struct pp_worker *worker, float *to) PP_MUST_CHECK;

@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/kernels.h"
 
-/* The dimensions of a call for the formulas of operations. */
-union reals {
-    double n[PP_CALL_DIMS];
-#define X(name) struct pp_##name##_reals name;
-    PP_DIMS_LIST(X)
-#undef X
-};
 #define X(ID, name, dims, named, flops)                                                                                \
-    static double flops_of_##name(const union reals *reals, bool bare)                                                 \
+    static double flops_of_##name(const union pp_call_reals *reals, bool bare)                                         \
     {                                                                                                                  \
         const struct pp_##dims##_reals *n = &reals->dims;                                                              \
         return (void)n, (void)bare, flops;                                                                             \
@@ -17,7 +10,7 @@ union reals {
 PP_KERNEL_LIST(X)
 #undef X
 
-static double (*const flops_of[PP_KERNELS])(const union reals *reals, bool bare) = {
+static double (*const flops_of[PP_KERNELS])(const union pp_call_reals *reals, bool bare) = {
 #define X(ID, name, dims, named, flops) [PP_KERNEL_##ID] = flops_of_##name,
     PP_KERNEL_LIST(X)
 #undef X
@@ -31,7 +24,7 @@ const struct pp_kernel_info pp_kernel_table[PP_KERNELS] = {
 
 double pp_call_flops(const struct pp_call *call)
 {
-    union reals reals;
+    union pp_call_reals reals;
     for (int i = 0; i < PP_CALL_DIMS; i++) reals.n[i] = call->n[i];
     return flops_of[call->kernel](&reals, pp_call_lacks_bias(call));
 }

@@ -1,29 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The Transformer language model of PyTorch's pipeline tutorials as data (struct pp_model) and as programs (lists of
- * kernel calls). Tensor names, shapes and initial distributions are those of nn.Embedding, nn.TransformerEncoderLayer,
- * nn.LayerNorm or nn.RMSNorm, and nn.Linear. With swiglu linear1 is one nn.Linear(d, 2 * ff): its first ff rows make
- * the gates, the others what they open. Tensors that a shape does not have (biases, norms' biases) take no memory and
- * no place: indexes of others move up. Where heads share keys and values, in_proj has the fewer rows of these. Experts
- * lie one behind the other in linear1 [experts * linear1's columns, d] and linear2 [experts * d, ff], each as the one
- * feed-forward that other models have; the router is nn.Linear(d, experts), and begins as other linears of d do. Beside
- * experts (shared_ff) there is a feed-forward of its own, shared.linear1 and shared.linear2; shared.gate is
- * nn.Linear(d, 1).
+ * kernel calls).
  *
- * With rotary positions nothing is added to the embedding, and it is not scaled by sqrt(d_model), as in Llama: that
- * scale weighs words against the sines and cosines that are added to them. Learnt positions are rows of one more
- * nn.Embedding, which is initialised as the words' is; neither is scaled, as in GPT-2.
+ * Tensors. Names, shapes and initial distributions are those of nn.Embedding, nn.TransformerEncoderLayer, nn.LayerNorm
+ * or nn.RMSNorm, and nn.Linear. A tensor that a shape does not have (a bias, say) takes no memory and no number: those
+ * after it move up.
+ *   - swiglu: linear1 is one nn.Linear(d, 2 * ff): its first ff rows make the gates, the others what the gates open.
+ *   - kv_heads: in_proj has fewer rows of keys and values.
+ *   - experts: linear1 is [experts * linear1's columns, d] and linear2 [experts * d, ff], one expert behind the other,
+ *     each as the one feed-forward of other models. The router is nn.Linear(d, experts), initialised as other linears
+ *     of d.
+ *   - shared_ff: a feed-forward of its own beside experts, shared.linear1 and shared.linear2; shared.gate is
+ *     nn.Linear(d, 1).
+ *   - learnt positions: one more nn.Embedding, initialised as that of the words.
  *
- * lab_init: embedding normal(0, 1), every linear and its bias uniform +-1/sqrt(fan_in) (q, k and v count as three
- * linears). Otherwise: embedding and decoder uniform +-0.1, decoder bias 0, in_proj xavier-uniform, attention biases
- * 0, the rest as nn.Linear. With init_std, whatever the style: embedding, positions, linears and decoder normal(0,
- * init_std), but out_proj and linear2, which write into the residual stream, normal(0, init_std / sqrt(2 layers)), all
- * biases 0 (GPT-2; Megatron-LM's scaled initialisation). Norms begin with 1 and 0.
+ * Scale. Words are multiplied by sqrt(d_model) to weigh them against the sines and cosines that are added to them
+ * (scale_embedding). With rotary positions nothing is added, so they are not, as in Llama; nor with learnt positions,
+ * as in GPT-2.
+ *
+ * Initial values.
+ *   - style tutorial: embedding and decoder uniform +-0.1, decoder bias 0, in_proj xavier-uniform, attention biases 0,
+ *     the rest as nn.Linear.
+ *   - style lab (lab_init): embedding normal(0, 1), every linear and its bias uniform +-1/sqrt(fan_in); q, k and v
+ *     count as three linears.
+ *   - init_std, whatever the style: embedding, positions, linears and decoder normal(0, init_std), but out_proj and
+ *     linear2, which write to the residual stream, normal(0, init_std / sqrt(2 layers)); all biases 0 (GPT-2;
+ *     Megatron-LM's scaled initialisation).
+ *   - norms begin with weight 1 and bias 0.
  */
 #ifndef PP_KERNELS_MODEL_H
 #define PP_KERNELS_MODEL_H
 
-#include "core/program.h"
+#include "core/model.h"
 
 /* See struct pp_model_ops. The caller releases the model with pp_model_free (NULL is fine). */
 pp_status pp_model_create_cut(const struct pp_shape *shape, const struct pp_cut *cut,

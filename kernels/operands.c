@@ -18,18 +18,6 @@ bool pp_call_lacks_bias(const struct pp_call *call)
     return bias && call->ref[bias].region == PP_MEM_NONE;
 }
 
-/* The dimensions of a call for the formulas of the table. */
-union sizes {
-    int64_t n[PP_CALL_DIMS];
-#define X(name) struct pp_##name##_sizes name;
-    PP_DIMS_LIST(X)
-#undef X
-};
-#define X(ID, name, dims, named, flops)                                                                                \
-    static inline const struct pp_##dims##_sizes *sizes_of_##ID(const union sizes *sizes) { return &sizes->dims; }
-PP_KERNEL_LIST(X)
-#undef X
-
 /* ---- the table: X(kernel, its PP_OPERANDS, operand, type, use, elements, moved), see struct pp_operand ----
  *
  * n: the dimensions by name; t: the product of the first two, which are rows and seq where a kernel is about tokens;
@@ -249,8 +237,17 @@ static int64_t flash_scratch(const struct pp_attention_sizes *n)
     return pp_flash_scratch((int)n->seq, (int)PP_ROW_KEYS(n), (int)n->dh) / (int64_t)sizeof(float);
 }
 
+/* The dimensions of a kernel's calls by their names. */
+#define X(ID, name, dims, named, flops)                                                                                \
+    static inline const struct pp_##dims##_sizes *sizes_of_##ID(const union pp_call_sizes *sizes)                      \
+    {                                                                                                                  \
+        return &sizes->dims;                                                                                           \
+    }
+PP_KERNEL_LIST(X)
+#undef X
+
 #define X(ID, operands, member, type, use, elements, moved)                                                            \
-    static struct pp_operand operand_##ID##_##member(const union sizes *sizes, int64_t t, bool bare)                   \
+    static struct pp_operand operand_##ID##_##member(const union pp_call_sizes *sizes, int64_t t, bool bare)           \
     {                                                                                                                  \
         const __auto_type n = sizes_of_##ID(sizes);                                                                    \
         return (void)n, (void)t, (void)bare, (struct pp_operand){#member, type, use, elements, moved, 0};              \
@@ -258,7 +255,8 @@ static int64_t flash_scratch(const struct pp_attention_sizes *n)
 OPERANDS(X)
 #undef X
 
-static struct pp_operand (*const operand_of[PP_KERNELS][PP_CALL_REFS])(const union sizes *, int64_t t, bool bare) = {
+static struct pp_operand (*const operand_of[PP_KERNELS][PP_CALL_REFS])(const union pp_call_sizes *, int64_t t,
+                                                                       bool bare) = {
 #define X(ID, operands, member, type, use, elements, moved)                                                            \
     [PP_KERNEL_##ID][PP_OPERAND(operands, member)] = operand_##ID##_##member,
     OPERANDS(X)
@@ -271,7 +269,7 @@ struct pp_operand pp_call_operand(const struct pp_call *call, int i)
                                  [PP_TYPE_FLOAT] = sizeof(float),
                                  [PP_TYPE_BF16] = 2,
                                  [PP_TYPE_INT32] = sizeof(int32_t)};
-    union sizes sizes;
+    union pp_call_sizes sizes;
     for (int k = 0; k < PP_CALL_DIMS; k++) sizes.n[k] = call->n[k];
     if (!operand_of[call->kernel][i]) return (struct pp_operand){0};
     struct pp_operand operand = operand_of[call->kernel][i](&sizes, sizes.n[0] * sizes.n[1], pp_call_lacks_bias(call));

@@ -13,7 +13,7 @@
 /* What both sides must agree in. The first number changes with the meaning of what the sizes do not show. */
 #define PP_PLUGIN_ABI                                                                                                  \
     {                                                                                                                  \
-        1, PP_KERNELS, sizeof(struct pp_backend), sizeof(struct pp_queue_ops), sizeof(struct pp_program),              \
+        2, PP_KERNELS, sizeof(struct pp_backend), sizeof(struct pp_queue_ops), sizeof(struct pp_program),              \
             sizeof(struct pp_call), sizeof(struct pp_frame), sizeof(struct pp_device_spec)                             \
     }
 enum { PP_PLUGIN_ABI_NUMBERS = 8 };

@@ -26,8 +26,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/backend.h"
 #include "core/db.h"
 #include "core/job.h"
+#include "core/model.h"
 #include "core/program.h"
 #include "core/stats.h"
 

@@ -6,6 +6,7 @@
 #ifndef PP_KERNELS_PROFILE_ARENA_H
 #define PP_KERNELS_PROFILE_ARENA_H
 
+#include "core/backend.h"
 #include "core/job.h"
 #include "core/program.h"
 

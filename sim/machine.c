@@ -12,7 +12,7 @@
 #include "core/main.h"
 #include "core/plan_hash.h"
 #include "core/printable.h"
-#include "core/program.h"
+#include "core/shape.h"
 #include "sim/embedded.h"
 
 enum type { TEXT, COUNT, REAL, YES_NO };

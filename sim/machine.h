@@ -9,7 +9,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "core/program.h"
+#include "core/status.h"
+#include "core/work.h"
 #include "sim/product.h"
 
 struct pp_machine {

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/given_times.h"
+#include "core/workers.h"
 #include "sim/simulating.h"
 
 struct replica {

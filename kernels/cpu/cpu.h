@@ -6,6 +6,7 @@
 #ifndef PP_KERNELS_CPU_CPU_H
 #define PP_KERNELS_CPU_CPU_H
 
+#include "core/backend.h"
 #include "core/program.h"
 #include "kernels/kernels.h"
 

@@ -18,10 +18,9 @@
 namespace
 {
 
-enum { MOST_SEQ = PP_SHORT_SEQ, THREADS = 256, BLOCKS_PER_SM = 2, TILE = 4 };
+enum { MOST_SEQ = PP_SHORT_SEQ, THREADS = 256, BLOCKS_PER_SM = 2, TILE = 4, MOST_SPLITS = 4 /* of a sum over dh */ };
 static_assert(MOST_SEQ == PP_WARP * PP_QUAD && (int)PP_SHORT_QUAD == (int)PP_QUAD, "a lane has a quad of a row");
-enum { BATCH = 9 };       /* quads that a thread has on their way from memory at a time: all of 36 rows of 256 */
-enum { MOST_SPLITS = 4 }; /* of a sum over dh */
+enum { BATCH = 9 }; /* quads that a thread has on their way from memory at a time: all of 36 rows of 256 */
 
 /* Matrices in shared memory, in floats. The quad between rows keeps lanes that read a column off each other's banks. */
 struct room {
@@ -360,15 +359,14 @@ template <typename T> cudaError_t run_backward(const struct pp_cuda_call *c)
     T *qkv = static_cast<T *>(at->qkv);
     const T *p = static_cast<const T *>(at->probabilities), *dctx = static_cast<const T *>(at->dctx);
     float *waiting = static_cast<float *>(c->scratch);
-    const bool shares = a.group > 1;
-    const auto kernel = shares ? backward<T, true> : backward<T, false>;
+    const auto kernel = a.group > 1 ? backward<T, true> : backward<T, false>;
     const int groups = a.rows * a.kv,
-              most = shares ? (int)(PP_CUDA_SCRATCH_BYTES / waiting_bytes(a.seq, a.dh, a.group)) : groups;
+              most = a.group > 1 ? (int)(PP_CUDA_SCRATCH_BYTES / waiting_bytes(a.seq, a.dh, a.group)) : groups;
     for (int first = 0; first < groups; first += most) {
         const int n = std::min(most, groups - first);
         PP_LAUNCH(kernel, n * a.group, THREADS, (size_t)shared_bytes(a.seq, a.dh, 2), c->stream, a, first * a.group,
                   qkv, p, dctx, waiting);
-        if (shares)
+        if (a.group > 1)
             pp_tile::launch_settle<T>(c, a, {waiting, room_of(a.seq, a.dh).dh, first, n, a.kv, a.group}, 2,
                                       pp_attention_keys(a, qkv));
     }

@@ -14,7 +14,7 @@
 #ifndef PP_KERNELS_CUDA_GEMM_H
 #define PP_KERNELS_CUDA_GEMM_H
 
-#include "core/program.h"
+#include "core/call.h"
 #include "kernels/cuda/launch.h"
 
 #ifdef __cplusplus

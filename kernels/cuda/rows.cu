@@ -58,17 +58,17 @@ template <typename T, bool aligned> static __global__ void __launch_bounds__(THR
 template <typename T> static cudaError_t run_relu(const struct pp_cuda_call *c)
 {
     const struct pp_activation_dims *n = &c->call->activation;
-    const int seq = n->seq, width = n->width;
+    const int width = n->width;
     relu_rows<T> r;
     r.u = static_cast<T *>(c->at.relu.u);
     r.bias = static_cast<const float *>(c->at.relu.bias);
     r.width = width;
-    r.vector = pp_first_vector(c, seq);
+    r.vector = pp_first_vector(c, n->seq);
     r.drop = pp_dropout_of_part(c);
     const bool aligned = width % PP_QUAD == 0 && pp_aligned(r.u) && pp_aligned(r.bias);
     const auto kernel = aligned ? relu<T, true> : relu<T, false>;
     const int quads = pp_div_up(width, PP_QUAD), threads = pp_block_threads(quads, THREADS);
-    PP_LAUNCH(kernel, dim3(n->rows * seq, pp_div_up(quads, threads)), threads, 0, c->stream, r);
+    PP_LAUNCH(kernel, dim3(n->rows * n->seq, pp_div_up(quads, threads)), threads, 0, c->stream, r);
     return cudaGetLastError();
 }
 
@@ -101,13 +101,18 @@ template <typename T> static cudaError_t run_relu_grad(const struct pp_cuda_call
 cudaError_t pp_cuda_relu_grad(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_relu_grad, c); }
 
 /* A pass over rows of activations, with dropout. */
-template <typename T> struct row_pass {
-    T *out, *in; /* out may be x */
-    const T *x;
-    const float *bias;
+/* What a pass goes over: n rows, whose first has the dropout of this row vector. */
+struct pass_rows {
+    int64_t n;
     int width;
     uint32_t vector;
     pp_dropout drop;
+};
+
+template <typename T> struct row_pass : pass_rows {
+    T *out, *in; /* out may be x */
+    const T *x;
+    const float *bias;
 };
 
 /* Four columns of a row, as grid (rows, quads of a row / threads) deals them out. */
@@ -276,90 +281,71 @@ template <typename T> static const pass_kernel<T> residual_kernels[] = {residual
 template <typename T>
 static const pass_kernel<T> residual_grad_kernels[] = {residual_grad<T, false>, residual_grad<T, true>};
 
-/* r: the operands, for so many rows; x and bias are NULL where there is none. */
-template <typename T>
-static cudaError_t run_pass(const struct pp_cuda_call *c, const pass_kernel<T> *kernels, const row_pass<T> &r,
-                            int64_t rows)
-{
-    if (rows == 0) return cudaSuccess;
-    const bool aligned =
-        r.width % PP_QUAD == 0 && pp_aligned(r.out) && pp_aligned(r.in) && pp_aligned(r.x) && pp_aligned(r.bias);
-    const int quads = pp_div_up(r.width, PP_QUAD), threads = pp_block_threads(quads, THREADS);
-    const pass_kernel<T> kernel = kernels[aligned];
-    PP_LAUNCH(kernel, dim3((unsigned)rows, pp_div_up(quads, threads)), threads, 0, c->stream, r);
-    return cudaGetLastError();
-}
-
-/* Rows of an activation function: columns that the workers of a rank share. */
-template <typename T>
-static cudaError_t run_activation(const struct pp_cuda_call *c, const pass_kernel<T> *kernels, void *out, void *in,
-                                  const void *bias)
+/* Of an activation function: columns that the workers of a rank share. */
+static pass_rows inner_rows(const struct pp_cuda_call *c)
 {
     const struct pp_activation_dims *n = &c->call->activation;
-    row_pass<T> r;
-    r.out = static_cast<T *>(out);
-    r.in = static_cast<T *>(in);
-    r.x = NULL;
-    r.bias = static_cast<const float *>(bias);
-    r.width = n->width;
-    r.vector = pp_first_vector(c, n->seq);
-    r.drop = pp_dropout_of_part(c);
-    return run_pass<T>(c, kernels, r, (int64_t)n->rows * n->seq);
+    return {(int64_t)n->rows * n->seq, n->width, pp_first_vector(c, n->seq), pp_dropout_of_part(c)};
 }
 
-/* Rows of the residual stream. */
-template <typename T>
-static cudaError_t run_stream(const struct pp_cuda_call *c, const pass_kernel<T> *kernels, void *out, void *in,
-                              const void *x, const void *bias)
+/* Of the residual stream. */
+static pass_rows stream_rows(const struct pp_cuda_call *c)
 {
     const struct pp_tokens tokens = pp_call_tokens(c->call, c->frame);
+    return {tokens.n, c->call->norm.d, (uint32_t)tokens.first, pp_dropout_of_tokens(c, &tokens)};
+}
+
+/* out, in, x, bias: operands; NULL where there is none. */
+template <typename T>
+static cudaError_t run_pass(const struct pp_cuda_call *c, const pass_kernel<T> *kernels, const pass_rows &rows,
+                            void *out, void *in, const void *x, const void *bias)
+{
+    if (rows.n == 0) return cudaSuccess;
     row_pass<T> r;
+    static_cast<pass_rows &>(r) = rows;
     r.out = static_cast<T *>(out);
     r.in = static_cast<T *>(in);
     r.x = static_cast<const T *>(x);
     r.bias = static_cast<const float *>(bias);
-    r.width = c->call->norm.d;
-    r.vector = (uint32_t)tokens.first;
-    r.drop = pp_dropout_of_tokens(c, &tokens);
-    return run_pass<T>(c, kernels, r, tokens.n);
+    const bool aligned =
+        r.width % PP_QUAD == 0 && pp_aligned(r.out) && pp_aligned(r.in) && pp_aligned(r.x) && pp_aligned(r.bias);
+    const int quads = pp_div_up(r.width, PP_QUAD), threads = pp_block_threads(quads, THREADS);
+    const pass_kernel<T> kernel = kernels[aligned];
+    PP_LAUNCH(kernel, dim3((unsigned)rows.n, pp_div_up(quads, threads)), threads, 0, c->stream, r);
+    return cudaGetLastError();
 }
 
 template <typename T> static cudaError_t run_gelu(const struct pp_cuda_call *c)
 {
-    const struct pp_gelu_memory *at = &c->at.gelu;
-    return run_activation<T>(c, gelu_kernels<T>[c->call->activation.tanh], at -> u, at -> a, at -> bias);
+    const pass_kernel<T> *kernels = gelu_kernels<T>[c->call->activation.tanh];
+    return run_pass<T>(c, kernels, inner_rows(c), c->at.gelu.u, c->at.gelu.a, NULL, c->at.gelu.bias);
 }
-
 cudaError_t pp_cuda_gelu(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_gelu, c); }
 
 template <typename T> static cudaError_t run_gelu_grad(const struct pp_cuda_call *c)
 {
-    const struct pp_gelu_grad_memory *at = &c->at.gelu_grad;
-    return run_activation<T>(c, gelu_grad_kernels<T>[c->call->activation.tanh], at -> du, at -> a, NULL);
+    const pass_kernel<T> *kernels = gelu_grad_kernels<T>[c->call->activation.tanh];
+    return run_pass<T>(c, kernels, inner_rows(c), c->at.gelu_grad.du, c->at.gelu_grad.a, NULL, NULL);
 }
-
 cudaError_t pp_cuda_gelu_grad(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_gelu_grad, c); }
 
 template <typename T> static cudaError_t run_swiglu(const struct pp_cuda_call *c)
 {
-    return run_activation<T>(c, swiglu_kernels<T>, c->at.swiglu.u, c->at.swiglu.a, c->at.swiglu.bias);
+    return run_pass<T>(c, swiglu_kernels<T>, inner_rows(c), c->at.swiglu.u, c->at.swiglu.a, NULL, c->at.swiglu.bias);
 }
-
 cudaError_t pp_cuda_swiglu(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_swiglu, c); }
 
 template <typename T> static cudaError_t run_swiglu_grad(const struct pp_cuda_call *c)
 {
-    return run_activation<T>(c, swiglu_grad_kernels<T>, c->at.swiglu_grad.a, c->at.swiglu_grad.du, NULL);
+    return run_pass<T>(c, swiglu_grad_kernels<T>, inner_rows(c), c->at.swiglu_grad.a, c->at.swiglu_grad.du, NULL, NULL);
 }
-
 cudaError_t pp_cuda_swiglu_grad(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_swiglu_grad, c); }
 
 template <typename T> static cudaError_t run_residual(const struct pp_cuda_call *c)
 {
     const struct pp_residual_memory *at = &c->at.residual;
-    return run_stream<T>(c, residual_kernels<T>, at->y, at->z, at->x, at->bias);
+    return run_pass<T>(c, residual_kernels<T>, stream_rows(c), at->y, at->z, at->x, at->bias);
 }
-
 cudaError_t pp_cuda_residual(const struct pp_cuda_call *c)
 {
     return c->at.residual.y ? PP_BY_PRECISION(run_residual, c) : cudaSuccess;
@@ -367,9 +353,9 @@ cudaError_t pp_cuda_residual(const struct pp_cuda_call *c)
 
 template <typename T> static cudaError_t run_residual_grad(const struct pp_cuda_call *c)
 {
-    return run_stream<T>(c, residual_grad_kernels<T>, c->at.residual_grad.dz, c->at.residual_grad.dy, NULL, NULL);
+    return run_pass<T>(c, residual_grad_kernels<T>, stream_rows(c), c->at.residual_grad.dz, c->at.residual_grad.dy,
+                       NULL, NULL);
 }
-
 cudaError_t pp_cuda_residual_grad(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_residual_grad, c); }
 
 template <typename T> static cudaError_t run_colsum(const struct pp_cuda_call *c)

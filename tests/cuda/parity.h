@@ -6,6 +6,8 @@
 #ifndef PP_TESTS_PARITY_H
 #define PP_TESTS_PARITY_H
 
+#include <string.h>
+
 #include "core/queue.h"
 #include "kernels/kernels.h"
 
@@ -29,11 +31,7 @@ enum parity_variant {
 /* One row of a table: a shape, run in all variants that the kernel has. */
 struct parity_case {
     int kernel;
-    union { /* dimensions of the call */
-        int32_t n[PP_CALL_DIMS];
-        struct pp_attention_dims attention;
-        struct pp_loss_dims loss;
-    };
+    int32_t n[PP_CALL_DIMS];
     float f;                   /* the scalar that is not dropout's probability: scale, eps */
     bool large;                /* one variant only: it takes long where the device is emulated */
     bool whole;                /* the call has the operand that only some calls of the kernel have */
@@ -42,6 +40,14 @@ struct parity_case {
     int context, context_rank; /* ... and so many have parts of its rows */
     bool halves;               /* ... of two chunks each */
 };
+
+/* Kernel and dimensions of the call. */
+static inline struct pp_call parity_call_of(const struct parity_case *c)
+{
+    struct pp_call call = {.kernel = c->kernel};
+    memcpy(call.n, c->n, sizeof call.n);
+    return call;
+}
 
 /* What holds for all calls of a kernel. */
 struct parity_kernel {

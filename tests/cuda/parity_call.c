@@ -90,8 +90,9 @@ static bool is_overwritten(const struct run *r, int i)
 static void make_call(struct run *r)
 {
     const struct parity_case *c = r->c;
-    r->call = (struct pp_call){.kernel = c->kernel, .site = 7, .precision = r->d->precision};
-    memcpy(r->call.n, c->n, sizeof r->call.n);
+    r->call = parity_call_of(c);
+    r->call.site = 7;
+    r->call.precision = r->d->precision;
     r->call.p = r->kernel->variants & PARITY_DROP ? PARITY_PROBABILITY : 0;
     r->call.scale = c->f; /* or whatever the kernel calls it */
     r->frame = (struct pp_frame){.seed = 0x123456789abcdef0u,

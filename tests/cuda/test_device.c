@@ -234,9 +234,8 @@ enum { CALLS = 700 }; /* more than may wait behind the gate */
 static void chain(struct pp_call *calls, int n)
 {
     for (int i = 0; i < n; i++)
-        calls[i] = (struct pp_call){.kernel = PP_KERNEL_COPY,
-                                    .matrix = {1, 4},
-                                    .ref = {{PP_MEM_ACT, 16 * (i + 1), 0}, {PP_MEM_ACT, 16 * i, 0}}};
+        calls[i] = (struct pp_call){PP_KERNEL_COPY, .matrix = {1, 4},
+                                    .at.copy = {{PP_MEM_ACT, 16 * (i + 1)}, {PP_MEM_ACT, 16 * i}}};
 }
 
 static void count_poll(void *arg) { ++*(int *)arg; }
@@ -312,8 +311,7 @@ static void test_times(void **state)
 /* The activation slot of the second microbatch begins act_row rows further on. */
 static void rows(void)
 {
-    struct pp_call call = {
-        .kernel = PP_KERNEL_COPY, .matrix = {1, 4}, .ref = {{PP_MEM_ACT, 32, 16}, {PP_MEM_ACT, 0, 16}}};
+    struct pp_call call = {PP_KERNEL_COPY, .matrix = {1, 4}, .at.copy = {{PP_MEM_ACT, 32, 16}, {PP_MEM_ACT, 0, 16}}};
     const struct pp_program program = {.calls = &call, .ncalls = 1};
     struct pp_frame frame = {.act_row = 1};
     float values[16], *memory;

@@ -37,7 +37,7 @@ static bool applies(const struct parity_case *c, int precision, unsigned variant
     if (variant & PARITY_ALIAS && alias[0] == alias[1]) return false;
     const bool loses = c->kernel == PP_KERNEL_CROSS_ENTROPY || c->kernel == PP_KERNEL_CROSS_ENTROPY_JOIN;
     const bool in_place = loses && variant & PARITY_ALIAS;
-    return !in_place || (c->loss.gradient && precision != PP_BF16);
+    return !in_place || (parity_call_of(c).loss.gradient && precision != PP_BF16);
 }
 
 #if defined __SANITIZE_ADDRESS__ || defined PARITY_MEMORY_ONLY
@@ -52,13 +52,13 @@ enum { MEMORY_ONLY = 0, LONG_ROWS = 1000, MANY_HEADS = 100, MOST_WORK = 50000000
  * sees the plain one and, a little beside the vectors, the fullest. Numbers are compared in all of them without it. */
 static bool is_worth_it(const struct parity_case *c, int precision)
 {
-    const struct pp_attention_dims *n = &c->attention;
+    const struct pp_attention_dims n = parity_call_of(c).attention;
     const bool attends = c->kernel >= PP_KERNEL_ATTENTION && c->kernel <= PP_KERNEL_FLASH_GRAD;
-    if (attends && n->seq > LONG_ROWS && precision == PP_TF32) return false;
+    if (attends && n.seq > LONG_ROWS && precision == PP_TF32) return false;
     if (!MEMORY_ONLY) return true;
-    if (attends && (n->heads > MANY_HEADS || (double)n->rows * n->seq * n->seq * n->heads * n->dh > MOST_WORK))
-        return false;
-    return precision == PP_BF16 || (precision == PP_FP32 && !(attends && n->seq > LONG_ROWS));
+    const double work = (double)n.rows * n.seq * n.seq * n.heads * n.dh;
+    if (attends && (n.heads > MANY_HEADS || work > MOST_WORK)) return false;
+    return precision == PP_BF16 || (precision == PP_FP32 && !(attends && n.seq > LONG_ROWS));
 }
 
 /* tf32 concerns kernels with products only; large cases run in their fullest variant. */
@@ -283,9 +283,8 @@ static void test_relu_not_a_number(void **state)
     enum { WIDTH = 7 };
     float memory[2 * WIDTH] = {NAN, -1, 2, -INFINITY, INFINITY, 3, NAN, 0, 0, 0, 0, 0, -4, 1};
     double loss;
-    run_on(
-        &(struct pp_call){.kernel = PP_KERNEL_RELU, .activation = {1, 1, WIDTH}, .ref = {{0}, {.offset = WIDTH * 4}}},
-        memory, 2 * WIDTH, &loss);
+    run_on(&(struct pp_call){PP_KERNEL_RELU, .activation = {1, 1, WIDTH}, .at.relu.bias.offset = WIDTH * 4}, memory,
+           2 * WIDTH, &loss);
     assert_true(isnan(memory[0]) && isnan(memory[6]) && isinf(memory[4]));
     assert_true(memory[1] == 0 && memory[2] == 2 && memory[3] == 0 && memory[5] == 0);
 }

@@ -51,6 +51,11 @@ static void test_names_of_calls(void **state)
     check_text((struct pp_call){PP_KERNEL_GEMM_NT, .gemm = {175, 600, 200, 0, 1, 8}, .precision = PP_BF16},
                "gemm_nt 175x600x200 times8 bf16 wide");
     check_text((struct pp_call){PP_KERNEL_ROUTE, .route = {5, 35, 8, 2, 55, 8}}, "route 5x35x8x2x55");
+}
+
+static void test_names_by_operands(void **state)
+{
+    (void)state;
     const struct pp_ref there = {.region = PP_MEM_WORK};
     check_text((struct pp_call){PP_KERNEL_LAYERNORM, .norm = {5, 35, 200}, .site = 3, .at.norm.y = there},
                "layernorm 5x35x200 drop");
@@ -58,10 +63,9 @@ static void test_names_of_calls(void **state)
                "layernorm 5x35x200 unsent drop");
     check_text((struct pp_call){PP_KERNEL_LAYERNORM, .norm = {5, 35, 200, 1}, .at.norm.y = there},
                "layernorm 5x35x200 plain");
-    check_text(
-        (struct pp_call){
-            PP_KERNEL_LAYERNORM_GRAD, {5, 35, 200, 1}, .at.norm_grad.dr = there, .at.norm_grad.add = there},
-        "layernorm_grad 5x35x200 plain sum");
+    check_text((struct pp_call){PP_KERNEL_LAYERNORM_GRAD, .norm = {5, 35, 200, 1}, .at.norm_grad.dr = there,
+                                .at.norm_grad.add = there},
+               "layernorm_grad 5x35x200 plain sum");
     check_text((struct pp_call){PP_KERNEL_RMSNORM, .norm = {5, 35, 200, 1}, .at.norm.y = there},
                "rmsnorm 5x35x200 plain");
     check_text((struct pp_call){PP_KERNEL_SWIGLU, .activation = {5, 35, 200}, .site = 3, .precision = PP_BF16},
@@ -82,6 +86,6 @@ static void test_names_of_calls(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_names_of_calls)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_names_of_calls), cmocka_unit_test(test_names_by_operands)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

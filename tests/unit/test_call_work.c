@@ -83,8 +83,8 @@ static void test_bytes_moved_where_gradients_are_added(void **state)
 {
     (void)state;
     for (int places = 35; places <= 1024; places += 989) {
-        struct pp_call call = {PP_KERNEL_POSITIONS_GRAD, {5, 35, 200, places}};
-        call.ref[0].region = call.ref[1].region = PP_MEM_ACT;
+        struct pp_call call = {PP_KERNEL_POSITIONS_GRAD, .positions = {5, 35, 200, places}};
+        call.at.positions_grad.positions_grad.region = call.at.positions_grad.dy.region = PP_MEM_ACT;
         const struct pp_work work = pp_call_work(&call, false);
         assert_true(work.bytes + work.again_bytes == 4.0 * 200 * (5 * 35 + 2 * 35));
     }
@@ -131,25 +131,25 @@ static void test_arithmetic(void **state)
                 product);
     for (size_t i = 0; i < sizeof pointwise / sizeof *pointwise; i++)
         for (int precision = 0; precision < PP_PRECISIONS; precision++) {
-            const struct pp_call call = {pointwise[i], {5, 36, 8, 64}, .precision = precision};
+            const struct pp_call call = {pointwise[i], .n = {5, 36, 8, 64}, .precision = precision};
             check_flops(call, true, pp_call_flops(&call), 0, 0);
         }
     /* Four rows, two heads of 64 columns, of 32 tokens. On tensor cores two tiles of 16 queries and one of 64 keys. */
     const double scores = 4 * 2 * 32 * 32;
     for (int precision = 0; precision < PP_PRECISIONS; precision++) {
-        const struct pp_call math = {PP_KERNEL_ATTENTION, {4, 32, 2, 64, 1}, .precision = precision},
-                             odd = {PP_KERNEL_FLASH, {4, 64, 2, 140, 0}, .precision = precision};
+        const struct pp_call math = {PP_KERNEL_ATTENTION, .attention = {4, 32, 2, 64, 1}, .precision = precision},
+                             odd = {PP_KERNEL_FLASH, .attention = {4, 64, 2, 140, 0}, .precision = precision};
         check_flops(math, true, scores * (4 * 64 + 6), 0, 0);
         assert_true(pp_call_work(&math, true).shared_bytes == 0 && pp_call_work(&odd, true).shared_bytes == 0);
         check_flops(odd, true, 4 * scores * (2 * 144 + 2 * 256 + 6), 0, 0);
     }
     check_flops((struct pp_call){PP_KERNEL_GELU, .activation = {5, 36, 8, 1}}, true, 34.0 * 5 * 36 * 8, 0, 0);
     check_flops((struct pp_call){PP_KERNEL_GELU_GRAD, .activation = {5, 36, 8, 1}}, true, 39.0 * 5 * 36 * 8, 0, 0);
-    const struct pp_call flash = {PP_KERNEL_FLASH, {4, 32, 2, 64, 1}, .precision = PP_BF16};
+    const struct pp_call flash = {PP_KERNEL_FLASH, .attention = {4, 32, 2, 64, 1}, .precision = PP_BF16};
     check_flops(flash, true, 6 * 2 * scores, 0, 2 * scores * 4 * 64);
     /* 144 columns are as 192; backward seven products, and two of them once more. */
-    const struct pp_call wide = {PP_KERNEL_FLASH, {4, 64, 2, 144, 0}, .precision = PP_BF16},
-                         wide_grad = {PP_KERNEL_FLASH_GRAD, {4, 64, 2, 144, 0}, .precision = PP_BF16};
+    const struct pp_call wide = {PP_KERNEL_FLASH, .attention = {4, 64, 2, 144, 0}, .precision = PP_BF16},
+                         wide_grad = {PP_KERNEL_FLASH_GRAD, .attention = {4, 64, 2, 144, 0}, .precision = PP_BF16};
     check_flops(wide, true, 6 * 4 * scores, 0, 4 * scores * 2 * 2 * 192);
     check_flops(wide_grad, true, 2 * 9 * 4 * scores, 0, 4 * scores * 9 * 2 * 192);
     /* 128 fragments of 512 bytes for a tile of a warp, and an eighth of 64 keys and values of 128 bytes */

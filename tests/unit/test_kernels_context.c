@@ -123,11 +123,8 @@ static void check_worker(const struct pp_cpu_isa *isa, const struct by_tokens *k
 /* context workers of `tensor` ranks each. */
 static void check_tokens(const struct pp_cpu_isa *isa, const struct by_tokens *k, struct worker w, double p)
 {
-    struct pp_call call = {.kernel = k->kernel,
-                           .norm = {ROWS, SEQ, D, k->plain},
-                           .site = p > 0 ? CASE_SITE : 0,
-                           .p = (float)p,
-                           .eps = 1e-5f};
+    struct pp_call call = {k->kernel, .norm = {ROWS, SEQ, D, k->plain}, .p = (float)p, .eps = 1e-5f};
+    if (p > 0) call.site = CASE_SITE;
     float *before[PP_CALL_REFS] = {0}, *after[PP_CALL_REFS] = {0};
     double sums[PP_CALL_REFS][D] = {{0}};
     struct pp_frame frame = case_frame();

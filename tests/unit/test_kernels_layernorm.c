@@ -215,9 +215,9 @@ static void check_stream(const struct pp_cpu_isa *isa, const struct kind *kind, 
         dr[k] = case_copy(add, T * d);
         float *const beta = unless_rms(&o, o.beta), *const of_beta = unless_rms(&o, dbeta);
         isa->run[kind->norm](&(struct pp_cpu_call){
-            &call, &frame, {y[k], z[k], rstd, k ? x : o.x, k ? bias : o.bias, o.gamma, beta, k ? x : NULL}});
+            &call, &frame, .at.norm = {y[k], z[k], rstd, k ? x : o.x, k ? bias : o.bias, o.gamma, beta, k ? x : NULL}});
         isa->run[kind->grad](&(struct pp_cpu_call){
-            &call, &frame, {dr[k], z[k], rstd, o.dy, o.gamma, dgamma, of_beta, k ? dr[k] : NULL}});
+            &call, &frame, .at.norm_grad = {dr[k], z[k], rstd, o.dy, o.gamma, dgamma, of_beta, k ? dr[k] : NULL}});
     }
     assert_memory_equal(y[0], y[1], sizeof *x * (size_t)(T * d));
     for (int i = 0; i < T * d; i++) {

@@ -95,7 +95,7 @@ static void test_machine(void **state)
     (void)state;
     struct pp_machine m;
     assert_int_equal(pp_machine_find("h100", &m), PP_OK);
-    const struct pp_call call = {PP_KERNEL_GEMM_NN, {4096, 4096, 4096}, .precision = PP_BF16};
+    const struct pp_call call = {PP_KERNEL_GEMM_NN, .gemm = {4096, 4096, 4096}, .precision = PP_BF16};
     struct pp_work work = pp_call_work(&call, true);
     const double tiles = pp_product_ns(&m.tiles[PP_BF16], &work.product, m.peak_flops_per_ns[PP_BF16], m.bytes_per_ns);
     check(pp_machine_work_ns(&m, &work), m.tiles[PP_BF16].start_ns + tiles);
@@ -115,7 +115,7 @@ static void test_large_products_reach_most_of_the_peak(void **state)
         for (int precision = PP_TF32; precision <= PP_BF16; precision++) {
             struct pp_machine m;
             assert_int_equal(pp_machine_find(names[i], &m), PP_OK);
-            const struct pp_call call = {PP_KERNEL_GEMM_NT, {16384, 16384, 16384}, .precision = precision};
+            const struct pp_call call = {PP_KERNEL_GEMM_NT, .gemm = {16384, 16384, 16384}, .precision = precision};
             const struct pp_work work = pp_call_work(&call, true);
             const double part = pp_call_flops(&call) / m.peak_flops_per_ns[precision] / pp_machine_work_ns(&m, &work);
             if (part < 0.65 || part > 0.9) fail_msg("%s: %.2f of the peak", names[i], part);
