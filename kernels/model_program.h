@@ -1,94 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside the model: activation slots and the writer of programs, shared by program_forward.c, program_backward.c,
- * program_attention.c, program_experts.c, program_shared.c, program_sums.c, program_step.c and model_program.c.
+ * Inside the model: the writer of programs. model_program.c begins and ends a program, and has what all others share;
+ * between, one file writes each family of calls:
  *
- * Training slot, per layer of the stage (T tokens of all its rows, each buffer aligned to 64 bytes; elements are those
- * of the precision, but float32 for rstd and logits):
- *   x [T,d]  qkv [T,q]  P [rows,heads,seq,seq]  ctx [T,c]  xhat1 [T,d]  rstd1 [T]  y1 [T,d]  u [T,ff]
- *   xhat2 [T,d]  rstd2 [T]
- * q = pp_qkv_width(): 3d, or less where heads share keys and values; c = pp_context_width(): d, unless heads have a
- * width of their own. flash has lse [rows,heads,seq] in the place of P, float32.
- * Where queries and keys are normalised, kept [T,k], k = pp_qk_width(), has them as they were before.
- * With gelu of either kind also a [T,ff], what it is of, with swiglu a [T,2*ff]. Where layers begin with their norms x
- * is the first norm's output and y1 the second's: what products read; the residual stream itself is scratch, and the
- * last stage holds xhat and rstd of the norm before the decoder.
- * The backward pass works in place: qkv becomes dqkv, xhat1 the gradient at the attention's output, xhat2 the
- * gradient at linear2's output (norm first: xhat2 that at the attention's output, and linear2's is scratch). A split
- * backward keeps the gradient at linear1's output besides (dh [T,ff]; norm first: and linear2's, dz2 [T,d]), and the
- * first stage the gradient at the embedding's output. With swiglu that at linear1's output takes a's place, split or
- * not. The last stage holds the decoder's input and the logits (as many columns as the padded vocabulary), which become
- * their own gradient; bf16 has a second buffer for that. Evaluation keeps nothing for a backward pass: all layers use
- * the buffers of one. So they do where the inputs of layers are checkpoints: F writes those on its way, B makes the
- * buffers of one layer again from its checkpoint and goes back through it before it turns to the layer before. Where
- * layers end with their norms that checkpoint is x. Of the first layers of a stage alone (again) it is the same, but
- * that their checkpoints are in the slot, before the buffers of the other layers, and their one layer in scratch.
+ *   program_forward.c     F, R: layers on their way forward, the embedding, the decoder and the loss
+ *   program_backward.c    B, I, W
+ *   program_attention.c   attention between in_proj and out_proj, and what context ranks exchange for it
+ *   program_experts.c     the feed-forward of layers with experts
+ *   program_shared.c      the feed-forward beside experts
+ *   program_sums.c        what tensor ranks sum and gather, and the products beside which it stands
+ *   program_step.c        NORM, STEP
+ *   program_shards.c      PUT_PARAM, ADD_GRAD, and what a B clears, where workers keep shares alone
+ *   signature.c           the name of the whole program
  *
- * With E experts, K of a token, S places in all of them (pp_expert_capacity), a slot has, of float32 and int32 whatever
- * the precision, probabilities [T,E], choices, gates and places [T,K], holds [S] and counts [E], and a, u and dh are of
- * S rows: u as the gates have weighed it. What places hold is scratch [S,d], dispatched from y1 as often as a product
- * reads it, and so is the gradient at linear2's output. A split backward keeps the gradient at the router's output
- * besides (droute [T,E]). The feed-forward beside experts (pp_shape.shared_ff, g columns) has a, u and dh of its own:
- * shared_a, shared_u and shared_dh, of T rows and g columns. With a gate (pp_shape.shared_gate) u is as this has
- * weighed it, and besides there is shared_gate [T], float32, and in a split backward shared_dlogit [T].
- *
- * Where N workers share the experts (pp_shape.expert_parallel), each gives its tokens their places as above, and what
- * places of others' experts hold is sent to these workers: what linear1 reads then is kept, received [S,d], with the
- * gates of these rows, received_gates [S], and in a split backward the gradients at linear2's output, received_dy
- * [S,d]. Rows are of the worker's experts, of each those of worker after worker, and so are those of a, u and dh.
- *
- * Where workers share the tensors (pp_shape.tensor) heads, ff and vocabulary are a worker's part (pp_model.local), and
- * what products over a part make is summed before anything else reads it: [T,d] behind the embedding, out_proj and
- * linear2, and of gradients behind the decoder, linear1 and in_proj.
- *
- * Where each of them has a part of the tokens (pp_shape.sequence), x, xhat1, rstd1, y1, xhat2, rstd2, dz2, xhat, rstd,
- * the decoder's input and the gradient at the embedding's output are of that part, and so is the stream. Sums are
- * scattered then, and what products over a part of the tensors read is gathered before, in scratch [T,d]: forward x and
- * y1 and the decoder's input, backward these once more, and the gradients at the outputs of linear2 and the attention.
- *
- * Where C workers have parts of the same rows (pp_shape.context), T are a worker's tokens, in all of the above: as many
- * numbers as attention has then, of all tokens of its rows, but of a part of its heads. What in_proj makes is scratch,
- * and qkv, P and lse are those of attention; qkv becomes dqkv of T in the end. ctx is of T, and with flash, whose
- * backward reads it, there is that of all tokens, too (ctx_there). What is exchanged is scratch [T,q], twice. Where
- * they gather keys and values (pp_shape_gathers_keys), qkv, lse and ctx are of T and of all heads, as without them.
- * What is gathered is scratch: [C T,2k] for the k columns of keys, and on the way back as much for gradients, forward
- * [T,2k] for the worker's own.
- *
- * A slot may hold several microbatches: in each buffer their rows lie one behind the other, so that a W program reads
- * those of all as one matrix. Not with experts, whose places are of one microbatch.
+ * Letters in shapes (T, d, ff, E, K, S ...) are those of kernels/slot.h. A ref of region PP_MEM_NONE, "no memory",
+ * stands for what a model or a call does not have.
  */
 #ifndef PP_KERNELS_MODEL_PROGRAM_H
 #define PP_KERNELS_MODEL_PROGRAM_H
 
 #include "kernels/kernels.h"
 #include "kernels/model.h"
-
-/* A buffer of an activation slot. */
-struct pp_buffer {
-    int64_t offset, row_bytes; /* row_bytes: of one row of the batch */
-};
-
-/* Those of layer l (within the stage) are others + (l - again) * layer_bytes further on. */
-struct pp_slot {
-    struct pp_buffer x, qkv, kept, p, lse, ctx, ctx_there, xhat1, rstd1, y1, a, u, xhat2, rstd2, dh, dz2;
-    struct pp_buffer probabilities, choices, gates, places, holds, counts, droute; /* of experts */
-    struct pp_buffer shared_a, shared_u, shared_dh, shared_gate, shared_dlogit;    /* beside them */
-    struct pp_buffer received, received_gates, received_dy;                        /* where workers share them */
-    int64_t layer_bytes;
-    bool activation_again;            /* there is no u: it is scratch, made again of a */
-    int again;                        /* the first layers of the stage, of which nothing but a checkpoint is kept */
-    struct pp_buffer checkpoint;      /* of the first one; those of the others are checkpoint_bytes further on each */
-    int64_t checkpoint_bytes, others; /* others: where the buffers of the other layers begin */
-    struct pp_buffer xhat, rstd;      /* of the norm before the decoder */
-    struct pp_buffer decoder_input, logits, dlogits;
-    struct pp_buffer input_grad; /* gradient at the embedding's output */
-    int64_t bytes;
-};
-
-/* bytes of a slot that is too large to be counted; no program is written for it. */
-#define PP_SLOT_ENDLESS (INT64_C(1) << 61)
-
-void pp_slot_layout(const struct pp_model *model, int stage, const struct pp_program_spec *spec, struct pp_slot *out);
+#include "kernels/slot.h"
 
 /* Tensors of one layer in model order. */
 enum pp_layer_tensor {
@@ -118,31 +51,33 @@ enum pp_last_tensor { PP_LAST_NORM_WEIGHT, PP_LAST_NORM_BIAS, PP_DECODER_WEIGHT,
 /* Places of a layer where dropout may stand. */
 enum pp_dropout_place { PP_DROP_ATTENTION, PP_DROP_RESIDUAL1, PP_DROP_ACTIVATION, PP_DROP_RESIDUAL2, PP_DROP_PLACES };
 
-/* Writes one program. out->calls has room for all calls of any kind. */
+/* A program that is being written. */
 struct pp_writer {
     const struct pp_model *model;
     const struct pp_stage *stage;
-    struct pp_stage_part part; /* of the stage */
+    struct pp_stage_part part; /* of the stage: the layers that the program is about */
     struct pp_slot slot;
-    int rows, seq;       /* seq: of a row, that the worker has */
-    int row_seq;         /* that attention has: all */
-    int64_t tokens;      /* rows * seq */
-    int64_t capacity;    /* of an expert; 0: there are none */
-    int part_seq;        /* of these seq, where the workers of a rank have parts of the tokens */
-    int64_t part_tokens; /* rows * part_seq */
-    bool by_tokens;      /* they do */
-    int sum_pieces;      /* pp_sum_pieces() of the worker's tokens, or of its part */
-    bool training, split, clip;
-    bool clears;             /* what fills shares up is cleared, see program_shards.c */
-    bool checkpoints;        /* the inputs of layers are kept, and nothing else */
-    struct pp_ref again;     /* slot.again: scratch for the buffers of one layer */
-    struct pp_ref u;         /* slot.activation_again: scratch for one layer's */
-    struct pp_ref shared_u;  /* ... as well, beside experts */
-    struct pp_ref full[2];   /* parts: scratch for the tokens of all [T,d] */
-    struct pp_ref own;       /* parts of several pieces, backward: scratch for the worker's, one behind the other */
-    struct pp_ref pieces[2]; /* context: scratch for what attention reads and makes [T,q], or for keys and values */
+    int rows;                   /* of the microbatch */
+    int seq;                    /* tokens of a row that the worker has */
+    int row_seq;                /* tokens of a whole row */
+    int64_t tokens;             /* T: rows * seq */
+    int64_t capacity;           /* places of an expert; 0: there are no experts */
+    bool by_tokens;             /* each tensor rank has a part of the tokens (pp_shape_parts_tokens) */
+    int part_seq;               /* tokens of a row for which the worker has room then; else seq */
+    int64_t part_tokens;        /* T': rows * part_seq */
+    int sum_pieces;             /* pp_sum_pieces() of part_tokens */
+    bool training, split, clip; /* as in struct pp_program_spec; split: I and W are programs of their own */
+    bool clears;                /* zeros that fill shares up are written, see program_shards.c */
+    bool checkpoints;           /* the inputs of layers are kept, and nothing else */
+    /* Scratch, in PP_MEM_WORK: */
+    struct pp_ref again;     /* slot.again: the buffers of one layer */
+    struct pp_ref u;         /* slot.activation_again: u of one layer */
+    struct pp_ref shared_u;  /* the same of the feed-forward beside experts */
+    struct pp_ref full[2];   /* by_tokens: [T, d] of all tensor ranks' tokens */
+    struct pp_ref own;       /* by_tokens, several pieces, backward: [T', d], the worker's part of each piece in turn */
+    struct pp_ref pieces[2]; /* context: [T, q], what attention reads and makes; or keys and values */
     struct pp_program *out;
-    int room; /* for so many calls; those behind it overwrite each other */
+    int room; /* for so many calls in out->calls; the ones behind it overwrite each other in one more */
 };
 
 static inline struct pp_ref pp_ref_to(enum pp_region region, int64_t offset)
@@ -150,24 +85,25 @@ static inline struct pp_ref pp_ref_to(enum pp_region region, int64_t offset)
     return (struct pp_ref){region, offset, 0};
 }
 
-/* The tensor itself: of layer l, behind the layers; NULL where the model does not have it. */
+/* A tensor of layer l of the stage; a tensor behind the layers. NULL where the model does not have it. */
 const struct pp_tensor *pp_writer_layer_tensor(const struct pp_writer *w, int l, enum pp_layer_tensor tensor);
 const struct pp_tensor *pp_writer_last_tensor(const struct pp_writer *w, enum pp_last_tensor tensor);
-/* Its place in the parameter or gradient region, and that of its bfloat16 copy; no memory where there is none. */
+/* The place of a tensor in the parameter or gradient region, and that of its bfloat16 copy; no memory where there is
+ * none. */
 struct pp_ref pp_ref_tensor(enum pp_region region, const struct pp_tensor *t);
 struct pp_ref pp_ref_copy(const struct pp_tensor *t);
-/* The worker's share of what lies there, with the others'. */
+/* ref: the first of the replicas' shares of a tensor, which lie one behind the other. Returns the worker's own. */
 struct pp_ref pp_ref_share(const struct pp_writer *w, const struct pp_tensor *t, struct pp_ref ref, int element_bytes);
-/* Tensor of layer l of the stage, in the parameter or gradient region; the embedding; learnt positions; a tensor behind
- * the layers. No memory where the model does not have it. */
+/* In the parameter or gradient region: a tensor of layer l of the stage; the embedding; learnt positions; a tensor
+ * behind the layers. No memory where the model does not have it. */
 struct pp_ref pp_ref_layer(const struct pp_writer *w, enum pp_region region, int l, enum pp_layer_tensor tensor);
 struct pp_ref pp_ref_embedding(const struct pp_writer *w, enum pp_region region);
 struct pp_ref pp_ref_positions(const struct pp_writer *w, enum pp_region region);
 struct pp_ref pp_ref_last(const struct pp_writer *w, enum pp_region region, enum pp_last_tensor tensor);
-/* The weights of the same, as products read them. */
+/* Weights as products read them: the bfloat16 copy where there is one. */
 struct pp_ref pp_ref_weight(const struct pp_writer *w, int l, enum pp_layer_tensor tensor);
 struct pp_ref pp_ref_decoder_weight(const struct pp_writer *w);
-/* Buffer of the activation slot; that of layer l. */
+/* A buffer of the activation slot; layer l's own of a buffer that each layer has. */
 static inline struct pp_ref pp_ref_slot(struct pp_buffer buffer)
 {
     return (struct pp_ref){PP_MEM_ACT, buffer.offset, buffer.row_bytes};
@@ -180,13 +116,13 @@ static inline struct pp_ref pp_ref_act(const struct pp_writer *w, int l, struct 
     return pp_ref_slot((struct pp_buffer){layer + buffer.offset, buffer.row_bytes});
 }
 
-/* What linear2 of layer l reads. */
+/* u of layer l, which linear2 reads: in the slot, or in scratch. */
 static inline struct pp_ref pp_ref_u(const struct pp_writer *w, int l)
 {
     return w->slot.activation_again ? w->u : pp_ref_act(w, l, w->slot.u);
 }
 
-/* Has layer l of the stage, or what is behind the last one, a checkpoint: its input? */
+/* Is the input of layer l of the stage kept as a checkpoint? l = layers: the input of what is behind the last layer. */
 static inline bool pp_writer_keeps(const struct pp_writer *w, int l)
 {
     return l < (w->checkpoints ? pp_stage_checkpoints(w->stage) : w->slot.again);
@@ -197,50 +133,53 @@ static inline struct pp_ref pp_ref_checkpoint(const struct pp_writer *w, int l)
     if (slot->again) return pp_ref_slot((struct pp_buffer){l * slot->checkpoint_bytes, slot->checkpoint.row_bytes});
     return pp_ref_to(PP_MEM_CKPT, l * pp_checkpoint_bytes(&w->model->local, w->rows, w->row_seq));
 }
-/* What in_proj of layer l reads. */
+/* x of layer l, which in_proj reads: where layers end with their norms, a checkpoint if there is one. */
 static inline struct pp_ref pp_ref_x(const struct pp_writer *w, int l)
 {
     const bool kept = pp_writer_keeps(w, l) && w->model->shape.norm == PP_NORM_LAST;
     return kept ? pp_ref_checkpoint(w, l) : pp_ref_act(w, l, w->slot.x);
 }
 
-/* Takes scratch for the whole program, in bytes, for so many activations per token, or for a stream [T,d] of the
- * worker's part of the tokens; returns its place. */
+/* These take scratch, which is the program's to its end, and return its place: so many bytes; activations [T, width];
+ * a stream [T', d]. */
 struct pp_ref pp_writer_scratch(struct pp_writer *w, int64_t bytes);
 struct pp_ref pp_writer_activations(struct pp_writer *w, int width);
 struct pp_ref pp_writer_stream(struct pp_writer *w);
-/* Rows that linear1 and linear2 are of, in all: the tokens, or the worker's places. */
+/* Rows of the activations between linear1 and linear2: T, or with experts S. */
 static inline int64_t pp_writer_inner_rows(const struct pp_writer *w)
 {
     return w->capacity ? w->model->local.experts * w->capacity : w->tokens;
 }
-/* Takes scratch for what the activation makes of these, or a gradient there. */
+/* Takes scratch for u, or the gradient there: [T, ff], or with experts [S, ff]. */
 struct pp_ref pp_writer_inner(struct pp_writer *w);
-/* The same beside experts: nothing where nothing is. */
+/* The same beside experts, [T, g]; no memory where there is no such feed-forward. */
 struct pp_ref pp_writer_shared_inner(struct pp_writer *w);
-/* Takes scratch for a row of d numbers for each place, if there are any. */
+/* Takes scratch for what places hold, [S, d]; no memory without experts. */
 struct pp_ref pp_writer_places(struct pp_writer *w);
-/* Takes w->again, where some layers are made again, at the same place in all parts of a task; or w->u, where that is
- * read. */
+/* Takes w->again, where some layers are made again; it lies at the same place in all parts of a task. reads_u: takes
+ * w->u and w->shared_u, where activations are made again. */
 void pp_writer_take_again(struct pp_writer *w, bool reads_u);
 /* Takes w->pieces, where workers have parts of the same rows. back: of a program that has gradients of attention. */
 void pp_writer_take_pieces(struct pp_writer *w, bool back);
 /* Appends a call of the model's precision and returns it; the caller sets its dimensions, scalars and operands. */
 struct pp_call *pp_writer_call(struct pp_writer *w, enum pp_kernel kernel);
-/* A norm, a residual, or a gradient of these, over the worker's tokens. */
+/* Appends a norm, a residual, or the gradient of one, over the worker's tokens of the stream. */
 struct pp_call *pp_writer_pass(struct pp_writer *w, enum pp_kernel kernel, bool plain);
-/* to = from, of the worker's tokens [T,d]. */
+/* to = from, both streams [T', d]. */
 void pp_writer_copy(struct pp_writer *w, struct pp_ref to, struct pp_ref from);
 /* Returns the call; C is float32 where the caller sets gemm.wide. */
 struct pp_call *pp_writer_gemm(struct pp_writer *w, enum pp_kernel kernel, const int mnk[3], enum pp_gemm_mode mode,
                                struct pp_ref c, struct pp_ref a, struct pp_ref b);
 
-/* program_sums.c. w->full on the way back: where workers have parts of the tokens, gradients at outputs are gathered in
- * the first, from the moment they are there until their linears' weights have theirs; sums are made in the second, and
- * inputs gathered. Forward there is one. */
+/* ---- program_sums.c ----
+ *
+ * Where tensor ranks have parts of the tokens (by_tokens), what products over a part of the tensors read is gathered in
+ * w->full[] before, and what they make is summed there and scattered. Forward programs have full[0] alone. On the way
+ * back the gradient at a linear's output is gathered in the first, and stays there until the gradient of that linear's
+ * weight is made; all else uses the second. */
 enum { PP_FULL_GRADIENTS, PP_FULL_OTHERS };
 
-/* A product of the tokens' rows: C [T,n] = A [T,k] times a weight, [n,k]' (GEMM_NT) or [k,n] (GEMM_NN). wide: C is
+/* A product with tokens as rows: C [T, n] = A [T, k] times a weight, [n, k]' (GEMM_NT) or [k, n] (GEMM_NN). wide: C is
  * float32 whatever the precision. */
 struct pp_token_product {
     enum pp_kernel kernel;
@@ -250,47 +189,51 @@ struct pp_token_product {
     bool wide;
 };
 
-/* Takes w->full[0 .. n-1], where workers have parts of the tokens, and with the second one w->own. */
+/* Takes w->full[0 .. n-1] and, with n = 2, w->own; nothing unless by_tokens. */
 void pp_writer_take_full(struct pp_writer *w, int n);
-/* Sums memory [rows, width] over the workers that share the tensors, if there are several. wide: float32 whatever the
- * precision. */
+/* Sums memory [rows, width] over the tensor ranks, if there are several. wide: float32 whatever the precision. */
 void pp_writer_all_reduce(struct pp_writer *w, struct pp_ref memory, int64_t rows, int width, bool wide);
-/* All tokens of x [T,d], of which the worker has its own: x itself, or gathered in w->full[full]. */
+/* x is the worker's stream. Returns that of all tokens, [T, d]: gathered in w->full[full], or x itself unless
+ * by_tokens. */
 struct pp_ref pp_writer_gather(struct pp_writer *w, int full, struct pp_ref x);
-/* The same in two: what is called between the two may run beside it. */
+/* The same in two steps: calls that are written between them may run beside the gathering. */
 struct pp_ref pp_writer_start_gather(struct pp_writer *w, int full, struct pp_ref x);
 void pp_writer_end_gather(struct pp_writer *w);
-/* C = A weight of all tokens, of which the worker has its own in A, gathered as by pp_writer_gather(). */
+/* The product, where p->a is the worker's stream: gathered first, as pp_writer_gather() does. */
 void pp_write_gathered_product(struct pp_writer *w, int full, const struct pp_token_product *p);
-/* The sum of what the workers make: in C, where C is returned, or, where they have parts of the tokens, the worker's of
- * it in `to`; where that has no memory, somewhere in scratch until the next sum. */
+/* The product, and the sum of what it makes in all tensor ranks. Unless by_tokens the sum is in p->c, which is
+ * returned; else the worker's part of it is in `to`, or, where that has no memory, in scratch until the next sum. */
 struct pp_ref pp_write_summed_product(struct pp_writer *w, int full, const struct pp_token_product *p,
                                       struct pp_ref to);
-/* The same of a gradient, written to C or added (p->mode); where it is written, it may lie elsewhere. Returns where. */
+/* The same of a gradient, which p->mode writes or adds to p->c. Returns where it is: p->c, or, by_tokens and written,
+ * perhaps elsewhere. */
 struct pp_ref pp_write_summed_gradient(struct pp_writer *w, const struct pp_token_product *p);
-/* What the workers of a rank made of x [T,d] without a product that could stand beside: their sum in x, or, where they
- * have parts of the tokens, from w->full[0]. */
+/* The sum over the tensor ranks of what calls that are no such product have made: in x [T, d], or, by_tokens, from
+ * w->full[0] to x. */
 void pp_write_sum(struct pp_writer *w, struct pp_ref x);
-/* The same of a gradient, as far as what made it with this mode has not added it to c; from w->full[PP_FULL_OTHERS].
- * Returns where it lies then. */
+/* The same of a gradient: in c, or, by_tokens, from w->full[PP_FULL_OTHERS], and added to c with PP_GEMM_ADD. Returns
+ * where it is. */
 struct pp_ref pp_write_gradient_sum(struct pp_writer *w, enum pp_gemm_mode mode, struct pp_ref c);
 
-/* Does it drop anything? */
+/* ---- attention, norms, layers ---- */
+
+/* Does the program have dropout? */
 static inline bool pp_writer_drops(const struct pp_writer *w) { return w->training && w->model->local.dropout > 0; }
 /* Sets the call's dropout, site and p, unless the model has none at that place. */
 void pp_writer_dropout(const struct pp_writer *w, struct pp_call *call, int l, enum pp_dropout_place place);
 /* Where in_proj of layer l writes. */
 struct pp_ref pp_ref_in_proj(const struct pp_writer *w, int l);
-/* Attention of layer l, of what in_proj has written: -> ctx, as out_proj reads it. scratch: of attention. */
+/* Attention of layer l: from what in_proj has written to ctx, which out_proj reads. scratch: of
+ * pp_writer_attention_scratch(). */
 void pp_write_attention(struct pp_writer *w, int l, struct pp_ref scratch);
-/* dctx, at out_proj's input, -> dqkv, at in_proj's output, over qkv. */
+/* From dctx, the gradient at out_proj's input, to dqkv, that at in_proj's output, in the place of qkv. */
 void pp_write_attention_grad(struct pp_writer *w, int l, struct pp_ref dctx, struct pp_ref scratch);
-/* Attention's scratch. */
+/* Takes the scratch that calls of attention ask for. */
 struct pp_ref pp_writer_attention_scratch(struct pp_writer *w);
 /* Does the model normalise first? Is its activation swiglu? */
 static inline bool pp_writer_norm_first(const struct pp_writer *w) { return w->model->shape.norm == PP_NORM_FIRST; }
 static inline bool pp_writer_swiglu(const struct pp_writer *w) { return w->model->shape.activation == PP_SWIGLU; }
-/* Does it rotate queries and keys, and add no positions? */
+/* Does the model rotate queries and keys (and add no positions to the embedding)? */
 static inline bool pp_writer_rotates(const struct pp_writer *w)
 {
     return w->model->shape.positions == PP_POSITIONS_ROPE;
@@ -300,103 +243,114 @@ void pp_writer_embedding(const struct pp_writer *w, struct pp_call *call);
 
 /* Scratch for places of experts. */
 struct pp_expert_places {
-    struct pp_ref places; /* what experts read, and what they make [S,d] */
-    struct pp_ref sent;   /* where workers share these: what is sent to them, and what comes back [S,d] */
-    struct pp_ref gates;  /* ... as well, float32 [S] */
+    struct pp_ref places; /* [S, d]: what experts read, and what they make */
+    struct pp_ref sent;   /* [S, d], where expert ranks share the experts: rows to them, and back from them */
+    struct pp_ref gates;  /* [S] float, there as well: gates of these rows */
 };
-/* Takes what the model needs of it: nothing without experts. */
+/* Takes as much of it as the model needs: nothing without experts. */
 struct pp_expert_places pp_writer_expert_places(struct pp_writer *w);
 
 /* Scratch of layers on their way forward. */
 struct pp_scratch {
     struct pp_ref attention;
     struct pp_expert_places at;
-    struct pp_ref stream; /* norm first: the residual stream [T,d], to which layers add */
-    struct pp_ref z2;     /* norm first: linear2's output [T,d] */
+    struct pp_ref stream; /* norm first: [T', d], the residual stream, to which layers add */
+    struct pp_ref z2;     /* norm first: [T', d], linear2's output */
 };
 
-/* F (or R where recompute is set), B, I, W. */
+/* Writes F, or with recompute R. */
 void pp_write_forward(struct pp_writer *w, bool recompute);
-/* Layer l once more from its checkpoint, as far as its backward needs it; behind the last one of all, the decoder. -1:
- * of a stage without layers. */
+/* Writes layer l once more from its checkpoint, as far as its backward needs it; of the stage with the decoder behind
+ * its last layer the decoder, too. l = -1: the decoder alone, of a stage without layers. */
 void pp_write_layer_again(struct pp_writer *w, int l, const struct pp_scratch *scratch);
+/* Writes I (input_grads), W (weight_grads), or B (both). */
 void pp_write_backward(struct pp_writer *w, bool input_grads, bool weight_grads);
-/* Gradient of weight [m,n] and bias [m], if there is one, of a linear from dy [T,m] and its input [T,n]. */
+/* Gradients of a linear's weight [m, n] and bias [m], if it has one, from dy [T, m], the gradient at its output, and
+ * its input [T, n]. */
 void pp_write_weight_grads(struct pp_writer *w, struct pp_ref weight, struct pp_ref bias, struct pp_ref dy, int m,
                            struct pp_ref input, int n);
 
-/* NORM, STEP. Calls of NORM for each tensor: for all its parts, or the share. */
+/* Writes NORM, STEP. */
 void pp_write_norm(struct pp_writer *w);
 void pp_write_step(struct pp_writer *w);
+/* Most calls of NORM for a tensor: one for each part, or one for the worker's share. */
 int pp_norm_calls(const struct pp_shape *shape);
 /* Rows and columns of a tensor, or of one of its parts: there rows are as long as they can be. */
 struct pp_matrix_dims pp_writer_extent(const struct pp_tensor *t, bool part);
 
-/* program_shards.c: PUT_PARAM; ADD_GRAD; of B, what fills shares up in its slot of gradients. */
+/* Writes PUT_PARAM; ADD_GRAD; of a B, zeros over what fills shares up in its slot of gradients. */
 void pp_write_put(struct pp_writer *w, const struct pp_class *cls);
 void pp_write_take(struct pp_writer *w, const struct pp_class *cls);
 void pp_write_clear(struct pp_writer *w, const struct pp_class *cls);
 
-/* Between the two linears of a feed-forward: `rows` times `seq` rows. */
+/* What is between the two linears of a feed-forward. */
 struct pp_inner {
-    int rows, seq, width; /* columns of u */
-    struct pp_ref a, u;   /* what the first makes; what the second reads: with relu the same */
-    struct pp_ref bias;   /* of the first; none with experts */
+    int rows, seq;      /* rows * seq rows: tokens, or places of experts (seq 1) */
+    int width;          /* columns of u */
+    struct pp_ref a, u; /* what linear1 makes; what linear2 reads: with relu the same memory */
+    struct pp_ref bias; /* of linear1; no memory with experts */
 };
-/* Of layer l: of its feed-forward, or of its experts; of the one beside experts. */
+/* In layer l: of its feed-forward, or of its experts; of the feed-forward beside experts. */
 struct pp_inner pp_inner_of(const struct pp_writer *w, int l);
 struct pp_inner pp_shared_inner_of(const struct pp_writer *w, int l);
-/* Dimensions of its activation function. */
+/* Dimensions of the activation function, or of its gradient. */
 struct pp_activation_dims pp_inner_dims(const struct pp_writer *w, const struct pp_inner *inner);
-/* The activation of layer l, a -> u; again: of an a that has its bias. Its gradient, from du, that at u, -> dh, which
- * is the same memory unless it is that of a. */
+/* The activation function of layer l, from a to u. again: a has its bias already. The gradient: from du, that at u, to
+ * dh, that at linear1's output. dh is the memory of du, or with swiglu that of a. */
 void pp_write_activation(struct pp_writer *w, int l, const struct pp_inner *inner, bool again);
 void pp_write_activation_grad(struct pp_writer *w, int l, const struct pp_inner *inner, struct pp_ref du,
                               struct pp_ref dh);
 
-/* Experts on the way back: scratch. */
+/* Scratch of experts on the way back. No memory for what the slot has (split), or the model does not have. */
 struct pp_expert_scratch {
-    struct pp_ref dy;           /* [S,d], the gradient at linear2's output, unless it is in the slot */
-    struct pp_expert_places at; /* other rows of places; in plans that cut backwards in two the same memory as dy */
-    struct pp_ref there;        /* where workers share the experts: gradients at received gates, float32 [S] */
-    struct pp_ref dgates;       /* [T,K], float32 */
-    struct pp_ref droute;       /* [T,E], in other plans */
-    /* beside experts: [T,g], in other plans, and with swiglu; [T], float32; [T], in other plans */
-    struct pp_ref shared_du, shared_dgate, shared_dlogit;
+    struct pp_ref dy;           /* [S, d]: gradient at linear2's output; not where slot.received_dy has it */
+    struct pp_expert_places at; /* other rows of places; split, without expert ranks: at.places is the memory of dy */
+    struct pp_ref there;        /* [S] float, where expert ranks share the experts: gradients at received gates */
+    struct pp_ref dgates;       /* [T, K] float: gradients at the gates */
+    struct pp_ref droute;       /* [T, E]: gradient at the router's output; not if split */
+    /* Of the feed-forward beside experts: */
+    struct pp_ref shared_du;     /* [T, g]: gradient at u; if split with swiglu alone */
+    struct pp_ref shared_dgate;  /* [T] float: gradient at the gate */
+    struct pp_ref shared_dlogit; /* [T]: gradient at the gate's logit; not if split */
 };
 struct pp_expert_scratch pp_writer_expert_scratch(struct pp_writer *w, bool input_grads);
 
-/* What linear2 of layer l reads, of linear1's output, or, again, of what it has become: u. */
+/* u of layer l from a, and with experts the gates' weighing of u. again: a has its bias already. */
 void pp_write_inner(struct pp_writer *w, int l, bool again);
-void pp_write_weighing(struct pp_writer *w, int l); /* its second half, of experts: by gates, in place */
-/* x [T,d], the worker's, -> z; where that has no memory only as far as the backward needs it. */
+/* The weighing alone, in place. */
+void pp_write_weighing(struct pp_writer *w, int l);
+/* The feed-forward of a layer with experts, from x to z, both streams [T', d]; where z has no memory, as far as the
+ * backward needs it. */
 void pp_write_experts(struct pp_writer *w, int l, struct pp_ref x, struct pp_ref z, const struct pp_expert_places *at);
-/* dz, of all tokens, -> dh and the gradient at the router's output, and the gradient at x, written to `out` or added;
- * returns where it is. du [S,ff], dh: as pp_write_activation_grad() has them. */
+/* Its gradients: from dz [T, d], that at its output, of all tokens, to dh, to that at the router's output, and to that
+ * at x, which mode writes to `out` or adds; returns where it is. du_dh: du [S, ff] and dh of
+ * pp_write_activation_grad(). */
 struct pp_ref pp_write_experts_grad(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch,
                                     struct pp_ref dz, const struct pp_ref du_dh[2], enum pp_gemm_mode mode,
                                     struct pp_ref out);
-/* Those of weights. dz, x: of all tokens. left: scratch->dy is what the gradient of inputs has left there. */
+/* The gradients of its weights. dz, x: [T, d], of all tokens. left: scratch->dy still holds what
+ * pp_write_experts_grad() has dispatched. */
 void pp_write_expert_weights(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, bool left,
                              struct pp_ref dz, struct pp_ref dh, struct pp_ref x);
 
-/* program_shared.c: the feed-forward beside experts, of all tokens; nothing where there is none. x -> u, and what that
- * makes, added to z. */
+/* The feed-forward beside experts, of all tokens; these write nothing where there is none. From x [T, d] to u; from u
+ * to what is added to z [T, d]; u once more from a. */
 void pp_write_shared_up(struct pp_writer *w, int l, struct pp_ref x);
 void pp_write_shared_down(struct pp_writer *w, int l, struct pp_ref z);
-void pp_write_shared_again(struct pp_writer *w, int l); /* its u once more, of its a */
-/* Takes what it needs of the scratch. */
+void pp_write_shared_again(struct pp_writer *w, int l);
+/* Takes the scratch that its gradients need. */
 void pp_writer_shared_scratch(struct pp_writer *w, struct pp_expert_scratch *scratch);
-/* dz -> the gradient at its first output, and that of its gate at x, which is the same in all workers of a rank, added
- * to dx; then the rest, of which each worker has a part. */
+/* From dz [T, d] to the gradient at its first linear's output. What its gate adds to dx, the gradient at x, is the same
+ * in all workers of a rank, so pp_write_shared_grad() adds it before sums over them; pp_write_shared_input_grad() adds
+ * the rest, of which each worker has a part. */
 void pp_write_shared_grad(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, struct pp_ref dz,
                           struct pp_ref dx);
 void pp_write_shared_input_grad(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, struct pp_ref dx);
-/* Those of its weights, behind that. */
+/* The gradients of its weights, behind these. */
 void pp_write_shared_weights(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, struct pp_ref dz,
                              struct pp_ref x);
 
-/* signature.c: pp_program.signature. */
+/* Writes pp_program.signature. kind: enum pp_kind. */
 pp_status pp_write_signature(const struct pp_writer *w, int kind) PP_MUST_CHECK;
 
 #endif
