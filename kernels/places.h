@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Which tokens and heads a call works on, where workers have parts of them, and where these stand in the whole.
+ *
+ * Two ways to have a part of the tokens. Tensor ranks with sequence parallelism: norms and residuals work on a part of
+ * the microbatch's tokens (struct pp_tokens). Context ranks: each has a part of every row (struct pp_row_places).
+ * Dropout's random numbers are those of the token's place among whole rows (struct pp_token_places).
  */
 #ifndef PP_KERNELS_PLACES_H
 #define PP_KERNELS_PLACES_H
 
 #include "core/program.h"
 
-/* Of a norm, residual, or a gradient of these: tokens of the worker's microbatches before the first one that it works
- * on, and how many these are; seq: tokens that it has of a row. Behind each `run` of them, unless that is 0, there are
- * `gap` others, of which other tensor ranks have the same pieces. */
+/* The tokens that a norm, a residual, or the gradient of one works on. */
 struct pp_tokens {
-    int64_t first, n;
-    int seq, run, gap;
+    int64_t first; /* number of the first one, counted over the rows of the whole batch that the worker has */
+    int64_t n;
+    int seq;      /* tokens of a row that the worker's rank has */
+    int run, gap; /* after each `run` of them `gap` tokens follow that are other tensor ranks'; run 0: none do */
 };
 static inline struct pp_tokens pp_call_tokens(const struct pp_call *call, const struct pp_frame *frame)
 {
@@ -31,9 +35,9 @@ static inline struct pp_tokens pp_call_tokens(const struct pp_call *call, const 
                               .gap = (int)(piece - own)};
 }
 
-/* Where a row's tokens stand of which a worker has `seq`: token t at t + before, and from t = run on at t + behind.
- * They are one part of the row, or two chunks: of those of all workers as many before the first as behind the second.
- */
+/* Where the `seq` tokens that a context rank has of a row stand in it: token t at t + before, and from t = run on at t
+ * + behind. They are one part of the row, or, with pp_frame.halves, two chunks of it: as far from the row's begin as
+ * the second is from its end. */
 struct pp_row_places {
     int run, before, behind;
 };
@@ -43,16 +47,18 @@ static inline struct pp_row_places pp_row_places_of(int seq, const struct pp_fra
     if (!frame->halves) return (struct pp_row_places){seq, rank * seq, rank * seq};
     return (struct pp_row_places){chunk, rank * chunk, (2 * pp_frame_context(frame) - 2 - rank) * chunk};
 }
-/* The same of tokens that have their queries in a call of attention or rope: those, or, of a part of the heads, all. */
+/* The same of the queries of a call of attention or rope: with halves the worker's tokens, else all tokens of the row
+ * (all to all has given the call a part of the heads). */
 static inline struct pp_row_places pp_query_places_of(int seq, const struct pp_frame *frame)
 {
     return frame->halves ? pp_row_places_of(seq, frame) : (struct pp_row_places){seq, 0, 0};
 }
 
-/* Where dropout counts such tokens, whose numbers are `first` and following ones: among those of whole rows. A worker
- * has `seq` of each row, and the call's rows begin with its token `begin`: t tokens further is t + t / seq * others +
- * before, and, from its row's token `half` on, so much more as `apart` says. run, gap: as of struct pp_tokens, of which
- * t does not count the others. The generator has 32 bits of such numbers, so only what is small is divided. */
+/* How dropout turns the number of a token among those of the worker into its number among those of whole rows. The
+ * worker has `seq` tokens of each row, and other context ranks `others`. The call's rows begin with the worker's token
+ * `begin`; t tokens further is number t + t / seq * others + before, plus `apart` from the row's token `half` on.
+ * first, run, gap: of struct pp_tokens; t then counts the tokens of other tensor ranks, too. The generator has 32 bits
+ * for such numbers, and they wrap around; so only numbers that are small are divided. */
 struct pp_token_places {
     uint32_t seq, begin, others, before, half, apart, first, run, gap;
 };
@@ -76,7 +82,7 @@ static inline struct pp_token_places pp_places_of_tokens(const struct pp_tokens 
     return places;
 }
 
-/* The worker's number among those that share the heads of attention, and how many these are. */
+/* The worker's number among the workers that share the heads of attention, and how many these are. */
 static inline int pp_frame_head_rank(const struct pp_frame *frame)
 {
     return frame->halves ? frame->tensor_rank : frame->tensor_rank * pp_frame_context(frame) + frame->context_rank;

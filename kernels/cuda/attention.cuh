@@ -4,25 +4,25 @@
  * row and head (attention_short.cu); any others tile by tile (attention_long.cu). Which way depends on the shape and
  * the kind of device alone. A kind of its own is attention without stored P (attention_flash.cu, attention_mma.cu).
  *
- * A pair is one head of one row; pair = row * heads + head. Successive pairs share keys and values: a group, of one
- * where each has its own; pair p's are number p / group of [rows, kv]. Probabilities carry dropout in their sign:
- * negative where they are dropped. What is stored in bfloat16 is used as it was rounded, so that the gradient is that
- * of what was computed.
+ * A pair is one head of queries of one row; pair = row * heads + head. A group is the successive pairs that share a
+ * head of keys and values, one pair where each has its own; pair p's keys are number p / group of [rows, kv].
+ * Probabilities carry dropout in their sign: negative where they are dropped. What is stored in bfloat16 is used as it
+ * was rounded, so that the gradient is that of what was computed.
  */
 #ifndef PP_KERNELS_CUDA_ATTENTION_CUH
 #define PP_KERNELS_CUDA_ATTENTION_CUH
 
 #include "kernels/cuda/gpu.cuh"
 
-/* A call taken apart. */
+/* What follows from a call's dimensions and frame. */
 struct pp_attention {
     int rows, seq, heads, dh, d; /* seq: queries of a row; d = heads * dh */
     int kv, group;               /* heads of keys and values, heads of queries of each */
     int width;                   /* of qkv: d + 2 * apart; the next token lies so far behind */
     int apart;                   /* from a key to its value: kv * dh */
-    int keys, key_width;         /* keys of a row; from one to the next one */
+    int keys, key_width;         /* keys of a row; numbers from a token's key to the next token's */
     int64_t to_keys, to_grads;   /* from qkv to the first key, and to where its gradient goes */
-    bool key_grads_apart;        /* they do not take the place of what others still need */
+    bool key_grads_apart;        /* gradients of keys have memory of their own, nobody else's keys lie there */
     pp_row_places places;        /* of queries among keys */
     bool causal;
     bool whole_heads;  /* quads of qkv and ctx may be moved at once */
@@ -54,7 +54,7 @@ cudaError_t pp_attention_mma(const struct pp_cuda_call *c);
 cudaError_t pp_attention_mma_grad(const struct pp_cuda_call *c);
 int pp_attention_mma_grad_bytes(int dh); /* of shared memory for a block; forward all devices have enough */
 
-/* So many numbers lie between the two. */
+/* How many numbers lie between two addresses. */
 template <typename T> static inline int64_t pp_attention_between(const void *from, const void *to)
 {
     return ((intptr_t)to - (intptr_t)from) / (intptr_t)sizeof(T);

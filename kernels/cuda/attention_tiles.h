@@ -11,31 +11,30 @@
 #include "kernels/kernels.h"
 
 enum {
-    /* Stored scores of rows that are no longer are made in shared memory, by quads, where it has room for them
-     * (attention_short.cu). */
+    /* attention of rows up to so long is made in shared memory, by quads, if that has room (attention_short.cu). */
     PP_SHORT_SEQ = 128,
     PP_SHORT_QUAD = 4,
-    /* All others in float arithmetic: a tile of a product has so many rows and columns, and so many terms at a time
+    /* All else in float arithmetic: a tile of a product has so many rows and columns, and adds so many terms at a time
      * (attention_tile.cuh). */
     PP_TILE_SIDE = 64,
     PP_TILE_TERMS = 16,
-    PP_FLASH_COLUMNS = 256, /* that a block of attention_flash.cu has at most: wider heads are shared by several */
-    /* In bf16, flash with heads of a multiple of so many columns, up to so many, goes to tensor cores
-     * (attention_mma.cu, attention_mma_grad.cu), in tiles of the next multiple of PP_MMA_WIDTH. Those of more than
-     * PP_MMA_NARROW are wide: tiles are of the next multiple of twice that. */
+    PP_FLASH_COLUMNS = 256, /* of a head, in a block of attention_flash.cu: several blocks share wider heads */
+    /* flash in bf16 goes to tensor cores (attention_mma.cu, attention_mma_grad.cu) where the columns of a head are a
+     * multiple of PP_FLASH_STEP, and PP_FLASH_WIDEST at most. Its tiles have as many columns, rounded up to a multiple
+     * of PP_MMA_WIDTH; of wide heads, which have more than PP_MMA_NARROW, to a multiple of twice that. */
     PP_FLASH_STEP = 16,
     PP_FLASH_WIDEST = 256,
     PP_MMA_WIDTH = 32,
     PP_MMA_NARROW = 128,
-    PP_MMA_TOKENS = 16,    /* of a warp: queries, or backward keys */
-    PP_MMA_KEYS = 64,      /* of a tile that it goes over, forward */
-    PP_MMA_WIDE_KEYS = 32, /* the same of wide heads */
-    PP_MMA_OVER = 32,      /* tokens of such a tile, backward */
-    PP_MMA_WARPS = 8,      /* that share a tile, forward */
-    PP_MMA_GRAD_WARPS = 4
+    PP_MMA_TOKENS = 16,    /* tokens of a warp: queries, or backward keys */
+    PP_MMA_KEYS = 64,      /* forward: keys of each tile that a warp goes over */
+    PP_MMA_WIDE_KEYS = 32, /* the same for wide heads */
+    PP_MMA_OVER = 32,      /* backward: tokens of each tile that a warp goes over */
+    PP_MMA_WARPS = 8,      /* forward: warps that share these tiles */
+    PP_MMA_GRAD_WARPS = 4  /* the same backward */
 };
 
-/* Operands, which are aligned to 16 bytes, can go to tensor cores. */
+/* Does a call of flash or flash_grad go to tensor cores, if its operands are aligned to 16 bytes? */
 static inline bool pp_flash_multiplies(const struct pp_call *call)
 {
     return call->precision == PP_BF16 && call->attention.dh % PP_FLASH_STEP == 0 &&
@@ -49,7 +48,7 @@ static inline int pp_mma_width(int dh)
     return (dh + step - 1) / step * step;
 }
 
-/* Tiles of columns that a block has in float arithmetic: as few as hold a head. */
+/* Tiles of columns in a block, in float arithmetic: as few as hold a head, PP_FLASH_COLUMNS at most. */
 static inline int pp_flash_tiles(int dh)
 {
     return dh <= PP_TILE_SIDE ? 1 : dh <= 2 * PP_TILE_SIDE ? 2 : PP_FLASH_COLUMNS / PP_TILE_SIDE;

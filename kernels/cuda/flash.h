@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How calls of attention that stores no scores are launched: for the launchers, and for who counts launches.
+ * How calls of flash and flash_grad are divided into launches: for the launchers, and for pp_cuda_launches().
  */
 #ifndef PP_KERNELS_CUDA_FLASH_H
 #define PP_KERNELS_CUDA_FLASH_H
@@ -9,22 +9,24 @@
 
 enum { PP_FLASH_BLOCKS = 512 }; /* of attention_flash.cu, that keep a large device busy */
 
-/* The backward does some groups of heads, which share keys and values, at a time, as many as have room in scratch:
- * parts of one size, but for the last. Some gradients wait there until nobody needs any more what they take the place
- * of: those of queries where each head has keys and values of its own, else those of keys and values, as there are
- * fewer of these; on tensor cores these also of wide heads, whose keys several blocks need. A launch takes the ones, or
- * the others, to their place. Gradients of keys that have a place of their own (n->keys) never wait. */
+/* flash_grad works on parts: as many groups (heads that share keys and values) at a time as have room in scratch.
+ *
+ * Gradients take the place of what they are gradients of, so some must wait in scratch until no block needs the old
+ * numbers any more; a launch of its own then takes them to their place. Gradients of queries wait where each head has
+ * keys and values of its own. Else those of keys and values wait, as there are fewer of them; on tensor cores also for
+ * wide heads, whose keys several blocks need. Gradients of keys that lie apart from qkv (attention.keys) never wait. */
 struct pp_flash_parts {
-    int groups, parts; /* of a part; 0: not even one group has room */
-    int64_t bytes;     /* of scratch, that a group takes */
-    int launches;      /* of a part */
-    int terms;         /* parts of a group whose gradients of keys and values are made apart, then added */
-    int pitch;         /* numbers of a token's gradients that wait */
-    int64_t queries;   /* numbers of a group's gradients that wait: of queries, */
-    int64_t keys;      /* of keys and values */
+    int groups;      /* of a part; the last part may have fewer */
+    int parts;       /* 0: there is not even room for one group */
+    int64_t bytes;   /* of scratch for a group */
+    int launches;    /* of a part */
+    int terms;       /* pieces of a group whose gradients of keys and values are made apart, then added */
+    int pitch;       /* numbers from one token's waiting gradients to the next token's */
+    int64_t queries; /* numbers of a group's waiting gradients of queries */
+    int64_t keys;    /* the same of keys and values */
 };
 
-/* Forward: the bias, unless there is none, and all the rest. */
+/* Launches of flash: one, and one before it that adds the bias, if there is one. */
 static inline int pp_flash_launches(const struct pp_call *call)
 {
     return call->at.flash.bias.region == PP_MEM_NONE ? 1 : 2;
@@ -34,9 +36,9 @@ static inline int64_t pp_flash_ceil(int64_t n, int64_t of) { return (n + of - 1)
 static inline int64_t pp_flash_least(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t pp_flash_most(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Terms of a group in float arithmetic: enough blocks for a large device at one row of tokens, if there is scratch for
- * a group. That and the shape alone decide, so equal calls have equal bits. fixed: floats of a token of a group beside
- * its gradients of keys and values. */
+/* pp_flash_parts.terms in float arithmetic: as many as make enough blocks for a large device of one row of tokens, if
+ * scratch has room for a group. Scratch and shape alone decide, so equal calls have equal bits. fixed: floats of
+ * scratch for a token of a group, beside its gradients of keys and values. */
 static inline int pp_flash_terms(const struct pp_call *call, int pitch, int64_t fixed, int64_t scratch_bytes)
 {
     const struct pp_attention_dims *n = &call->attention;
@@ -46,8 +48,9 @@ static inline int pp_flash_terms(const struct pp_call *call, int pitch, int64_t 
     return (int)pp_flash_ceil(group, pp_flash_ceil(group, most > 1 ? pp_flash_least(group, most) : 1));
 }
 
-/* multiplies: on tensor cores, where the gradients that wait are bfloat16. There those of queries are made by the
- * kernel that also makes the means, and means alone are launched only where those of keys and values come first. */
+/* multiplies: on tensor cores. There waiting gradients are bfloat16, and the kernel of queries also makes the means
+ * (the sums of dP P of each query); a launch that makes means alone is needed only where the kernel of keys comes
+ * first. */
 static inline struct pp_flash_parts pp_flash_divide(const struct pp_call *call, bool multiplies, int64_t scratch_bytes)
 {
     const struct pp_attention_dims *n = &call->attention;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The launchers of the CUDA kernels, one for each row of the kernel table (operands: kernels/kernels.h), as C sees
- * them. Each puts its kernels into the call's stream and returns; it allocates nothing and waits for nothing.
+ * The launchers of the CUDA kernels, one for each row of the kernel table (what each computes: core/calls_*.h), as C
+ * sees them. Each puts its kernels into the call's stream and returns; it allocates nothing and waits for nothing.
  *
  * Element types follow the program's precision: activations, their gradients, P, and what travels are float32, or
- * bfloat16 for PP_BF16; rstd, parameters, gradients of parameters, logits and sums are as kernels/kernels.h says.
+ * bfloat16 for PP_BF16; rstd, parameters, gradients of parameters, logits and sums are as core/calls_*.h say.
  * Random numbers are those of the cpu, for the same elements. No result depends on the number of multiprocessors, on
  * timing or on atomics' order: equal calls give equal bits.
  */
@@ -20,9 +20,9 @@
 extern "C" {
 #endif
 
-/* Of each worker, beside the workspace of products; more where a call of its programs needs it. */
+/* pp_cuda_call.scratch of each worker, beside the workspace of products; more where a call of its programs needs it. */
 enum { PP_CUDA_SCRATCH_BYTES = 16 << 20 };
-/* Of the embedding's gradient: sorted at a time; the work is their square. */
+/* Tokens that embed_grad sorts at a time; the work of that is their square. */
 enum { PP_CUDA_SORT_TOKENS = 1 << 12 };
 
 struct pp_cuda_gemm; /* kernels/cuda/gemm.h */
@@ -45,13 +45,13 @@ struct pp_cuda_call {
 PP_KERNEL_LIST(X)
 #undef X
 
-/* Calls of one kernel that are one launch, up to PP_CUDA_GROUP. c: [n] calls of one frame and stream, none of which
- * reads what another writes. The same bits as one after the other. */
+/* Launch n calls of one kernel at once, PP_CUDA_GROUP at most. All are of one frame and stream, and none reads what
+ * another writes. The bits are those of one launch after the other. */
 cudaError_t pp_cuda_sumsq_group(const struct pp_cuda_call *c, int n);
 cudaError_t pp_cuda_sgd_group(const struct pp_cuda_call *c, int n);
 cudaError_t pp_cuda_adamw_group(const struct pp_cuda_call *c, int n);
 
-/* core/queue.h: narrow, widen, sum, clip_factor. */
+/* The kernels of pp_queue_ops (core/queue.h): narrow, widen, sum, clip_factor. */
 cudaError_t pp_cuda_narrow(cudaStream_t stream, void *to, const void *from, int64_t n);
 cudaError_t pp_cuda_widen(cudaStream_t stream, void *to, const void *from, int64_t n);
 cudaError_t pp_cuda_sum(cudaStream_t stream, void *to, const void *const *parts, int nparts, int64_t elements,

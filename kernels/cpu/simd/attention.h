@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the two kinds of attention on the cpu share: a call taken apart, products of a head, softmax and dropout of
+ * What attention.c and flash.c share: the dimensions of a call by names, products of a head, softmax and dropout of
  * scores.
  *
  * Probabilities carry dropout in their sign: negative where they are dropped.
@@ -14,19 +14,19 @@
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/random.h"
 
-/* A call taken apart. */
+/* What follows from a call's dimensions and frame. */
 struct attention {
     int rows, seq, heads, dh, d; /* seq: queries of a row; d = heads * dh */
-    int kv, group;               /* heads of keys and values, and of the queries of each */
+    int kv, group;               /* heads of keys and values; heads of queries that share each of these */
     int width;                   /* of qkv: (heads + 2 * kv) * dh */
-    int keys, key_width;         /* of a row; from one to the next one */
+    int keys, key_width;         /* keys of a row; numbers from a token's key to the next token's */
     float *shared, *grads;       /* the first key; where its gradient goes */
     struct pp_row_places places; /* of queries among keys */
     bool causal, dropping;
     float scale;
     struct dropout drop;
     int64_t first_row;
-    int all_heads, first_head; /* of all workers that share them; this one's first */
+    int all_heads, first_head; /* heads of all workers that share them; number of this one's first among these */
 };
 
 /* qkv: the call's. keys, dkeys: those of calls that have keys of whole rows, which lie apart from qkv. */
@@ -56,7 +56,7 @@ static inline struct attention attention_of(const struct pp_cpu_call *c, float *
     return a;
 }
 
-/* Number of the row vector of a head's first place: dropout's. */
+/* Number of the row vector of a head's first query, by which dropout draws. */
 static inline uint32_t first_vector(const struct attention *a, int row, int head)
 {
     return (uint32_t)(((a->first_row + row) * a->all_heads + a->first_head + head) * a->keys);
@@ -174,7 +174,7 @@ static inline void dscores_row(const struct attention *a, const float *p, float 
     }
 }
 
-/* Of the group of the head of this row: [keys, dh], tokens a->key_width apart. */
+/* From a->shared, or a->grads, to the keys that this head of this row sees: [keys, dh], tokens a->key_width apart. */
 static inline int64_t key_offset(const struct attention *a, int row, int head)
 {
     return (int64_t)row * a->keys * a->key_width + head / a->group * a->dh;
@@ -188,7 +188,8 @@ static inline float *values_of(const struct attention *a, int row, int head)
     return keys_of(a, row, head) + a->kv * a->dh;
 }
 
-/* Gradients of a group's keys and values [keys, dh], which all of its queries have added to by now, to their place. */
+/* Copies the gradients of a group's keys and values, both [keys, dh], to their place. All queries of the group must
+ * have added to them. */
 static inline void settle(const struct attention *a, int row, int head, const float *dk, const float *dv)
 {
     float *keys = a->grads + key_offset(a, row, head), *values = keys + a->kv * a->dh;
