@@ -21,7 +21,8 @@ PP_DIMS(embed, rows, seq, d, vocab, positions);
 
 /* embed: out = drop(weight[token] * scale + position(t)), t being the token's place in its whole row. Zeros for words
  * of other tensor ranks.
- *     positions   sinusoidal: sines and cosines, made in scratch; rope: nothing is added; learned: rows of `positions`
+ * What is added at a place depends on the dimension `positions`: sinusoidal: sines and cosines, made in scratch; rope:
+ * nothing; learned: the place's row of the operand `positions`.
  *     scale       of the words' rows
  *     p           probability of dropout
  *     out         out  [T, d]

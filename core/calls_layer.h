@@ -23,7 +23,7 @@ PP_DIMS(norm, rows, seq, d, plain, whole, pieces);
  *     x        in      [T, d]
  *     bias     in      [d] float; optional, not if plain
  *     gamma    in      [d] float
- *     beta     in      [d] float; optional; rmsnorm has none
+ *     beta     in      [d] float; rmsnorm has none
  *     sum      out     [T, d]: r; optional, not if plain; may be x
  */
 PP_OPERANDS(norm, y, z, rstd, x, bias, gamma, beta, sum);

@@ -172,7 +172,7 @@ void pp_call_meet(const struct pp_call *call, const struct pp_frame *frame);
  *   nobias      where having no bias spares a pass over memory
  *   times8      number of products
  *   drop        a dropout site
- *   bf16, tf32  the precision; wide: a product whose result is float32 in bf16
+ *   bf16, tf32  the precision; wide: a product, sum or exchange whose result is float32 in bf16
  *
  * Returns buf. */
 const char *pp_call_text(const struct pp_call *call, char *buf, size_t size);
