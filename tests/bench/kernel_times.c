@@ -43,13 +43,14 @@ static bool time_attention(const struct pp_machine *m, const char *line, double 
 {
     char pass[16], mask[16];
     struct pp_call call = {.precision = PP_BF16};
-    int32_t *n = call.n;
-    if (sscanf(line, "attention %15s %d %d %d %d %15s", pass, &n[0], &n[2], &n[1], &n[3], mask) != 6) return false;
-    const bool back = strcmp(pass, "backward") == 0;
-    call.kernel = back ? PP_KERNEL_FLASH_GRAD : PP_KERNEL_FLASH;
-    n[4] = strcmp(mask, "causal") == 0;
-    if (n[0] < 1 || n[1] < 1 || n[2] < 1 || n[3] < 1) return false;
-    for (int i = 0; i < 5; i++) call.ref[i].region = i == 3 && !back ? PP_MEM_NONE : PP_MEM_WORK; /* there is no bias */
+    struct pp_attention_dims *n = &call.attention;
+    if (sscanf(line, "attention %15s %d %d %d %d %15s", pass, &n->rows, &n->heads, &n->seq, &n->dh, mask) != 6)
+        return false;
+    call.kernel = strcmp(pass, "backward") == 0 ? PP_KERNEL_FLASH_GRAD : PP_KERNEL_FLASH;
+    n->causal = strcmp(mask, "causal") == 0;
+    if (n->rows < 1 || n->seq < 1 || n->heads < 1 || n->dh < 1) return false;
+    for (int i = 0; i < 5; i++) call.ref[i].region = PP_MEM_WORK;
+    if (call.kernel == PP_KERNEL_FLASH) call.at.flash.bias.region = PP_MEM_NONE;
     const struct pp_work work = pp_call_work(&call, m->cores == 0);
     *us = pp_machine_work_ns(m, &work) / 1e3;
     return true;
