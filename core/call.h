@@ -159,8 +159,9 @@ struct pp_call {
     int32_t site;      /* of dropout: the part of the random numbers' key that tells calls apart; 0: no dropout */
     int32_t precision; /* enum pp_precision */
     float p;           /* probability of dropout, with which site != 0 and pp_frame.training zero an element */
-    union {            /* a scalar, by its name in the kernel's block */
-        float scale, eps, theta, aux;
+    union {            /* scalars, by their names in the kernel's block */
+        float scale, eps, aux;
+        struct pp_rope_scalars rope;
     };
     union {
         struct pp_ref ref[PP_CALL_REFS];

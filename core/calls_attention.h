@@ -91,17 +91,23 @@ PP_OPERANDS(qk_norm, qkv, bias, kept, q_gamma, k_gamma);
  */
 PP_OPERANDS(qk_norm_grad, dqkv, kept, q_gamma, k_gamma, q_gamma_grad, k_gamma_grad);
 
+/* Scalars of rope and rope_grad: pair i of a head's columns turns by theta^(-2i/dh) from token to token, unless that is
+ * slowed down (struct pp_rope_scaling; factor <= 1: it is not). The angles themselves: kernels/rotation.h. */
+struct pp_rope_scalars {
+    float theta, factor, low, high, tokens;
+};
+
 /* rope: qkv += bias; then queries and keys of the row's token t are rotated: columns i and i + dh/2 of a head, x and y,
- * become x cos a - y sin a and y cos a + x sin a, with a = t * theta^(-2i/dh) (Su et al. 2021). Pairs are those of
- * Hugging Face's Llama ("rotate half"), not neighbours. dh is even.
- *     theta
+ * become x cos a - y sin a and y cos a + x sin a, with a = t times the angle of pair i (Su et al. 2021). Pairs are those
+ * of Hugging Face's Llama ("rotate half"), not neighbours. dh is even.
+ *     rope   struct pp_rope_scalars
  *     qkv    in/out  [T, Q]
  *     bias   in      [Q] float; optional
  */
 PP_OPERANDS(rope, qkv, bias);
 
 /* rope_grad: dq and dk are rotated back.
- *     theta
+ *     rope   as rope's
  *     dqkv   in/out  [T, Q]
  */
 PP_OPERANDS(rope_grad, dqkv);

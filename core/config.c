@@ -161,6 +161,7 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
         .dropout = config->dropout,
         .positions = config->positions,
         .rope_theta = config->rope_theta,
+        .rope_scaling = config->rope_scaling,
         .max_positions = config->positions == PP_POSITIONS_LEARNED ? pp_config_max_positions(config) : 0,
         .scale_embedding = !lab && config->positions == PP_POSITIONS_SINUSOIDAL,
         .residual_only = lab,

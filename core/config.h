@@ -40,6 +40,7 @@ struct pp_config {
     int precision;      /* enum pp_precision */
     int vocab_multiple; /* 0: that of the device */
     double dropout, rope_theta, norm_epsilon;
+    struct pp_rope_scaling rope_scaling;
     double init_std; /* 0: initial weights of `style` */
     /* batch and optimizer */
     int rows, tokens, epochs, max_batches, eval_batches, eval_rows; /* rows: of one replica */

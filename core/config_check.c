@@ -15,6 +15,7 @@ static pp_status check_additions(const struct pp_config *config)
 {
     const bool adamw = config->optimizer == PP_ADAMW, falls = config->over_steps.schedule != PP_LR_CONSTANT;
     const bool rope = config->positions == PP_POSITIONS_ROPE, learned = config->positions == PP_POSITIONS_LEARNED;
+    const bool scaled = rope && pp_rope_scales(&config->rope_scaling);
     const struct {
         const char *option, *of;
         bool there;
@@ -26,6 +27,10 @@ static pp_status check_additions(const struct pp_config *config)
                      {"shared-gate", "--shared-ff; add that", config->shared_ff},
                      {"expert-parallel", "--experts; add that", config->experts},
                      {"rope-theta", "--positions rope; add that", rope},
+                     {"rope-factor", "--positions rope; add that", rope},
+                     {"rope-low-freq-factor", "--rope-factor; add that", scaled},
+                     {"rope-high-freq-factor", "--rope-factor; add that", scaled},
+                     {"rope-original-tokens", "--rope-factor; add that", scaled},
                      {"max-positions", "--positions learned; add that", learned},
                      {"adam-beta1", "--optimizer adamw; add that", adamw},
                      {"adam-beta2", "--optimizer adamw; add that", adamw},
@@ -37,6 +42,9 @@ static pp_status check_additions(const struct pp_config *config)
     for (size_t i = 0; i < sizeof additions / sizeof *additions; i++)
         if (!additions[i].there && pp_config_given(config, additions[i].option))
             return pp_fail(PP_USAGE, "--%s is of %s, or leave it out", additions[i].option, additions[i].of);
+    if (scaled && config->rope_scaling.high <= config->rope_scaling.low)
+        return pp_fail(PP_USAGE, "--rope-high-freq-factor %g must be more than --rope-low-freq-factor %g",
+                       config->rope_scaling.high, config->rope_scaling.low);
     return PP_OK;
 }
 

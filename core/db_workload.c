@@ -139,6 +139,17 @@ static void add_sharing(struct text *t, const struct pp_config *config, const st
     if (config->cp_comm_type == PP_CONTEXT_ALL_GATHER) add(t, "all_gather ");
 }
 
+static void add_rope(struct text *t, const struct pp_config *config)
+{
+    const struct pp_rope_scaling *scaling = &config->rope_scaling;
+    add_real(t, " rope", config->rope_theta);
+    if (!pp_rope_scales(scaling)) return;
+    add_real(t, "/", scaling->factor);
+    add_real(t, ":", scaling->low);
+    add_real(t, ":", scaling->high);
+    add(t, ":%d", scaling->tokens);
+}
+
 /* What layers are beside the tutorials'. */
 static void add_layer_words(struct text *t, const struct pp_config *config)
 {
@@ -150,7 +161,7 @@ static void add_layer_words(struct text *t, const struct pp_config *config)
     if (config->activation != PP_RELU) add(t, " %s", pp_activation_names[config->activation]);
     add(t, "%s", pp_bias_words[config->bias]);
     if (config->tie_embeddings) add(t, " tied");
-    if (config->positions == PP_POSITIONS_ROPE) add_real(t, " rope", config->rope_theta);
+    if (config->positions == PP_POSITIONS_ROPE) add_rope(t, config);
     if (config->positions == PP_POSITIONS_LEARNED) add(t, " learned%d", pp_config_max_positions(config));
 }
 

@@ -6,6 +6,14 @@
 
 #include "core/job.h"
 
+static void add_rope(const struct pp_shape *shape, char *buf, size_t size)
+{
+    char slower[40] = "";
+    if (pp_rope_scales(&shape->rope_scaling))
+        snprintf(slower, sizeof slower, ", slow turns %g times slower", shape->rope_scaling.factor);
+    snprintf(buf, size, ", rope of base %g%s", shape->rope_theta, slower);
+}
+
 /* Adds how the layers differ from those of PyTorch's tutorials. */
 static void add_layer_words(const struct pp_shape *shape, char *buf, size_t size)
 {
@@ -14,11 +22,10 @@ static void add_layer_words(const struct pp_shape *shape, char *buf, size_t size
                                          [PP_BIAS_LAYERS] = ", no bias of the decoder",
                                          [PP_BIAS_QKV] = ", biases of queries, keys and values alone"};
     const bool named = shape->activation != PP_RELU;
-    char positions[40] = "", epsilon[40] = "";
+    char positions[80] = "", epsilon[40] = "";
     if (pp_norm_epsilon(shape) != PP_NORM_EPSILON)
         snprintf(epsilon, sizeof epsilon, ", epsilon %g", pp_norm_epsilon(shape));
-    if (shape->positions == PP_POSITIONS_ROPE)
-        snprintf(positions, sizeof positions, ", rope of base %g", shape->rope_theta);
+    if (shape->positions == PP_POSITIONS_ROPE) add_rope(shape, positions, sizeof positions);
     if (shape->positions == PP_POSITIONS_LEARNED)
         snprintf(positions, sizeof positions, ", %d learnt position%s", shape->max_positions,
                  pp_plural(shape->max_positions));
@@ -33,7 +40,7 @@ const char *pp_model_text(const struct pp_model *model, char *buf, size_t size)
 {
     const struct pp_shape *shape = &model->shape;
     const int kv = pp_kv_heads(shape);
-    char words[240], columns[24] = "", of_keys[40] = "", experts[96] = "", beside[48] = "";
+    char words[280], columns[24] = "", of_keys[40] = "", experts[96] = "", beside[48] = "";
     if (shape->head_dim) snprintf(columns, sizeof columns, " of %d", shape->head_dim);
     if (kv != shape->heads) snprintf(of_keys, sizeof of_keys, " (%d of keys and values)", kv);
     if (shape->experts)

@@ -37,6 +37,16 @@ extern const char *const pp_bias_words[]; /* for the names of work in profiles: 
  * of each layer are rotated (Su et al. 2021); or a learnt vector for each position is added to the embedding (GPT). */
 enum pp_positions { PP_POSITIONS_SINUSOIDAL, PP_POSITIONS_ROPE, PP_POSITIONS_LEARNED };
 
+/* Rotations of a model that was first trained on rows of `tokens` tokens, slowed down for longer rows (Llama 3.1;
+ * Hugging Face's rope_type "llama3"). Pairs of columns that turn less often than `low` times in such a row turn `factor`
+ * times slower; pairs that turn more often than `high` times keep their speed; between the two the speed is
+ * interpolated. high > low. factor <= 1: all keep their speed. */
+struct pp_rope_scaling {
+    double factor, low, high;
+    int tokens;
+};
+static inline bool pp_rope_scales(const struct pp_rope_scaling *scaling) { return scaling->factor > 1; }
+
 /* Context parallelism: how workers get what attention needs of the tokens of other workers. See pp_shape.context. */
 enum pp_context_kind { PP_CONTEXT_ALL_TO_ALL, PP_CONTEXT_ALL_GATHER };
 extern const char *const pp_context_kind_names[];
@@ -79,6 +89,7 @@ struct pp_shape {
     bool qk_norm;
     int positions;     /* enum pp_positions */
     double rope_theta; /* PP_POSITIONS_ROPE: the base of the frequencies */
+    struct pp_rope_scaling rope_scaling;
     int max_positions; /* PP_POSITIONS_LEARNED: number of positions, at least the tokens of any row */
     /* Tensor parallelism: T, the workers that share the tensors of a stage (struct pp_plan); 0 and 1: no sharing.
      * Tensors are cut as in Megatron-LM:

@@ -110,7 +110,14 @@ static void write_norm_of_heads_grad(struct pp_writer *w, int l, struct pp_ref d
 static struct pp_call *write_rope(struct pp_writer *w, enum pp_kernel kernel)
 {
     struct pp_call *call = write_heads(w, kernel);
-    call->theta = (float)w->model->local.rope_theta;
+    const struct pp_rope_scaling *scaling = &w->model->local.rope_scaling;
+    call->rope = (struct pp_rope_scalars){.theta = (float)w->model->local.rope_theta};
+    if (pp_rope_scales(scaling)) {
+        call->rope.factor = (float)scaling->factor;
+        call->rope.low = (float)scaling->low;
+        call->rope.high = (float)scaling->high;
+        call->rope.tokens = (float)scaling->tokens;
+    }
     return call;
 }
 

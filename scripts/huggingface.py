@@ -252,7 +252,7 @@ def llama(config, kind=LLAMA, mixture=None):
     options = dict(d_model=d, heads=heads, kv_heads=groups, head_dim=columns, d_ff=ff, layers=layers, vocab=vocab)
     options.update(normalization="rmsnorm", norm_epsilon=config.epsilon("rms_norm_eps", 1e-6), activation="swiglu")
     options.update(bias="qkv" if kind.qkv_bias else "no", **(dict(qk_norm="yes") if kind.qk_norm else {}))
-    options.update(positions="rope", rope_theta=rope_theta(config), **(mixture or {}))
+    options.update(positions="rope", rope_theta=rope_theta(config), **rope_scaling(config), **(mixture or {}))
     rows = [Row("embedding.weight", d, [("model.embed_tokens.weight", vocab)])]
     for i in range(layers):
         mine, theirs = f"layers.{i}.", f"model.layers.{i}."
@@ -274,20 +274,53 @@ def llama(config, kind=LLAMA, mixture=None):
     return decoder(options, rows, config.flag("tie_word_embeddings", False), vocab, d)
 
 
+LLAMA3_ROPE = dict(factor="rope_factor", low_freq_factor="rope_low_freq_factor")  # what ppkit calls them
+LLAMA3_ROPE.update(high_freq_factor="rope_high_freq_factor", original_max_position_embeddings="rope_original_tokens")
+
+
+def is_number(value):
+    return not isinstance(value, bool) and isinstance(value, (int, float))
+
+
+def rope_parameters(config):
+    """[(name, dict)] of what says more of rotations; newer files have all in rope_parameters."""
+    given = [(name, config.get(name, {})) for name in ("rope_scaling", "rope_parameters")]
+    for name, values in given:
+        if not isinstance(values, dict):
+            config.differ(name, values, "it must be an object")
+    return [(name, values) for name, values in given if isinstance(values, dict)]
+
+
 def rope_theta(config):
-    """Rotations by their base alone; newer files have it in rope_parameters."""
     base = config.get("rope_theta", 10000.0)
     config.must("partial_rotary_factor", 1, "ppkit rotates whole heads")
-    for name in ("rope_scaling", "rope_parameters"):
-        given = config.get(name, {})
-        if not isinstance(given, dict) or not set(given) <= {"rope_type", "type", "rope_theta"}:
-            config.differ(name, given, "ppkit rotates by --rope-theta alone")
-        elif given.get("rope_type", given.get("type", "default")) != "default":
-            config.differ(name, given, "ppkit rotates without scaling")
-        base = given.get("rope_theta", base) if isinstance(given, dict) else base
-    if isinstance(base, bool) or not isinstance(base, (int, float)) or not 1 <= base <= LARGEST_FLOAT:
+    for _, given in rope_parameters(config):
+        base = given.get("rope_theta", base)
+    if not is_number(base) or not 1 <= base <= LARGEST_FLOAT:
         config.refuse("rope_theta", base, "must be a number, at least 1")
     return base
+
+
+def rope_scaling(config):
+    """Options of rotations that are slowed down as Llama 3.1's are; others differ."""
+    options = {}
+    for name, given in rope_parameters(config):
+        kind = given.get("rope_type", given.get("type", "default"))
+        more = set(given) - {"rope_type", "type", "rope_theta"}
+        if kind == "llama3" and more == set(LLAMA3_ROPE):
+            options = llama3_rope(config, name, given)
+        elif kind != "default" or more:
+            config.differ(name, given, "ppkit slows rotations down as Llama 3.1 does, or not at all")
+    return options
+
+
+def llama3_rope(config, name, given):
+    found = {mine: given[theirs] for theirs, mine in LLAMA3_ROPE.items()}
+    factor, low, high, tokens = found.values()
+    numbers = all(map(is_number, found.values())) and isinstance(tokens, int)
+    if not numbers or not (1 <= factor <= 1e6 and 0 <= low < high <= 1e6 and 1 <= tokens <= MOST):
+        config.refuse(name, given, "its numbers make no sense together")
+    return found if factor > 1 else {}
 
 
 def decoder(options, rows, tied, vocab, d):

@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "kernels/cuda/gpu.cuh"
+#include "kernels/rotation.h"
 
 enum { THREADS = 256, PIECE = 512 /* pairs of columns whose angles are there at a time */ };
 using angles = float[PIECE];
@@ -15,8 +16,8 @@ template <typename T> struct rotation {
     const float *bias; /* NULL: nothing is added */
     int seq, dh, half; /* half = dh / 2: columns of a pair lie so far apart */
     int heads, width;  /* that are rotated, the first ones of a token; all of its columns */
-    double rate;       /* pair k turns by exp(rate * k) from token to token */
-    float direction;   /* 1; -1: back */
+    pp_rotation rates;
+    float direction; /* 1; -1: back */
     pp_row_places places;
 };
 
@@ -27,7 +28,7 @@ static __device__ inline void make_angles(const rotation<T> &r, int first, int n
 {
     const double pi = 3.14159265358979323846, token = (double)pp_place_of(r.places, (int)(blockIdx.x % r.seq));
     for (int k = (int)threadIdx.x; k < n; k += (int)blockDim.x) {
-        const double turns = token * (exp(r.rate * (first + k)) / pi);
+        const double turns = token * (pp_rotation_rate(&r.rates, first + k) / pi);
         float s, c;
         sincospif((float)(turns - 2 * rint(turns / 2)), &s, &c);
         sines[k] = s * r.direction;
@@ -94,7 +95,7 @@ template <typename T> static cudaError_t run(const struct pp_cuda_call *c, void 
     r.half = r.dh / 2;
     r.heads = n->heads + PP_KV_HEADS(n);
     r.width = PP_QKV_HEADS(n) * r.dh;
-    r.rate = -log((double)c->call->theta) * 2 / r.dh;
+    r.rates = pp_rotation_of(&c->call->rope, r.dh);
     r.direction = direction;
     r.places = pp_query_places_of(r.seq, c->frame);
     const bool whole = r.half % PP_QUAD == 0 && pp_aligned(r.qkv) && pp_aligned(r.bias);

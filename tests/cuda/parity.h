@@ -39,6 +39,7 @@ struct parity_case {
     int tensor, tensor_rank;   /* of the frame: so many workers share what the call is a part of */
     int context, context_rank; /* ... and so many have parts of its rows */
     bool halves;               /* ... of two chunks each */
+    bool scaled;               /* of rope: slow rotations are slower still */
 };
 
 /* Kernel and dimensions of the call. */

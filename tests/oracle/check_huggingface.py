@@ -32,6 +32,8 @@ TOLERANCE = 1e-5
 GPT2 = dict(vocab_size=97, n_embd=24, n_head=4, n_layer=3, n_positions=32)
 LLAMA = dict(vocab_size=97, hidden_size=24, intermediate_size=40, num_attention_heads=4, num_hidden_layers=3)
 LLAMA.update(rms_norm_eps=1e-5)
+LLAMA31_ROPE = dict(rope_type="llama3", rope_theta=500.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0)
+LLAMA31_ROPE.update(original_max_position_embeddings=16)  # so that rotations of all three kinds are there
 SMALL = dict(LLAMA, rms_norm_eps=1e-3)  # an epsilon that tells
 QWEN2 = dict(SMALL, num_key_value_heads=2)
 QWEN3 = dict(QWEN2, head_dim=8)
@@ -50,6 +52,7 @@ CASES = {  # kind, configuration, how it is saved
     "llama-head-dim": ("Llama", dict(LLAMA, num_key_value_heads=1, head_dim=10), {}),
     "llama-tied": ("Llama", dict(LLAMA, tie_word_embeddings=True), {}),
     "llama-theta": ("Llama", dict(LLAMA, rope_parameters=dict(rope_type="default", rope_theta=500000.0)), {}),
+    "llama-3.1": ("Llama", dict(LLAMA, rope_parameters=LLAMA31_ROPE), {}),
     "llama-parts": ("Llama", dict(LLAMA, num_key_value_heads=2), dict(max_shard_size="12KB")),
     "llama-bfloat16": ("Llama", LLAMA, dict(dtype=torch.bfloat16)),
     "llama-wide": ("Llama", dict(LLAMA, vocab_size=70001), {}),

@@ -115,6 +115,10 @@ COMMON = dict(
     head_dim=0,
     positions="sinusoidal",
     rope_theta=10000.0,
+    rope_factor=1.0,
+    rope_low_freq_factor=1.0,
+    rope_high_freq_factor=4.0,
+    rope_original_tokens=8192,
     max_positions=0,
     tie_embeddings="no",
     experts=0,
@@ -138,10 +142,21 @@ def options(given):
     return {**COMMON, **ADAMW, **preset, **given}
 
 
-def rotate(x, theta):
+def frequencies(o, columns):
+    """Radians for each token, by pairs of columns; slowed down where rope_factor is above 1, as Llama 3.1's are: by their
+    wavelengths."""
+    made = 1.0 / o["rope_theta"] ** (torch.arange(0, columns, 2, dtype=torch.float64) / columns)
+    factor, low, high, original = (o["rope_" + n] for n in ("factor", "low_freq_factor", "high_freq_factor", "original_tokens"))
+    wavelength = 2 * torch.pi / made
+    smooth = (original / wavelength - low) / (high - low)
+    between = (1 - smooth) * made / factor + smooth * made
+    slowed = torch.where(wavelength > original / low if low else wavelength < 0, made / factor, between)
+    return torch.where(wavelength < original / high, made, slowed) if factor > 1 else made
+
+
+def rotate(x, frequency):
     """Rotary positions of x [rows, heads, tokens, columns], as Hugging Face's Llama computes them."""
     tokens, columns = x.shape[2:]
-    frequency = 1.0 / theta ** (torch.arange(0, columns, 2, dtype=torch.float64) / columns)
     angle = torch.outer(torch.arange(tokens, dtype=torch.float64), frequency)
     angle = torch.cat((angle, angle), dim=-1)
     half = torch.cat((-x[..., columns // 2 :], x[..., : columns // 2]), dim=-1)
@@ -156,7 +171,7 @@ class Attention(nn.Module):
         super().__init__()
         d, self.heads = o["d_model"], o["heads"]
         self.columns, self.kv = o["head_dim"] or d // self.heads, o["kv_heads"] or self.heads
-        self.theta = o["rope_theta"] if o["positions"] == "rope" else None
+        self.frequency = frequencies(o, self.columns) if o["positions"] == "rope" else None
         width = (self.heads + 2 * self.kv) * self.columns
         bias = o["bias"] in ("yes", "layers")
         self.in_proj_weight = nn.Parameter(torch.empty(width, d))
@@ -177,7 +192,7 @@ class Attention(nn.Module):
         parts = qkv.reshape(rows, tokens, -1, self.columns).transpose(1, 2)
         q, k, v = parts.split((self.heads, self.kv, self.kv), dim=1)
         q, k = self.q_norm(q), self.k_norm(k)
-        return (q, k, v) if self.theta is None else (rotate(q, self.theta), rotate(k, self.theta), v)
+        return (q, k, v) if self.frequency is None else (rotate(q, self.frequency), rotate(k, self.frequency), v)
 
     def forward(self, x, _key, _value, attn_mask=None, **_other):
         q, k, v = self.project(x)

@@ -11,8 +11,8 @@ import struct
 import unittest
 from unittest import mock
 
-from tiny_models import GPT2, GPT2_NAMES, GPT2_SHAPES, LLAMA, LLAMA_NAMES, LLAMA_SHAPES, MIXTRAL, MIXTRAL_SHAPES
-from tiny_models import ABSENT, Case, convert, numbered, raw_tensors, write
+from tiny_models import GPT2, GPT2_NAMES, GPT2_SHAPES, LLAMA, LLAMA3, LLAMA_NAMES, LLAMA_SHAPES, MIXTRAL
+from tiny_models import MIXTRAL_SHAPES, ABSENT, Case, convert, numbered, raw_tensors, write
 
 MISTRAL = dict(model_type="mistral", architectures=["MistralForCausalLM"])
 REFUSED = [  # a change of LLAMA, words of the message
@@ -30,6 +30,9 @@ REFUSED = [  # a change of LLAMA, words of the message
     (dict(mlp_bias=True), "mlp_bias is true"),
     (dict(rope_scaling=dict(rope_type="llama3", factor=8.0)), "rope_scaling is"),
     (dict(rope_scaling=dict(type="linear")), "rope_scaling is"),
+    (dict(rope_scaling=dict(LLAMA3, factor=0.5)), "its numbers make no sense together"),
+    (dict(rope_scaling=dict(LLAMA3, factor="8")), "its numbers make no sense together"),
+    (dict(rope_scaling=dict(LLAMA3, original_max_position_embeddings=0.5)), "its numbers make no sense together"),
     (dict(rope_parameters=dict(rope_type="yarn", rope_theta=1e4)), "rope_parameters is"),
     (dict(rope_theta="many"), 'rope_theta is "many"'),
     (dict(partial_rotary_factor=0.5), "partial_rotary_factor is 0.5"),
@@ -124,6 +127,10 @@ class There(Case):
             "--rope-theta 500000.0 --tie-embeddings no",
         )
         self.assertEqual(self.run_script(self.folder), (0, options + "\n", ""))
+        words = "--rope-factor 8.0 --rope-low-freq-factor 1.0 --rope-high-freq-factor 4.0 --rope-original-tokens 8192 "
+        for name, more in (("rope_scaling", {}), ("rope_parameters", dict(rope_theta=500000.0))):
+            self.put({**LLAMA, name: {**LLAMA3, **more}}, tensors)
+            self.assertEqual(self.convert(), options.replace("--tie-", words + "--tie-"))
         changed = dict(LLAMA, model_type="mistral", architectures=["MistralForCausalLM"], sliding_window=None)
         changed.update(rope_theta=None, rope_parameters=dict(rope_type="default", rope_theta=1e6))
         self.put(changed, tensors)

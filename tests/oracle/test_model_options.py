@@ -11,15 +11,15 @@ import sys
 import tempfile
 import unittest
 
-from tiny_models import GPT2, LLAMA, MIXTRAL
+from tiny_models import GPT2, LLAMA, LLAMA3, MIXTRAL
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "model-options"
 PPSIM = sys.argv.pop() if len(sys.argv) > 1 else None
-LLAMA3 = dict(rope_type="llama3", factor=8.0)
 TOLD = [  # a change of LLAMA, the lines on standard error
     ({}, []),
-    (dict(rope_scaling=LLAMA3), ["rope_scaling is", "rotates by --rope-theta alone"]),
-    (dict(rope_scaling=dict(type="linear")), ["rope_scaling is", "rotates without scaling"]),
+    (dict(rope_scaling=dict(rope_type="llama3", factor=8.0)), ["rope_scaling is", "as Llama 3.1 does, or not at all"]),
+    (dict(rope_scaling=dict(type="linear")), ["rope_scaling is", "as Llama 3.1 does, or not at all"]),
+    (dict(rope_scaling=3), ["rope_scaling is 3", "must be an object"]),
     (dict(mlp_bias=True, attention_bias=True), ["mlp_bias is true", "attention_bias is true"]),
     (dict(sliding_window=4096), ["sliding_window is 4096"]),
     (dict(hidden_act="gelu"), ['hidden_act is "gelu"']),
@@ -51,6 +51,7 @@ REFUSED = [
     (dict(num_experts=8), "num_experts is 8"),
     (dict(model_type="qwen3", hidden_size="4"), 'hidden_size is "4"'),
     (dict(rope_scaling=3, rope_theta="x"), 'rope_theta is "x"'),
+    (dict(rope_scaling=dict(LLAMA3, high_freq_factor=1.0)), "its numbers make no sense together"),
     (dict(num_key_value_heads=4), "num_key_value_heads is 4"),
 ]
 
@@ -103,6 +104,13 @@ class Options(unittest.TestCase):
         done = options(dict(values, model_type="qwen2_moe", shared_expert_intermediate_size=9))
         words = "--gates all --shared-ff 9 --shared-gate yes --tie-"
         self.assertEqual(done.stdout, plain.replace("--bias no --qk-norm yes ", "--bias qkv ").replace("--tie-", words))
+
+    def test_rotations_of_llama_3_1(self):
+        words = "--rope-factor 8.0 --rope-low-freq-factor 1.0 --rope-high-freq-factor 4.0 --rope-original-tokens 8192 "
+        plain = options(LLAMA).stdout
+        done = options(dict(LLAMA, rope_scaling=LLAMA3))
+        self.assertEqual((done.stdout, done.stderr), (plain.replace("--tie-", words + "--tie-"), ""))
+        self.assertEqual(options(dict(LLAMA, rope_scaling=dict(LLAMA3, factor=1))).stdout, plain)
 
     def test_another_epsilon(self):
         self.assertIn(" --norm-epsilon 1e-06 ", options(dict(LLAMA, rms_norm_eps=1e-6)).stdout)

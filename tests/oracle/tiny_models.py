@@ -58,6 +58,8 @@ GPT2_NAMES = {  # ppkit's, and whether theirs is transposed
     "norm.weight": ("transformer.ln_f.weight", False),
     "norm.bias": ("transformer.ln_f.bias", False),
 }
+LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0)  # rope_scaling of Llama 3.1
+LLAMA3.update(original_max_position_embeddings=8192)
 LLAMA = dict(model_type="llama", architectures=["LlamaForCausalLM"], hidden_size=4, num_attention_heads=2, head_dim=2)
 LLAMA.update(num_key_value_heads=1, num_hidden_layers=1, intermediate_size=3, vocab_size=5, rms_norm_eps=1e-5)
 LLAMA.update(hidden_act="silu", rope_theta=500000.0, torch_dtype="bfloat16")

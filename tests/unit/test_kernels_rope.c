@@ -14,8 +14,17 @@
 
 struct shape {
     int rows, seq, heads, dh, kv;
-    float theta;
+    struct pp_rope_scalars rope;
 };
+
+/* By wavelengths, as Hugging Face's _compute_llama3_parameters() does it. */
+static double slowed(const struct pp_rope_scalars *s, double rate)
+{
+    const double wavelength = 2 * acos(-1.0) / rate, smooth = (s->tokens / wavelength - s->low) / (s->high - s->low);
+    if (s->factor == 0 || wavelength < s->tokens / s->high) return rate;
+    if (wavelength > s->tokens / s->low) return rate / s->factor;
+    return (1 - smooth) * rate / s->factor + smooth * rate;
+}
 
 static int width_of(const struct shape *s) { return (s->heads + 2 * s->kv) * s->dh; }
 
@@ -25,7 +34,7 @@ static void oracle(const struct shape *s, int token, int direction, double *x)
     const int half = s->dh / 2;
     for (int h = 0; h < s->heads + s->kv; h++, x += s->dh)
         for (int i = 0; i < half; i++) {
-            const double angle = direction * token * pow(s->theta, -2.0 * i / s->dh);
+            const double angle = direction * token * slowed(&s->rope, pow(s->rope.theta, -2.0 * i / s->dh));
             const double complex z = (x[i] + x[i + half] * I) * cexp(angle * I);
             x[i] = creal(z);
             x[i + half] = cimag(z);
@@ -52,7 +61,7 @@ static void check_shape(const struct pp_cpu_isa *isa, const struct shape *s)
     const int64_t n = (int64_t)s->rows * s->seq * width;
     float *x = case_floats(n, 1), *bias = case_floats(width, 2), *given = case_copy(x, n);
     struct pp_frame frame = case_frame();
-    struct pp_call call = {.attention = {s->rows, s->seq, s->heads, s->dh, 0, s->kv}, .theta = s->theta};
+    struct pp_call call = {.attention = {s->rows, s->seq, s->heads, s->dh, 0, s->kv}, .rope = s->rope};
     isa->run[PP_KERNEL_ROPE](&(struct pp_cpu_call){&call, &frame, .p = {x, bias}});
     check(s, 1, given, bias, x);
     memcpy(x, given, sizeof *x * (size_t)n);
@@ -67,8 +76,14 @@ static void check_shape(const struct pp_cpu_isa *isa, const struct shape *s)
 static void test_rope(void **state)
 {
     (void)state;
-    const struct shape shapes[] = {{2, 3, 1, 2, 1, 10000},  {2, 9, 4, 6, 2, 10000},   {1, 5, 3, 64, 1, 500000},
-                                   {2, 4, 2, 100, 2, 1000}, {1, 3, 1, 300, 1, 10000}, {1, 5000, 1, 8, 1, 500000}};
+    const struct shape shapes[] = {{2, 3, 1, 2, 1, {10000}},
+                                   {2, 9, 4, 6, 2, {10000}},
+                                   {1, 5, 3, 64, 1, {500000}},
+                                   {2, 4, 2, 100, 2, {1000}},
+                                   {1, 3, 1, 300, 1, {10000}},
+                                   {1, 5000, 1, 8, 1, {500000}},
+                                   {2, 70, 2, 64, 1, {500000, 8, 1, 4, 64}},
+                                   {1, 9, 1, 100, 1, {10000, 3, 2, 2.5f, 8192}}};
     FOR_EACH_ISA(isa)
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) check_shape(isa, &shapes[i]);
 }

@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "kernels/cpu/simd/kernels.h"
+#include "kernels/rotation.h"
 
 enum { PIECE = 64 }; /* pairs of columns whose angles are there at a time */
 
@@ -21,7 +22,7 @@ struct rope {
     int rows, seq, dh, half; /* half = dh / 2: columns of a pair lie so far apart */
     int heads, width;        /* that are rotated, the first ones of a token; all of its columns */
     bool back;               /* turns the other way */
-    double theta;
+    struct pp_rotation rotation;
     struct pp_row_places places;
 };
 
@@ -29,7 +30,7 @@ struct rope {
 static void begin(struct angles *a, const struct rope *r, int place, int first, int n)
 {
     for (int k = 0; k < n; k++) {
-        const double turn = exp(-log(r->theta) * 2 * (first + k) / r->dh) * (r->back ? -1 : 1);
+        const double turn = pp_rotation_rate(&r->rotation, first + k) * (r->back ? -1 : 1);
         a->turn_sin[k] = sin(turn);
         a->turn_cos[k] = cos(turn);
         a->s[k] = (float)(a->sin[k] = place ? sin(place * turn) : 0);
@@ -58,7 +59,7 @@ static struct rope rope_of(const struct pp_cpu_call *c, bool back)
                          .heads = n->heads + PP_KV_HEADS(n),
                          .width = PP_QKV_HEADS(n) * n->dh,
                          .back = back,
-                         .theta = c->call->theta,
+                         .rotation = pp_rotation_of(&c->call->rope, n->dh),
                          .places = pp_query_places_of(n->seq, c->frame)};
 }
 
