@@ -98,7 +98,7 @@ struct pp_rope_scalars {
 };
 
 /* rope: qkv += bias; then queries and keys of the row's token t are rotated: columns i and i + dh/2 of a head, x and y,
- * become x cos a - y sin a and y cos a + x sin a, with a = t times the angle of pair i (Su et al. 2021). Pairs are those
+ * become x cos a - y sin a and y cos a + x sin a, a being t times the angle of pair i (Su et al. 2021). Pairs are those
  * of Hugging Face's Llama ("rotate half"), not neighbours. dh is even.
  *     rope   struct pp_rope_scalars
  *     qkv    in/out  [T, Q]

@@ -196,7 +196,8 @@ const struct pp_opt pp_config_rows[] = {
      0},
     {"resume-changed", PP_OPT_FLAG, AT(resume_changed), PP_PPEXEC, TRAINING, NULL, NULL, 0, 0, NULL,
      "as --resume, but other options may have changed, too, such as the learning rate or the number of replicas; those "
-     "that have are named. --tokens, and --rows times --replicas, may change between two epochs only", 0},
+     "that have are named. --tokens, and --rows times --replicas, may change between two epochs only",
+     0},
     {"log-interval", PP_OPT_INT, AT(log_interval), PP_PPEXEC, TRAINING, NULL, "10", COUNT, NULL,
      "batches between two log lines", OWN},
 

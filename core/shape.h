@@ -38,8 +38,8 @@ extern const char *const pp_bias_words[]; /* for the names of work in profiles: 
 enum pp_positions { PP_POSITIONS_SINUSOIDAL, PP_POSITIONS_ROPE, PP_POSITIONS_LEARNED };
 
 /* Rotations of a model that was first trained on rows of `tokens` tokens, slowed down for longer rows (Llama 3.1;
- * Hugging Face's rope_type "llama3"). Pairs of columns that turn less often than `low` times in such a row turn `factor`
- * times slower; pairs that turn more often than `high` times keep their speed; between the two the speed is
+ * Hugging Face's rope_type "llama3"). Pairs of columns that turn less often than `low` times in such a row turn
+ * `factor` times slower; pairs that turn more often than `high` times keep their speed; between the two the speed is
  * interpolated. high > low. factor <= 1: all keep their speed. */
 struct pp_rope_scaling {
     double factor, low, high;

@@ -263,18 +263,6 @@ static void impossible_numbers_are_refused(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) refused(cases[i].line, cases[i].message);
 }
 
-static void rotations_are_slowed_down_as_a_whole_or_not_at_all(void **state)
-{
-    (void)state;
-    struct pp_config c;
-    refused("--rope-factor 8", "--rope-factor is of --positions rope");
-    refused("--positions rope --rope-low-freq-factor 2", "is of --rope-factor");
-    refused("--positions rope --rope-factor 1 --rope-original-tokens 64", "is of --rope-factor");
-    refused("--positions rope --rope-factor 8 --rope-low-freq-factor 4", "must be more than");
-    assert_int_equal(parse(PP_PPSIM, "--positions rope --rope-factor 8 --rope-original-tokens 64", &c), PP_OK);
-    assert_int_equal(c.rope_scaling.tokens, 64);
-}
-
 static void context_ranks_divide_tokens_and_only_ppsim_takes_a_list(void **state)
 {
     (void)state;
@@ -398,7 +386,6 @@ int main(void)
         cmocka_unit_test(the_lab_has_its_own_style_and_data),
         cmocka_unit_test(a_gpu_pads_the_vocabulary_unless_told),
         cmocka_unit_test(impossible_numbers_are_refused),
-        cmocka_unit_test(rotations_are_slowed_down_as_a_whole_or_not_at_all),
         cmocka_unit_test(context_ranks_divide_tokens_and_only_ppsim_takes_a_list),
         cmocka_unit_test(impossible_rates_are_refused),
         cmocka_unit_test(help_is_answered_whatever_the_numbers),
