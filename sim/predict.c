@@ -54,6 +54,18 @@ int64_t pp_predict_memory(const struct pp_predictor *p)
     return (int64_t)fmin(p->machine.usable_bytes, 0x1p62);
 }
 
+int64_t pp_device_bytes(const struct pp_job *job, int sharers, unsigned kinds)
+{
+    int64_t most = 0, sum = 0;
+    for (int w = 0; w < pp_plan_workers(job->train); w++) {
+        const int64_t *bytes = job->layout->bytes[pp_worker_rank(job->train, w)];
+        if (sharers <= 1 || w % sharers == 0) sum = 0;
+        for (int kind = 0; kind < PP_BYTES_KINDS; kind++) sum += kinds >> kind & 1 ? bytes[kind] : 0;
+        if (sum > most) most = sum;
+    }
+    return most;
+}
+
 bool pp_predict_only_times(const struct pp_config *config)
 {
     return config->times && !pp_device_kind(config->device)->waits;

@@ -113,141 +113,17 @@ void pp_remarks_memory(struct pp_remarks *r, const struct pp_point *point, const
     if (least) r->large[0] = large;
 }
 
-/* Changes that save memory, to be proposed if nothing fits. The cheapest come first: another schedule that holds fewer
- * microbatches takes no more time, smaller microbatches take a little more, recomputation takes much more. */
-static const struct saving {
-    const char *of, *schedule; /* replaces schedule `of` by `schedule`; NULL: any schedule stays */
-    bool single_rows;          /* one row in each microbatch */
-    int checkpoint;            /* the new mode; PP_CHECKPOINT_NEVER: no change */
-} savings[] = {{"gpipe", "1f1b", false, PP_CHECKPOINT_NEVER},     {"bfs", "interleaved", false, PP_CHECKPOINT_NEVER},
-               {NULL, NULL, true, PP_CHECKPOINT_NEVER},           {"gpipe", "1f1b", true, PP_CHECKPOINT_NEVER},
-               {"bfs", "interleaved", true, PP_CHECKPOINT_NEVER}, {NULL, NULL, false, PP_CHECKPOINT_ACTIVATION},
-               {NULL, NULL, false, PP_CHECKPOINT_LAYERS},         {NULL, NULL, false, PP_CHECKPOINT_ALWAYS}};
-enum { SAVINGS = sizeof savings / sizeof *savings, MOST_WORK = 1 << 18 /* in stages x microbatches: takes a moment */ };
-
-static int rows_of(const struct pp_config *config, const struct pp_large *large)
-{
-    return config->workers.n > 0 ? config->global_rows / large->replicas : config->rows;
-}
-
-/* Makes *point from a configuration that does not fit; false if the change changes nothing, or if checkpoints were
- * tried already. */
-static bool apply(const struct pp_remarks *r, const struct saving *s, const struct pp_large *large,
-                  struct pp_point *point)
-{
-    const struct pp_predictor *p = r->predictor;
-    const int rows = rows_of(p->config, large);
-    struct pp_schedule_found found;
-    *point = large->point;
-    if (s->of && (p->schedules->find(point->schedule, &found) != PP_OK || strcmp(s->of, found.name) != 0)) return false;
-    if (s->schedule) point->schedule = s->schedule;
-    if (s->single_rows && point->chunks >= rows) return false;
-    if (s->single_rows) point->chunks = rows;
-    if (s->checkpoint == PP_CHECKPOINT_NEVER) return true;
-    point->checkpoint = s->checkpoint;
-    return !r->checkpointed;
-}
-
-/* Bytes that a device needs for a changed point, and whether it fits; infinite if the point is impossible. */
-static double bytes_of(const struct pp_remarks *r, const struct pp_large *large, struct pp_point *point, bool *fits)
-{
-    struct pp_predictor p = *r->predictor;
-    struct pp_config config;
-    struct pp_prediction prediction;
-    json_t *row = NULL;
-    double bytes = INFINITY;
-    const int workers = point->stages * pp_point_tensor(point) * large->context * large->replicas;
-    const struct pp_way way = {.workers = p.config->workers.n > 0 ? workers : 0,
-                               .replicas = large->replicas,
-                               .rows = rows_of(p.config, large),
-                               .context = large->context,
-                               .points = point,
-                               .npoints = 1};
-    pp_way_config(p.config, &way, &config);
-    p.config = &config;
-    if (pp_predict(&p, point, false, &prediction) != PP_OK) return bytes;
-    if (pp_row_create(&p, &prediction, &row) == PP_OK) {
-        bytes = json_number_value(json_object_get(row, "device_bytes"));
-        *fits = json_is_true(json_object_get(row, "fits"));
-    }
-    json_decref(row);
-    pp_prediction_free(&prediction);
-    return bytes;
-}
-
-struct advice {
-    const struct saving *saving; /* NULL: no change helps */
-    bool fits;
-    struct pp_large with; /* a changed configuration that fits; else the one that needed least, changed */
-};
-
-/* Tries a change. Sets *out if a configuration then fits, or if the one that needs least now needs less than with all
- * changes before. */
-static void try_saving(const struct pp_remarks *r, const struct saving *s, struct advice *out)
-{
-    int64_t work = 0;
-    for (int i = 0; i < r->nlarge && !out->fits; i++) {
-        struct pp_large with = r->large[i];
-        if (!apply(r, s, &r->large[i], &with.point)) continue;
-        work += (int64_t)with.point.stages * with.point.virtual_stages * with.point.chunks;
-        if (work > MOST_WORK && (i > 0 || s->single_rows)) return;
-        with.bytes = bytes_of(r, &r->large[i], &with.point, &out->fits);
-        if (!out->fits && (i > 0 || with.bytes >= out->with.bytes)) continue;
-        out->saving = s;
-        out->with = with;
-    }
-}
-
-static void write_saving(const struct saving *s, const struct pp_config *config, char *buf, size_t size)
-{
-    char schedule[48] = "", rows[64] = "", checkpoint[48] = "", mode[PP_CHECKPOINT_TEXT];
-    if (s->schedule) snprintf(schedule, sizeof schedule, " --schedule %s", s->schedule);
-    if (s->single_rows)
-        snprintf(rows, sizeof rows, " --micro-batch-size 1%s",
-                 pp_config_given(config, "chunks") ? " in place of --chunks" : "");
-    if (s->checkpoint != PP_CHECKPOINT_NEVER)
-        snprintf(checkpoint, sizeof checkpoint, " --checkpoint %s", pp_checkpoint_text(s->checkpoint, mode));
-    snprintf(buf, size, "%s%s%s", schedule, rows, checkpoint);
-}
-
-static const char *large_text(const struct pp_large *large, char *buf, size_t size)
-{
-    char text[PP_POINT_TEXT], context[32] = "", replicas[32] = "";
-    if (large->context > 1) snprintf(context, sizeof context, ", context parallel %d", large->context);
-    if (large->replicas > 1) snprintf(replicas, sizeof replicas, ", %d replicas", large->replicas);
-    snprintf(buf, size, "%s%s%s", pp_point_text(&large->point, text), context, replicas);
-    return buf;
-}
-
-/* Writes "; ...": the first change that makes a configuration fit, else the one that saves most; "" if none saves
- * anything. */
-static void advise(const struct pp_remarks *r, char *buf, size_t size)
-{
-    char options[160], text[PP_POINT_TEXT + 64];
-    struct advice best = {.with.bytes = r->large[0].bytes};
-    buf[0] = '\0';
-    for (int i = 0; i < SAVINGS && !best.fits; i++) try_saving(r, &savings[i], &best);
-    if (!best.saving) return;
-    write_saving(best.saving, r->predictor->config, options, sizeof options);
-    if (best.fits)
-        snprintf(buf, size, "; with%s this fits: %s (%.1f MiB)", options, large_text(&best.with, text, sizeof text),
-                 best.with.bytes / (1 << 20));
-    else
-        snprintf(buf, size, ";%s saves memory", options);
-}
-
-void pp_remarks_fits(const struct pp_remarks *r)
+void pp_remarks_fits(struct pp_remarks *r)
 {
     const struct pp_predictor *p = r->predictor;
     const double mib = 1 << 20;
-    char text[PP_POINT_TEXT + 64], advice[256 + sizeof text];
+    char text[PP_LARGE_TEXT], advice[PP_ADVICE_TEXT];
     if (r->fit > 0 || r->nlarge == 0) return;
-    advise(r, advice, sizeof advice);
     const bool given = p->config->memory > 0;
     pp_warn("nothing fits into %s%s%s (%.1f MiB): the smallest peak is %.1f MiB, of %s%s",
             given ? "--memory" : "a device of ", given && r->machine ? " on " : "",
             !given || r->machine ? p->machine.name : "", (double)pp_predict_memory(p) / mib, r->large[0].bytes / mib,
-            large_text(&r->large[0], text, sizeof text), advice);
+            pp_large_text(&r->large[0], text), pp_advice(p, r->large, r->nlarge, r->checkpointed, advice));
 }
 
 void pp_remarks_totals(const struct pp_remarks *r)

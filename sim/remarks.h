@@ -7,6 +7,7 @@
 #ifndef PP_SIM_REMARKS_H
 #define PP_SIM_REMARKS_H
 
+#include "sim/advice.h"
 #include "sim/predict_points.h"
 #include "sim/remarks_all.h"
 #include "sim/ways.h"
@@ -26,11 +27,8 @@ struct pp_remarks {
     int fit;                   /* configurations that fit into memory (or of which that is not known) */
     bool checkpointed;         /* some configurations recompute stages or layers */
     int nlarge;
-    struct pp_large {
-        struct pp_point point;
-        int replicas, context; /* D, C */
-        double bytes;          /* of a device */
-    } large[PP_LARGE];         /* [nlarge] some configurations that do not fit; the first one needs least memory */
+    /* [nlarge] Some configurations that do not fit; the first one needs least memory. */
+    struct pp_large large[PP_LARGE];
 };
 
 /* Before all predictions, for the first machine: remarks on model and batch, on options without effect, and on --chunks
@@ -53,6 +51,6 @@ void pp_remarks_schedule(const struct pp_remarks *r);
 /* After all predictions: the numbers of remarks that were printed once; and, if nothing fits, the configuration that
  * needs least memory, and what to change. */
 void pp_remarks_totals(const struct pp_remarks *r);
-void pp_remarks_fits(const struct pp_remarks *r);
+void pp_remarks_fits(struct pp_remarks *r);
 
 #endif

@@ -47,24 +47,12 @@ static void set_times(json_t **row, const struct pp_plan *plan, const struct pp_
     set(row, "critical_path_ms", path);
 }
 
-/* Bytes of the device that needs most: the arenas of all workers that share it. */
-static int64_t device_bytes(const struct pp_plan *plan, const struct pp_layout *layout, int sharers)
-{
-    int64_t most = 0, sum = 0;
-    for (int w = 0; w < pp_plan_workers(plan); w++) {
-        if (sharers <= 1 || w % sharers == 0) sum = 0;
-        sum += layout->arena_bytes[pp_worker_rank(plan, w)];
-        if (sum > most) most = sum;
-    }
-    return most;
-}
-
 static void set_memory(json_t **row, const struct pp_predictor *p, const struct pp_prediction *prediction)
 {
     const struct pp_job *job = prediction->job;
     const struct pp_layout *layout = job->layout;
     const int64_t limit = pp_predict_memory(p);
-    const int64_t most = layout ? device_bytes(job->train, layout, prediction->cost->sharers) : 0;
+    const int64_t most = layout ? pp_device_bytes(job, prediction->cost->sharers, PP_ALL_BYTES) : 0;
     json_t *kinds = layout ? json_object() : json_null();
     for (int kind = 0; layout && kind < PP_BYTES_KINDS; kind++)
         kinds = pp_json_set(kinds, pp_memory_names[kind], bytes_by_rank(layout, kind));

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sim/advice.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "sim/costs.h"
+#include "sim/ways.h"
+
+/* Changes to another layout of parameters, gradients and optimizer. ZeRO needs no more devices, and stands first;
+ * layouts with more devices follow by their number. Tensor ranks stand before stages: they also divide activations, and
+ * leave the bubble as it is. */
+static const struct layout_change {
+    int zero;           /* the new ZeRO stage; 0: no change */
+    int tensor, stages; /* factors of T and P */
+} layouts[] = {{1, 1, 1}, {2, 1, 1}, {3, 1, 1}, {0, 2, 1}, {0, 1, 2}, {0, 4, 1},
+               {0, 1, 4}, {0, 2, 2}, {0, 8, 1}, {0, 1, 8}, {0, 4, 2}};
+
+/* Changes that save memory in the same layout. Smaller microbatches take a little time, recomputation takes more. */
+static const struct saving {
+    bool single_rows; /* one row in each microbatch */
+    int checkpoint;   /* the new mode; PP_CHECKPOINT_NEVER: no change */
+} savings[] = {{false, PP_CHECKPOINT_NEVER},     {true, PP_CHECKPOINT_NEVER},   {false, PP_CHECKPOINT_ACTIVATION},
+               {true, PP_CHECKPOINT_ACTIVATION}, {false, PP_CHECKPOINT_LAYERS}, {true, PP_CHECKPOINT_LAYERS},
+               {false, PP_CHECKPOINT_ALWAYS},    {true, PP_CHECKPOINT_ALWAYS}};
+
+/* Orders that take no more time than another one, and hold fewer microbatches. They are part of every change. */
+static const struct {
+    const char *of, *better;
+} orders[] = {{"gpipe", "1f1b"}, {"bfs", "interleaved"}};
+
+enum {
+    LAYOUTS = sizeof layouts / sizeof *layouts,
+    SAVINGS = sizeof savings / sizeof *savings,
+    ORDERS = sizeof orders / sizeof *orders,
+    HOST_DEVICES = 8,    /* where the machine does not say how many a host has; most T C that are proposed */
+    MOST_WORK = 1 << 19, /* of all trials, in stages x microbatches: takes about a second */
+    WORK_OF_TRIAL = 200, /* added for each */
+    FIXED = 1 << PP_BYTES_PARAM | 1 << PP_BYTES_GRAD | 1 << PP_BYTES_STATE
+};
+
+struct search {
+    const struct pp_predictor *p;
+    double limit; /* bytes that a device has */
+    bool checkpointed;
+    int64_t work; /* of all trials so far */
+    /* The best change so far: one that fits, else the one after which large[0] needs least. */
+    struct pp_large before, after;
+    bool found, fits;
+};
+
+static int rows_of(const struct pp_config *config, const struct pp_large *large)
+{
+    return config->workers.n > 0 ? config->global_rows / large->replicas : config->rows;
+}
+
+const char *pp_large_text(const struct pp_large *large, char buf[PP_LARGE_TEXT])
+{
+    char text[PP_POINT_TEXT], context[32] = "", replicas[32] = "";
+    if (large->context > 1) snprintf(context, sizeof context, ", context parallel %d", large->context);
+    if (large->replicas > 1) snprintf(replicas, sizeof replicas, ", %d replicas", large->replicas);
+    snprintf(buf, PP_LARGE_TEXT, "%s%s%s", pp_point_text(&large->point, text), context, replicas);
+    return buf;
+}
+
+static int64_t work_of(const struct pp_point *point)
+{
+    return (int64_t)point->stages * point->virtual_stages * point->chunks + WORK_OF_TRIAL;
+}
+
+/* Sets the bytes of a configuration; they are infinite if it is impossible. */
+static void find_bytes(struct search *s, struct pp_large *large)
+{
+    struct pp_predictor p = *s->p;
+    struct pp_point *point = &large->point;
+    struct pp_config config;
+    struct pp_job *job;
+    const int workers = point->stages * pp_point_tensor(point) * large->context * large->replicas;
+    const struct pp_way way = {.workers = p.config->workers.n > 0 ? workers : 0,
+                               .replicas = large->replicas,
+                               .rows = rows_of(p.config, large),
+                               .context = large->context,
+                               .points = point,
+                               .npoints = 1};
+    large->bytes = large->fixed = INFINITY;
+    s->work += work_of(point);
+    pp_way_config(p.config, &way, &config);
+    p.config = &config;
+    if (pp_predict_job(&p, point, &job) != PP_OK) return;
+    const int sharers = pp_cost_sharers(job);
+    large->bytes = (double)pp_device_bytes(job, sharers, PP_ALL_BYTES);
+    large->fixed = (double)pp_device_bytes(job, sharers, FIXED);
+    pp_job_free(job);
+}
+
+static bool has(const struct pp_ints *list, int value)
+{
+    int i = 0;
+    while (i < list->n && list->v[i] != value) i++;
+    return i < list->n;
+}
+
+/* Gives *with another layout; false if that changes nothing, is impossible, or was in the sweep. With --workers the
+ * number of workers stays as it is. */
+static bool change_layout(const struct pp_predictor *p, const struct layout_change *change, struct pp_large *with)
+{
+    const struct pp_config *config = p->config;
+    struct pp_point *point = &with->point;
+    const int factor = change->tensor * change->stages;
+    const int host = p->machine.host_devices > 0 ? p->machine.host_devices : HOST_DEVICES;
+    if (change->zero && (with->replicas * with->context == 1 || has(&config->zero, change->zero))) return false;
+    if (change->zero) point->zero = change->zero;
+    point->tensor = pp_point_tensor(point) * change->tensor;
+    point->stages *= change->stages;
+    if (change->tensor > 1 && point->tensor * with->context > host) return false;
+    if (change->tensor > 1) point->sum_pieces = config->overlap_tensor_sums.v[0];
+    if (factor == 1 || config->workers.n == 0) return true;
+    if (with->replicas % factor != 0 || (change->stages > 1 && !pp_config_given(config, "stages"))) return false;
+    with->replicas /= factor;
+    return true;
+}
+
+/* Changes order, rows and checkpoints of *with; false if that makes no configuration that was not tried yet. changed:
+ * *with has another layout already. */
+static bool change_use(const struct search *s, const struct saving *saving, bool changed, struct pp_large *with)
+{
+    struct pp_point *point = &with->point;
+    struct pp_schedule_found found;
+    const int rows = rows_of(s->p->config, with);
+    if (s->p->schedules->find(point->schedule, &found) != PP_OK) return false;
+    for (int i = 0; i < ORDERS; i++)
+        if (strcmp(found.name, orders[i].of) == 0) point->schedule = orders[i].better, changed = true;
+    if (saving->single_rows && point->chunks >= rows) return false;
+    if (saving->single_rows) point->chunks = rows;
+    if (saving->checkpoint == PP_CHECKPOINT_NEVER) return changed || saving->single_rows;
+    point->checkpoint = saving->checkpoint;
+    return !s->checkpointed;
+}
+
+/* Tries savings on with[n], which were before[n] in another layout, or are before[n]. */
+static void try_savings(struct search *s, const struct pp_large *before, struct pp_large *with, int n, bool changed)
+{
+    for (int k = 0; k < SAVINGS; k++)
+        for (int i = 0; i < n; i++) {
+            struct pp_large after = with[i];
+            if (with[i].fixed > s->limit || !change_use(s, &savings[k], changed, &after)) continue;
+            if (s->work > 0 && s->work + work_of(&after.point) > MOST_WORK) continue;
+            find_bytes(s, &after);
+            if (with[i].fixed == 0 && after.fixed < INFINITY) with[i].fixed = after.fixed;
+            s->fits = after.bytes <= s->limit;
+            if (!s->fits && (changed || i > 0 || after.bytes >= s->after.bytes)) continue;
+            s->found = true;
+            s->before = before[i];
+            s->after = after;
+            if (s->fits) return;
+        }
+}
+
+static void search(struct search *s, struct pp_large *large, int n)
+{
+    find_bytes(s, &large[0]);
+    s->after = large[0];
+    try_savings(s, large, large, n, false);
+    for (int i = 0; i < LAYOUTS && !s->fits; i++) {
+        struct pp_large with = large[0];
+        with.fixed = 0;
+        if (change_layout(s->p, &layouts[i], &with)) try_savings(s, large, &with, 1, true);
+    }
+}
+
+/* Writes the options by which the best change differs. */
+static void write_options(const struct search *s, char *buf, size_t size)
+{
+    const struct pp_point *before = &s->before.point, *after = &s->after.point;
+    const bool schedule = before->schedule != after->schedule, rows = before->chunks != after->chunks;
+    const bool checkpoint = before->checkpoint != after->checkpoint;
+    const struct {
+        const char *option;
+        int before, after;
+    } numbers[] = {{"zero", before->zero, after->zero},
+                   {"tensor", pp_point_tensor(before), pp_point_tensor(after)},
+                   {"stages", before->stages, after->stages}};
+    char mode[PP_CHECKPOINT_TEXT];
+    size_t used = 0;
+    for (int i = 0; i < 3; i++)
+        if (numbers[i].before != numbers[i].after)
+            used += (size_t)snprintf(buf + used, size - used, " --%s %d", numbers[i].option, numbers[i].after);
+    snprintf(buf + used, size - used, "%s%s%s%s%s%s", schedule ? " --schedule " : "", schedule ? after->schedule : "",
+             rows ? " --micro-batch-size 1" : "",
+             rows && pp_config_given(s->p->config, "chunks") ? " in place of --chunks" : "",
+             checkpoint ? " --checkpoint " : "", checkpoint ? pp_checkpoint_text(after->checkpoint, mode) : "");
+}
+
+/* What helps where parameters, gradients and optimizer alone are too large. */
+static const char *more(const struct pp_config *config)
+{
+    if (config->gpus > 0) return "--gpus";
+    return config->workers.n > 0 ? "--workers, --tensor or --zero" : "--stages, --tensor, or --replicas with --zero";
+}
+
+const char *pp_advice(const struct pp_predictor *p, struct pp_large *large, int n, bool checkpointed,
+                      char buf[PP_ADVICE_TEXT])
+{
+    struct search s = {.p = p, .limit = (double)pp_predict_memory(p), .checkpointed = checkpointed};
+    char options[256] = "", text[PP_LARGE_TEXT], fixed[96] = "";
+    search(&s, large, n);
+    const double gib = large[0].fixed / 0x1p30;
+    const bool hopeless = large[0].fixed > s.limit && large[0].fixed < INFINITY;
+    if (s.found) write_options(&s, options, sizeof options);
+    if (hopeless)
+        snprintf(fixed, sizeof fixed, "; parameters, gradients and optimizer alone need %.*f GiB of a device",
+                 gib < 10 ? 3 : 1, gib);
+    if (s.fits)
+        snprintf(buf, PP_ADVICE_TEXT, "%s; with%s this fits: %s (%.1f MiB)", fixed, options,
+                 pp_large_text(&s.after, text), s.after.bytes / 0x1p20);
+    else if (hopeless)
+        snprintf(buf, PP_ADVICE_TEXT, "%s: it takes more %s", fixed, more(p->config));
+    else
+        snprintf(buf, PP_ADVICE_TEXT, s.found ? ";%s saves memory" : "", options);
+    return buf;
+}
