@@ -76,7 +76,8 @@ const struct pp_opt pp_config_rows[] = {
      "order of your own, as PyTorch's CSV. NAME:N: of zb-auto (default P) and 1f1b-eager (P to 2P-1, the default) the "
      "microbatches that a rank may hold at once; of interleaved and interleaved-zb how many run through a stage "
      "before the rank turns to its next one, P to M (default P, or a few more where P does not divide M). A list is a "
-     "sweep, here, in options that end in ,... and in --checkpoint; what it names twice is done once",
+     "sweep, here, in options that end in ,... and in --checkpoint; what it names twice is done once. Presets from "
+     "gpt-1.3b on begin with 1f1b",
      OWN},
     {"stages", PP_OPT_INTS, AT(stages), PP_RUNS, PIPELINE, NULL, NULL, 1, 65536, NULL,
      "ranks of the pipeline, P (default from the preset)", 0},

@@ -22,6 +22,9 @@
  * mixtures have the default --capacity-factor, though those models drop no tokens. All but the first four begin with
  * GPT-2's initial weights, whose standard deviation is also the initializer_range in the published configurations of
  * Llama, Mistral, Mixtral, Qwen2 and Qwen3.
+ *
+ * Schedule: all but the first five begin with 1f1b, since no device has memory for all microbatches of a large model at
+ * once, which gpipe holds.
  */
 #include "core/config.h"
 
@@ -75,7 +78,7 @@ static const struct preset presets[] = {
       {"chunks", "16"}}, "gpt-6.7b"},
     {"gpt-6.7b", "32 layers, d 4096, 6.66e9 parameters, GPT-3 6.7B; 32 x 2048 tokens, 8 stages, 32 chunks",
      {{"d-model", "4096"}, {"heads", "32"}, {"d-ff", "16384"}, {"layers", "32"}, {"dropout", "0"}, {"lr", "1.2e-4"},
-      {"rows", "32"}, {"tokens", "2048"}, {"stages", "8"}, {"chunks", "32"}}, "gpt-small"},
+      {"rows", "32"}, {"tokens", "2048"}, {"stages", "8"}, {"chunks", "32"}, {"schedule", "1f1b"}}, "gpt-small"},
     {"gpt-175b", "96 layers, d 12288, 1.75e11 parameters, GPT-3 175B; 32 x 2048 tokens, 8 stages x tensor 8",
      {{"d-model", "12288"}, {"heads", "96"}, {"d-ff", "49152"}, {"layers", "96"}, {"lr", "6e-5"}, {"tensor", "8"}},
      "gpt-6.7b"},
@@ -86,8 +89,8 @@ static const struct preset presets[] = {
       {"mask", "causal"}, {"attention", "flash"}, {"style", "tutorial"}, {"optimizer", "adamw"},
       {"adam-beta2", "0.95"}, {"adam-eps", "1e-5"}, {"weight-decay", "0.1"}, {"clip", "1"}, {"lr-decay", "1"},
       {"lr", "3e-4"}, {"init-std", "0.02"}, {"rows", "32"}, {"tokens", "4096"}, {"stages", "8"}, {"chunks", "32"},
-      {"replicas", "1"}, {"checkpoint", "never"}, {"epochs", "1"}, {"max-batches", "50"}, {"eval-rows", "1"},
-      {"eval-batches", "10"}}},
+      {"schedule", "1f1b"}, {"replicas", "1"}, {"checkpoint", "never"}, {"epochs", "1"}, {"max-batches", "50"},
+      {"eval-rows", "1"}, {"eval-batches", "10"}}},
     {"llama-3-8b", "32 layers, d 4096, 8.03e9 parameters, Llama 3 8B; 16 x 8192 tokens, 8 stages, 16 chunks",
      {{"kv-heads", "8"}, {"d-ff", "14336"}, {"vocab", "128256"}, {"rope-theta", "500000"}, {"rows", "16"},
       {"tokens", "8192"}, {"chunks", "16"}}, "llama-2-7b"},

@@ -351,8 +351,8 @@ void pp_machine_tell(const struct pp_machine *m)
 
 void pp_machine_tell_sheet(void)
 {
-    pp_info("times by a data sheet are not measured, and usually too short: expect 1.1 to 1.4 times as much "
-            "(docs/results/published.md)");
+    pp_info("times by a data sheet are not measured, and usually too short: expect 1.1 to 1.4 times as much with "
+            "software that is tuned for the machine, more with other (docs/results/published.md)");
 }
 
 void pp_machine_list(FILE *out)

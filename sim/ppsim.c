@@ -327,6 +327,23 @@ static pp_status predict_with(struct session *s)
     return status != PP_OK ? status : closed != PP_OK ? closed : ended;
 }
 
+static pp_status leave_pointless(void *session, const struct pp_point *point, const char *why)
+{
+    struct session *s = session;
+    return pp_remarks_all_leave_out(&s->remarks_all, point, NULL, why);
+}
+
+static pp_status find_ways(struct session *s)
+{
+    PP_TRY(pp_ways(&s->config, &pp_schedules, &s->ways, &s->nways));
+    for (int i = 0; i < s->nways; i++) {
+        PP_TRY(pp_way_remove_pointless(&s->ways[i], &pp_schedules, leave_pointless, s));
+        s->npoints += s->ways[i].npoints;
+    }
+    s->npoints *= pp_targets_count(&s->config);
+    return PP_OK;
+}
+
 static pp_status answer(struct session *s)
 {
     struct pp_config *config = &s->config;
@@ -334,9 +351,7 @@ static pp_status answer(struct session *s)
         .config = config, .schedules = &pp_schedules, .ops = &pp_model_ops, .db_lock = &s->db_lock};
     PP_TRY(pp_ways_prepare(config));
     PP_TRY(pp_data_survey(config, &s->common.data_bytes));
-    PP_TRY(pp_ways(config, &pp_schedules, &s->ways, &s->nways));
-    for (int i = 0; i < s->nways; i++) s->npoints += s->ways[i].npoints;
-    s->npoints *= pp_targets_count(config);
+    PP_TRY(find_ways(s));
     PP_TRY(check_usage(s));
     PP_TRY(open_database(s));
     PP_TRY(find_targets(s));

@@ -145,9 +145,10 @@ void pp_remarks_totals(const struct pp_remarks *r)
 void pp_remarks_schedule(const struct pp_remarks *r)
 {
     const struct pp_config *config = r->predictor->config;
+    const char *only = config->schedule.v[0];
     if (config->workers.n == 0 || pp_config_given(config, "schedule")) return;
-    pp_info("only gpipe was tried, the default, which holds all microbatches; name others to compare, such as "
-            "--schedule 1f1b,zbv");
+    pp_info("only %s was tried, the default%s; name others to compare, such as --schedule 1f1b,zbv", only,
+            strcmp(only, "gpipe") == 0 ? ", which holds all microbatches" : " of this preset");
 }
 
 void pp_remarks_precision(const struct pp_remarks *r)

@@ -146,6 +146,32 @@ void pp_ways_free(struct pp_way *ways, int n)
     free(ways);
 }
 
+static bool has_plain(const struct pp_way *way, const struct pp_schedules *schedules)
+{
+    for (int i = 0; i < way->npoints; i++) {
+        const struct pp_point *p = &way->points[i];
+        if (p->virtual_stages == 1 && schedules->check(p->schedule, 1, 1, p->chunks) == PP_OK) return true;
+    }
+    return false;
+}
+
+pp_status pp_way_remove_pointless(struct pp_way *way, const struct pp_schedules *schedules,
+                                  pp_status (*left_out)(void *context, const struct pp_point *point, const char *why),
+                                  void *context)
+{
+    const int n = way->npoints;
+    if (!way->workers || way->points[0].stages > 1 || !has_plain(way, schedules)) return PP_OK;
+    way->npoints = 0;
+    for (int i = 0; i < n; i++) {
+        struct pp_point *point = &way->points[i];
+        if (point->virtual_stages > 1)
+            PP_TRY(left_out(context, point, "one rank has no bubble that several stages on it would make smaller"));
+        else
+            way->points[way->npoints++] = *point;
+    }
+    return PP_OK;
+}
+
 /* A row with what it is sorted by. */
 struct place {
     json_t *row;
