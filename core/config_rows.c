@@ -258,8 +258,10 @@ const struct pp_opt pp_config_rows[] = {
      "rows of a batch, of all replicas together: with --workers, in place of --rows and --replicas", 0},
     {"top", PP_OPT_INT, AT(top), PP_PPSIM, PREDICTING, "N", NULL, COUNT, NULL,
      "with --workers: print only the N best ways to use each number of workers, of each machine that is listed", 0},
-    {"train-tokens", PP_OPT_REAL, AT(train_tokens), PP_PPSIM, PREDICTING, "N", NULL, 1, 1e18, NULL,
-     "tokens of a whole training, such as 300e9: say how many days it takes, and with --price what it costs", TIMED},
+    {"train-tokens", PP_OPT_AMOUNT, AT(train_tokens), PP_PPSIM, PREDICTING, "N", NULL, 1, 1e18, NULL,
+     "tokens of a whole training, such as 300e9, 300B or 15T: say how many days it takes, and with --price what it "
+     "costs",
+     TIMED},
     {"price", PP_OPT_REALS, AT(price), PP_PPSIM, PREDICTING, NULL, NULL, 1e-9, 1e9, NULL,
      "what a device (of a cpu: a core) costs for an hour, in any currency: say what a billion tokens cost. For a list "
      "of --machine one price for all, or one for each, in its order",
@@ -299,7 +301,7 @@ const struct pp_opt pp_config_rows[] = {
      "list what can be named (schedules, presets, devices, ...), and exit", 0},
     {"version", PP_OPT_FLAG, AT(version), PP_ALL_TOOLS, GENERAL, NULL, NULL, 0, 0, NULL, "print the version and exit",
      0},
-    {"help", PP_OPT_FLAG, AT(help), PP_ALL_TOOLS, GENERAL, NULL, NULL, 0, 0, NULL, "print this and exit", 0},
+    {"help", PP_OPT_FLAG, AT(help), PP_ALL_TOOLS, GENERAL, NULL, NULL, 0, 0, NULL, "print this and exit (or -h)", 0},
 };
 
 const int pp_config_nrows = sizeof pp_config_rows / sizeof *pp_config_rows;

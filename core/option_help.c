@@ -9,9 +9,9 @@
 enum { WIDTH = 100, HELP_COLUMN = 28 };
 
 static const char *const type_args[] = {
-    [PP_OPT_FLAG] = NULL,    [PP_OPT_INT] = "N",          [PP_OPT_SEED] = "N",  [PP_OPT_BYTES] = "SIZE",
-    [PP_OPT_REAL] = "X",     [PP_OPT_TEXT] = "TEXT",      [PP_OPT_CHOICE] = "", [PP_OPT_CHOICES] = "",
-    [PP_OPT_INTS] = "N,...", [PP_OPT_TEXTS] = "NAME,...", [PP_OPT_REALS] = "X,...",
+    [PP_OPT_FLAG] = NULL,    [PP_OPT_INT] = "N",          [PP_OPT_SEED] = "N",      [PP_OPT_BYTES] = "SIZE",
+    [PP_OPT_REAL] = "X",     [PP_OPT_TEXT] = "TEXT",      [PP_OPT_CHOICE] = "",     [PP_OPT_CHOICES] = "",
+    [PP_OPT_INTS] = "N,...", [PP_OPT_TEXTS] = "NAME,...", [PP_OPT_REALS] = "X,...", [PP_OPT_AMOUNT] = "N",
 };
 
 static const char *row_arg(const struct pp_opt *row)

@@ -21,6 +21,12 @@ static const struct {
     {"T", 1LL << 40},  {"TiB", 1LL << 40}, {"TB", 1000000000000LL},
 };
 
+/* Decimal units. 10^9 has two: B (billion) as numbers of tokens and parameters are given, and G. */
+static const struct {
+    char suffix[2];
+    double factor;
+} amount_units[] = {{"", 1}, {"K", 1e3}, {"M", 1e6}, {"B", 1e9}, {"G", 1e9}, {"T", 1e12}};
+
 /* Smaller numbers of bytes need a unit: other programs take a plain number as MiB or GiB, so bytes are hardly meant. */
 enum { BARE_BYTES = 1 << 20 };
 
@@ -104,6 +110,20 @@ static pp_status set_real(const struct pp_opt *row, const char *text, void *fiel
     return PP_OK;
 }
 
+static pp_status set_amount(const struct pp_opt *row, const char *text, void *field)
+{
+    char *suffix;
+    double value;
+    PP_TRY(read_real(row, text, &suffix, &value));
+    for (size_t i = 0; i < sizeof amount_units / sizeof *amount_units; i++) {
+        if (strcmp(suffix, amount_units[i].suffix) != 0) continue;
+        PP_TRY(check_range(row, value * amount_units[i].factor, text));
+        *(double *)field = value * amount_units[i].factor;
+        return PP_OK;
+    }
+    return pp_fail(PP_USAGE, "--%s: '%s' is not a number such as 300e9, 300B or 15T", row->name, text);
+}
+
 /* Is the choice, of n bytes, one such as "layers:N"? It stands for the choices layers:1, layers:2, and so on. */
 static bool is_numbered(const char *choice, size_t n) { return n > 2 && strncmp(choice + n - 2, ":N", 2) == 0; }
 
@@ -146,6 +166,11 @@ static pp_status set_text(const struct pp_opt *row, const char *text, void *fiel
     int ignored;
     if (!*text) return pp_fail(PP_USAGE, "--%s: the value is empty", row->name);
     if (row->choices) PP_TRY(find_choice(row, text, &ignored));
+    if (strcmp(text, "-") == 0)
+        return pp_fail(PP_USAGE,
+                       "--%s: '-' is no name, and does not stand for standard input or output; name a file, or ./- if "
+                       "that is its name",
+                       row->name);
     *(const char **)field = text;
     return PP_OK;
 }
@@ -354,7 +379,7 @@ static const struct {
     [PP_OPT_REAL] = {set_real, text_real},          [PP_OPT_TEXT] = {set_text, text_text},
     [PP_OPT_CHOICE] = {set_choice, text_choice},    [PP_OPT_INTS] = {set_ints, text_ints},
     [PP_OPT_CHOICES] = {set_choices, text_choices}, [PP_OPT_TEXTS] = {set_texts, text_texts},
-    [PP_OPT_REALS] = {set_reals, text_reals},
+    [PP_OPT_REALS] = {set_reals, text_reals},       [PP_OPT_AMOUNT] = {set_amount, text_real},
 };
 
 pp_status pp_options_set(const struct pp_opt *row, const char *text, void *options)

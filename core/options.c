@@ -126,10 +126,12 @@ struct walk {
     bool *set;
 };
 
-/* Takes the option argv[at], "--name" or "--name=value", and moves `at` behind it and its value. */
+static bool is_help(const char *word) { return strcmp(word, "-h") == 0; }
+
+/* Takes the option argv[at], "--name", "--name=value" or "-h", and moves `at` behind it and its value. */
 static pp_status take_option(struct walk *w)
 {
-    const char *text = w->argv[w->at++] + 2;
+    const char *word = w->argv[w->at++], *text = is_help(word) ? "help" : word + 2;
     const char *equals = strchr(text, '=');
     char name[NAME_BYTES];
     snprintf(name, sizeof name, "%.*s", equals ? (int)(equals - text) : (int)strlen(text), text);
@@ -168,7 +170,7 @@ pp_status pp_options_parse(const struct pp_opt *rows, int n, unsigned tool, int 
         if (!only_operands && strcmp(word, "--") == 0) {
             only_operands = true;
             w.at++;
-        } else if (!only_operands && strncmp(word, "--", 2) == 0) {
+        } else if (!only_operands && (strncmp(word, "--", 2) == 0 || is_help(word))) {
             PP_TRY(take_option(&w));
         } else if (!only_operands && word[0] == '-' && word[1]) {
             return pp_fail(PP_USAGE, "there is no option %s; options begin with two dashes", word);

@@ -19,6 +19,7 @@ enum pp_opt_type {
     PP_OPT_SEED,     /* uint64_t */
     PP_OPT_BYTES,    /* int64_t; "80G", "512M", "4096B"; from 1 MiB on also "1048576" */
     PP_OPT_REAL,     /* double */
+    PP_OPT_AMOUNT,   /* double; "300e9", and with decimal units "300B" or "300G", "15T", "500M", "10K" */
     PP_OPT_TEXT,     /* const char *, into argv */
     PP_OPT_CHOICE,   /* int: position in `choices` */
     PP_OPT_CHOICES,  /* struct pp_ints: positions in `choices`: "never,always" */

@@ -57,6 +57,7 @@ struct session {
     struct pp_target *targets;
     int ntargets;
     struct pp_db *db;
+    bool db_new; /* the file of --db was not there before */
     pthread_mutex_t db_lock;
     struct pp_way *ways; /* the same for each target */
     int nways;
@@ -135,6 +136,7 @@ static pp_status open_database(struct session *s)
 {
     const struct pp_config *config = &s->config;
     const bool measured = !config->times && !pp_config_machine(config) && !config->profile;
+    s->db_new = config->db && access(config->db, F_OK) != 0;
     if (config->db)
         PP_TRY(pp_db_open(config->db, PP_DB_WRITE, &s->db));
     else if (measured && access("pp.db", F_OK) == 0)
@@ -151,7 +153,8 @@ static pp_status find_targets(struct session *s)
     for (int i = 0; i < s->ntargets; i++) {
         const struct pp_predictor *p = &s->targets[i].predictor;
         PP_TRY(pp_backend_named(p->config->device, &backend)); /* this build must have the device */
-        s->remarks[i] = (struct pp_remarks){.predictor = p, .machine = s->ntargets > 1 ? p->machine.name : NULL};
+        s->remarks[i] = (struct pp_remarks){
+            .predictor = p, .machine = s->ntargets > 1 ? p->machine.name : NULL, .db_new = s->db_new};
     }
     return PP_OK;
 }

@@ -126,6 +126,16 @@ void pp_remarks_fits(struct pp_remarks *r)
             pp_large_text(&r->large[0], text), pp_advice(p, r->large, r->nlarge, r->checkpointed, advice));
 }
 
+/* A database of --db that gives no times may be another one than was meant. If it has some profile, the times that it
+ * lacks were told already. */
+static void tell_database(const struct pp_remarks *r)
+{
+    const struct pp_predictor *p = r->predictor;
+    if (!p->config->db || !p->db || r->measured > 0 || r->from[PP_COST_MACHINE] > 0) return;
+    pp_warn("%s %s, so times are computed for machine %s", p->config->db,
+            r->db_new ? "was not there, and is a new database" : "has no profile", p->machine.name);
+}
+
 void pp_remarks_totals(const struct pp_remarks *r)
 {
     const struct pp_config *config = r->predictor->config;
@@ -136,6 +146,7 @@ void pp_remarks_totals(const struct pp_remarks *r)
     if (config->profile && r->measured == 0)
         pp_warn("%sprofile %s has no time of any task of these configurations on device %s", on, config->profile,
                 config->device);
+    tell_database(r);
     for (int i = 0; i < PP_COST_SOURCES; i++)
         if (pp_cost_source_words[i] && r->from[i] > 1)
             pp_warn("%s%d configurations have task shapes that %s", on, r->from[i], pp_cost_source_words[i]);

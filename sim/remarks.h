@@ -14,10 +14,11 @@
 
 enum { PP_LARGE = 64 }; /* configurations that do not fit, to look at again */
 
-/* What was found about one machine. To begin with, set `predictor` and `machine`, and all others to zero. */
+/* What was found about one machine. To begin with, set `predictor`, `machine` and `db_new`, and all others to zero. */
 struct pp_remarks {
     const struct pp_predictor *predictor;
     const char *machine;       /* its name, if several machines are compared; else NULL */
+    bool db_new;               /* the database of --db was not there before */
     int from[PP_COST_SOURCES]; /* configurations with times from each source */
     int link_computed;         /* configurations with computed transfers or collectives */
     int measured;              /* configurations with some measured times */

@@ -18,6 +18,7 @@ struct sample {
     struct pp_ints choices, ints;
     struct pp_texts texts;
     struct pp_reals reals;
+    double amount;
 };
 
 #define AT(field) offsetof(struct sample, field)
@@ -35,6 +36,7 @@ static const struct pp_opt rows[] = {
     {"ints", PP_OPT_INTS, AT(ints), PP_ALL_TOOLS, "Two", NULL, "1,2", 1, 64, NULL, "numbers"},
     {"texts", PP_OPT_TEXTS, AT(texts), PP_ALL_TOOLS, "Two", NULL, NULL, 0, 0, NULL, "words"},
     {"reals", PP_OPT_REALS, AT(reals), PP_ALL_TOOLS, "Two", NULL, NULL, 0.5, 8, NULL, "reals"},
+    {"amount", PP_OPT_AMOUNT, AT(amount), PP_ALL_TOOLS, "Two", NULL, NULL, 1, 1e18, NULL, "many"},
     {"any", PP_OPT_INT, AT(any), PP_ALL_TOOLS, "Two", NULL, NULL, 0, 0, NULL, "a number without limits"},
     {"elsewhere", PP_OPT_FLAG, AT(flag), PP_PPEXEC, "Two", NULL, NULL, 0, 0, NULL, "not of ppsim"},
     {"others", PP_OPT_FLAG, AT(flag), PP_ALL_TOOLS & ~PP_PPSIM, "Two", NULL, NULL, 0, 0, NULL, "not of ppsim"},
@@ -127,12 +129,32 @@ static void sizes_have_units(void **state)
     }
 }
 
+static void amounts_have_decimal_units(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line;
+        double amount;
+    } cases[] = {{"--amount 300e9", 300e9}, {"--amount 15T", 15e12},  {"--amount 2B", 2e9},
+                 {"--amount 2G", 2e9},      {"--amount 500M", 500e6}, {"--amount 1.5K", 1500}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct parsed p;
+        assert_int_equal(parse(cases[i].line, &p), PP_OK);
+        assert_true(p.sample.amount == cases[i].amount);
+    }
+}
+
 static void mistakes_are_named(void **state)
 {
     (void)state;
     static const struct {
         const char *line, *message;
     } cases[] = {
+        {"--amount 15Q", "'15Q' is not a number such as 300e9, 300B or 15T"},
+        {"--amount 15TB", "'15TB' is not a number"},
+        {"--amount T", "'T' is not a number"},
+        {"--amount 2e6T", "2e6T is outside"},
+        {"--text -", "'-' is no name"},
         {"--numbre 3", "did you mean --number?"},
         {"--num 3", "did you mean --number?"}, /* never abbreviated */
         {"--completely-different", "--help lists"},
@@ -234,7 +256,7 @@ static void values_print_as_text_that_parses_back(void **state)
     struct parsed p, again;
     assert_int_equal(parse("", &again), PP_OK);
     assert_int_equal(parse("--number 9 --choice alpha --seed 0xffffffffffffffff --bytes 3G --real 0.30000000000000004 "
-                           "--text t --choices beta,alpha --ints 3,1 --texts a,b --reals 0.7,0.7 "
+                           "--text t --choices beta,alpha --ints 3,1 --texts a,b --reals 0.7,0.7 --amount 15T "
                            "--flag",
                            &p),
                      PP_OK);
@@ -303,6 +325,7 @@ int main(void)
         cmocka_unit_test(the_last_one_counts),
         cmocka_unit_test(two_dashes_end_the_options),
         cmocka_unit_test(sizes_have_units),
+        cmocka_unit_test(amounts_have_decimal_units),
         cmocka_unit_test(mistakes_are_named),
         cmocka_unit_test(what_a_list_names_twice_is_there_once),
         cmocka_unit_test(reals_are_all_there),
