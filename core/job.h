@@ -23,6 +23,8 @@ struct pp_schedule_found {
     const char *name;   /* as the registry spells it; for a schedule file its path */
     int number;         /* N of NAME:N, else 0 */
     int virtual_stages; /* default of V */
+    /* P and M of a schedule file, which has no others; else 0. */
+    int ranks, microbatches;
 };
 
 enum { PP_MOST_NUMBER = 1 << 24 }; /* N of NAME:N */
@@ -118,7 +120,8 @@ const char *pp_point_text(const struct pp_point *point, char buf[PP_POINT_TEXT])
 
 /* The points of a sweep: all combinations of the lists of the config. From the slowest to the fastest, the loops are:
  * schedule, T, pieces of sums (if T > 1), P, V (the schedule's default if it was not given), ZeRO stage and shard
- * degree (if there are several replicas), chunks, checkpoint mode. The caller frees *points. PP_USAGE for unknown
+ * degree (if there are several replicas), chunks, checkpoint mode. A schedule file also says P (not with --workers) and
+ * chunks, where the user did not. The caller frees *points. PP_USAGE for unknown
  * schedules, and for more than PP_MOST_POINTS points. */
 pp_status pp_points(const struct pp_config *config, const struct pp_schedules *schedules, struct pp_point **points,
                     int *n) PP_MUST_CHECK;

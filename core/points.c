@@ -64,28 +64,32 @@ static int sharings_of(const struct pp_config *config, struct sharing *out)
     return n;
 }
 
+/* A schedule of --schedule. */
+struct asked {
+    const char *text;
+    struct pp_schedule_found found;
+    const struct pp_ints *stages, *chunks; /* P and chunks to try: those of the config, or these: */
+    struct pp_ints own_stages, own_chunks;
+};
+
 /* Writes the points of a shape, with all sharings, chunks and checkpoint modes; returns their number. */
-static int of_shape(const struct pp_config *config, const struct pp_point *shape, struct pp_point *out)
+static int of_shape(const struct pp_config *config, const struct pp_ints *chunks, const struct pp_point *shape,
+                    struct pp_point *out)
 {
     struct sharing sharings[MOST_SHARINGS];
     const int nsharings = sharings_of(config, sharings);
     int n = 0;
     for (int s = 0; s < nsharings; s++)
-        for (int c = 0; c < config->chunks.n; c++)
+        for (int c = 0; c < chunks->n; c++)
             for (int k = 0; k < config->checkpoint.n; k++) {
                 out[n] = *shape;
                 out[n].zero = sharings[s].zero;
                 out[n].shard_degree = sharings[s].degree;
-                out[n].chunks = config->chunks.v[c];
+                out[n].chunks = chunks->v[c];
                 out[n++].checkpoint = config->checkpoint.v[k];
             }
     return n;
 }
-
-struct asked {
-    const char *text;
-    struct pp_schedule_found found;
-};
 
 /* Number of values of --overlap-tensor-sums to try: one if T = 1, where they make no difference. */
 static int sums_of(const struct pp_config *config, int tensor)
@@ -94,16 +98,16 @@ static int sums_of(const struct pp_config *config, int tensor)
 }
 
 /* Number of shapes of a schedule with T = tensor: combinations of pieces of sums, P and V. */
-static int shapes_of(const struct pp_config *config, int tensor)
+static int shapes_of(const struct pp_config *config, const struct asked *asked, int tensor)
 {
     const int nv = config->virtual_stages.n;
-    return sums_of(config, tensor) * config->stages.n * (nv ? nv : 1);
+    return sums_of(config, tensor) * asked->stages->n * (nv ? nv : 1);
 }
 
 static int of_tensor(const struct pp_config *config, const struct asked *asked, int tensor, struct pp_point *out)
 {
-    const struct pp_ints *v = &config->virtual_stages, *stages = &config->stages;
-    const int nv = v->n ? v->n : 1, shapes = shapes_of(config, tensor);
+    const struct pp_ints *v = &config->virtual_stages, *stages = asked->stages;
+    const int nv = v->n ? v->n : 1, shapes = shapes_of(config, asked, tensor);
     int n = 0;
     for (int i = 0; i < shapes; i++) {
         const struct pp_point shape = {.schedule = asked->text,
@@ -111,9 +115,21 @@ static int of_tensor(const struct pp_config *config, const struct asked *asked, 
                                        .sum_pieces = tensor > 1 ? config->overlap_tensor_sums.v[i / nv / stages->n] : 1,
                                        .stages = stages->v[i / nv % stages->n],
                                        .virtual_stages = v->n ? v->v[i % nv] : asked->found.virtual_stages};
-        n += of_shape(config, &shape, out + n);
+        n += of_shape(config, asked->chunks, &shape, out + n);
     }
     return n;
+}
+
+/* Sets what to try of P and chunks: what the user says, else what a schedule file says, else the config. */
+static void set_lists(const struct pp_config *config, struct asked *asked)
+{
+    const bool stages = pp_config_given(config, "stages") || config->workers.n > 0;
+    const bool chunks = pp_config_given(config, "chunks") || pp_config_given(config, "micro-batch-size");
+    const bool file = asked->found.ranks > 0;
+    asked->own_stages = (struct pp_ints){1, {asked->found.ranks}};
+    asked->own_chunks = (struct pp_ints){1, {asked->found.microbatches}};
+    asked->stages = file && !stages ? &asked->own_stages : &config->stages;
+    asked->chunks = file && !chunks ? &asked->own_chunks : &config->chunks;
 }
 
 static bool are_one(const struct pp_schedule_found *a, const struct pp_schedule_found *b)
@@ -132,6 +148,7 @@ static pp_status find_schedules(const struct pp_config *config, const struct pp_
         asked[*n].text = config->schedule.v[i];
         PP_TRY(known(schedules, asked[*n].text, &asked[*n].found));
         while (!are_one(&asked[same].found, &asked[*n].found)) same++;
+        set_lists(config, &asked[*n]);
         *n += same == *n;
     }
     return PP_OK;
@@ -142,12 +159,14 @@ pp_status pp_points(const struct pp_config *config, const struct pp_schedules *s
 {
     struct asked asked[PP_LIST_MAX];
     const struct pp_ints *tensor = &config->tensor;
-    int64_t shapes = 0;
+    int64_t total = 0;
     int nschedules;
     *n = 0;
     PP_TRY(find_schedules(config, schedules, asked, &nschedules));
-    for (int t = 0; t < tensor->n; t++) shapes += shapes_of(config, tensor->v[t]);
-    const int64_t total = nschedules * shapes * sharings_of(config, NULL) * config->chunks.n * config->checkpoint.n;
+    for (int s = 0; s < nschedules; s++)
+        for (int t = 0; t < tensor->n; t++)
+            total += (int64_t)shapes_of(config, &asked[s], tensor->v[t]) * asked[s].chunks->n;
+    total *= (int64_t)sharings_of(config, NULL) * config->checkpoint.n;
     if (total > PP_MOST_POINTS)
         return pp_fail(PP_USAGE, "the lists make %lld configurations, and there can be at most %d; name fewer",
                        (long long)total, PP_MOST_POINTS);
@@ -197,16 +216,26 @@ static pp_status check_chunks(const struct pp_config *config, int chunks)
                    pp_plural(config->rows), shared ? "global-rows" : "rows");
 }
 
-pp_status pp_point_check(const struct pp_config *config, const struct pp_point *point)
+/* PP_USAGE for more stages than layers. The message names --split if embedding and decoder would be stages enough. */
+static pp_status check_layers(const struct pp_config *config, const struct pp_point *point)
 {
     const int64_t stages = (int64_t)point->stages * point->virtual_stages;
+    const int ends = pp_split_ends(config->split);
+    if (stages <= config->layers + ends) return PP_OK;
+    return pp_fail(PP_USAGE,
+                   "%lld stages (--stages %d x --virtual %d) need as many layers, and the model has %d; use fewer "
+                   "stages or more --layers%s",
+                   (long long)stages, point->stages, point->virtual_stages, config->layers,
+                   ends == 0 && stages <= config->layers + 2
+                       ? ", or a --split that begins or ends with 0: a stage for embedding or decoder alone"
+                       : "");
+}
+
+pp_status pp_point_check(const struct pp_config *config, const struct pp_point *point)
+{
     const int tensor = pp_point_tensor(point), context = pp_config_context(config);
     const int64_t devices = (int64_t)point->stages * config->replicas, workers = devices * tensor * context;
-    if (stages > config->layers + pp_split_ends(config->split))
-        return pp_fail(PP_USAGE,
-                       "%lld stages (--stages %d x --virtual %d) need as many layers, and the model has %d; use fewer "
-                       "stages or more --layers",
-                       (long long)stages, point->stages, point->virtual_stages, config->layers);
+    PP_TRY(check_layers(config, point));
     if (devices > PP_MOST_WORKERS || workers > PP_MOST_WORKERS)
         return pp_fail(PP_USAGE,
                        "--stages %d x --replicas %d x --tensor %d x --context-parallel %d are %lld workers; there can "

@@ -83,7 +83,7 @@ pp_status pp_file_build(const struct pp_plan_spec *spec, struct pp_plan **out)
     return status;
 }
 
-pp_status pp_file_find(const char *path, int *virtual_stages)
+pp_status pp_file_find(const char *path, struct pp_schedule_found *out)
 {
     struct pp_csv_schedule file;
     struct pp_plan *plan = NULL;
@@ -94,7 +94,9 @@ pp_status pp_file_find(const char *path, int *virtual_stages)
                                       .microbatches = file.microbatches,
                                       .replicas = 1,
                                       .training = true};
-    *virtual_stages = file.virtual_stages;
+    out->ranks = file.ranks;
+    out->virtual_stages = file.virtual_stages;
+    out->microbatches = file.microbatches;
     if (status == PP_OK) status = build(&spec, &file, &plan);
     pp_plan_free(plan);
     pp_csv_free(&file);

@@ -16,9 +16,9 @@ bool pp_schedule_is_file(const char *name);
  * forward-only shape may have fewer microbatches than the file. */
 pp_status pp_file_check(const char *path, const struct pp_schedule_shape *shape) PP_MUST_CHECK;
 
-/* Checks that the orders of the file are complete and can be run, with unlimited receive buffers. *virtual_stages: V of
- * the file. */
-pp_status pp_file_find(const char *path, int *virtual_stages) PP_MUST_CHECK;
+/* Checks that the orders of the file are complete and can be run, with unlimited receive buffers. Sets P, V and M of
+ * *out. */
+pp_status pp_file_find(const char *path, struct pp_schedule_found *out) PP_MUST_CHECK;
 
 /* Writes the rank of each stage to stage_rank[stages]; 0 for stages that the file does not have. */
 pp_status pp_file_place(const char *path, int stages, int *stage_rank) PP_MUST_CHECK;

@@ -49,10 +49,11 @@ pp_status pp_interleaved_check(const struct pp_schedule_shape *shape)
     int below = m - 1, above = m + 1;
     while (!divides(p, below)) below--;
     while (!divides(p, above)) above++;
-    return pp_fail(PP_USAGE,
-                   "interleaved schedules on %d ranks: %d microbatches are no multiple of their %d rounds; %d and %d "
-                   "microbatches work",
-                   p, m, rounds(p, m), below, above);
+    return pp_fail(
+        PP_USAGE,
+        "interleaved schedules on %d ranks take their microbatches in %d equal turns (%d / %d, rounded down), "
+        "and %d cannot be divided so; %d and %d microbatches work",
+        p, rounds(p, m), m, p, m, below, above);
 }
 
 static int first_of_round(const struct pp_schedule_shape *shape, int round)

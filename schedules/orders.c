@@ -35,9 +35,8 @@ static pp_status check_op(const struct pp_plan *plan, int rank, const struct pp_
     const struct rule *rule = &rules[op->kind];
     uint8_t *cell = &seen[pp_cell(plan, op->stage, op->microbatch)];
     if (*cell & rule->excludes)
-        return pp_fail(PP_INPUT,
-                       "rank %d: %s of stage %d, microbatch %d is done twice or together with another backward", rank,
-                       kind, op->stage, op->microbatch);
+        return pp_fail(PP_INPUT, "rank %d: %s of stage %d, microbatch %d %s", rank, kind, op->stage, op->microbatch,
+                       *cell & rule->adds ? "is done twice" : "comes after another backward: it is one B, or I and W");
     if ((*cell & rule->needs) != rule->needs)
         return pp_fail(PP_INPUT, "rank %d: %s of stage %d, microbatch %d stands before %s", rank, kind, op->stage,
                        op->microbatch, rule->needs_text);
