@@ -35,7 +35,7 @@ enum {
     SAVINGS = sizeof savings / sizeof *savings,
     ORDERS = sizeof orders / sizeof *orders,
     HOST_DEVICES = 8,    /* where the machine does not say how many a host has; most T C that are proposed */
-    MOST_WORK = 1 << 19, /* of all trials, in stages x microbatches: takes about a second */
+    MOST_WORK = 1 << 21, /* of all trials, in stages x microbatches: takes about a second */
     WORK_OF_TRIAL = 200, /* added for each */
     FIXED = 1 << PP_BYTES_PARAM | 1 << PP_BYTES_GRAD | 1 << PP_BYTES_STATE
 };
@@ -47,7 +47,8 @@ struct search {
     int64_t work; /* of all trials so far */
     /* The best change so far: one that fits, else the one after which large[0] needs least. */
     struct pp_large before, after;
-    bool found, fits;
+    const struct saving *saving; /* NULL: nothing saves memory */
+    bool fits;
 };
 
 static int rows_of(const struct pp_config *config, const struct pp_large *large)
@@ -101,13 +102,23 @@ static bool has(const struct pp_ints *list, int value)
     return i < list->n;
 }
 
-/* Gives *with another layout; false if that changes nothing, is impossible, or was in the sweep. With --workers the
- * number of workers stays as it is. */
+/* With --workers: gives *with fewer replicas, so that the number of workers stays as it is. */
+static bool keep_workers(const struct pp_config *config, const struct layout_change *change, struct pp_large *with)
+{
+    const int factor = change->tensor * change->stages;
+    struct pp_point *point = &with->point;
+    if (with->replicas % factor != 0 || (change->stages > 1 && !pp_config_given(config, "stages"))) return false;
+    with->replicas /= factor;
+    if (pp_config_given(config, "micro-batch-size")) point->chunks *= factor;
+    if (with->replicas * with->context == 1) point->zero = point->shard_degree = 0;
+    return true;
+}
+
+/* Gives *with another layout; false if that changes nothing, is impossible, or was in the sweep. */
 static bool change_layout(const struct pp_predictor *p, const struct layout_change *change, struct pp_large *with)
 {
     const struct pp_config *config = p->config;
     struct pp_point *point = &with->point;
-    const int factor = change->tensor * change->stages;
     const int host = p->machine.host_devices > 0 ? p->machine.host_devices : HOST_DEVICES;
     if (change->zero && (with->replicas * with->context == 1 || has(&config->zero, change->zero))) return false;
     if (change->zero) point->zero = change->zero;
@@ -115,10 +126,7 @@ static bool change_layout(const struct pp_predictor *p, const struct layout_chan
     point->stages *= change->stages;
     if (change->tensor > 1 && point->tensor * with->context > host) return false;
     if (change->tensor > 1) point->sum_pieces = config->overlap_tensor_sums.v[0];
-    if (factor == 1 || config->workers.n == 0) return true;
-    if (with->replicas % factor != 0 || (change->stages > 1 && !pp_config_given(config, "stages"))) return false;
-    with->replicas /= factor;
-    return true;
+    return config->workers.n == 0 || keep_workers(config, change, with);
 }
 
 /* Changes order, rows and checkpoints of *with; false if that makes no configuration that was not tried yet. changed:
@@ -145,12 +153,12 @@ static void try_savings(struct search *s, const struct pp_large *before, struct 
         for (int i = 0; i < n; i++) {
             struct pp_large after = with[i];
             if (with[i].fixed > s->limit || !change_use(s, &savings[k], changed, &after)) continue;
-            if (s->work > 0 && s->work + work_of(&after.point) > MOST_WORK) continue;
+            if (s->work + work_of(&after.point) > MOST_WORK) continue;
             find_bytes(s, &after);
             if (with[i].fixed == 0 && after.fixed < INFINITY) with[i].fixed = after.fixed;
             s->fits = after.bytes <= s->limit;
             if (!s->fits && (changed || i > 0 || after.bytes >= s->after.bytes)) continue;
-            s->found = true;
+            s->saving = &savings[k];
             s->before = before[i];
             s->after = after;
             if (s->fits) return;
@@ -173,7 +181,7 @@ static void search(struct search *s, struct pp_large *large, int n)
 static void write_options(const struct search *s, char *buf, size_t size)
 {
     const struct pp_point *before = &s->before.point, *after = &s->after.point;
-    const bool schedule = before->schedule != after->schedule, rows = before->chunks != after->chunks;
+    const bool schedule = before->schedule != after->schedule, rows = s->saving->single_rows;
     const bool checkpoint = before->checkpoint != after->checkpoint;
     const struct {
         const char *option;
@@ -207,7 +215,7 @@ const char *pp_advice(const struct pp_predictor *p, struct pp_large *large, int 
     search(&s, large, n);
     const double gib = large[0].fixed / 0x1p30;
     const bool hopeless = large[0].fixed > s.limit && large[0].fixed < INFINITY;
-    if (s.found) write_options(&s, options, sizeof options);
+    if (s.saving) write_options(&s, options, sizeof options);
     if (hopeless)
         snprintf(fixed, sizeof fixed, "; parameters, gradients and optimizer alone need %.*f GiB of a device",
                  gib < 10 ? 3 : 1, gib);
@@ -217,6 +225,6 @@ const char *pp_advice(const struct pp_predictor *p, struct pp_large *large, int 
     else if (hopeless)
         snprintf(buf, PP_ADVICE_TEXT, "%s: it takes more %s", fixed, more(p->config));
     else
-        snprintf(buf, PP_ADVICE_TEXT, s.found ? ";%s saves memory" : "", options);
+        snprintf(buf, PP_ADVICE_TEXT, s.saving ? ";%s saves memory" : "", options);
     return buf;
 }
