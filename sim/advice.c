@@ -192,7 +192,7 @@ static void write_options(const struct search *s, char *buf, size_t size)
     char mode[PP_CHECKPOINT_TEXT];
     size_t used = 0;
     for (int i = 0; i < 3; i++)
-        if (numbers[i].before != numbers[i].after)
+        if (numbers[i].before != numbers[i].after && numbers[i].after > 0) /* ZeRO of one replica is none */
             used += (size_t)snprintf(buf + used, size - used, " --%s %d", numbers[i].option, numbers[i].after);
     snprintf(buf + used, size - used, "%s%s%s%s%s%s", schedule ? " --schedule " : "", schedule ? after->schedule : "",
              rows ? " --micro-batch-size 1" : "",

@@ -132,7 +132,7 @@ static void tell_database(const struct pp_remarks *r)
 {
     const struct pp_predictor *p = r->predictor;
     if (!p->config->db || !p->db || r->measured > 0 || r->from[PP_COST_MACHINE] > 0) return;
-    pp_warn("%s %s, so times are computed for machine %s", p->config->db,
+    pp_info("%s %s, so times are computed for machine %s", p->config->db,
             r->db_new ? "was not there, and is a new database" : "has no profile", p->machine.name);
 }
 
