@@ -2,6 +2,7 @@
 #include "core/main.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -9,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "core/distinct_files.h"
 #include "core/log.h"
 
 static char last_words[64]; /* made beforehand: a signal handler may write() it, but not format it */
@@ -86,18 +88,39 @@ pp_status pp_flush_output(void)
     return pp_fail(PP_IO, "cannot write to standard output; is the disk full?");
 }
 
-int pp_main(const struct pp_main *program, int argc, char **argv)
+/* Results need standard output, and the next file that is opened takes the number of a stream that is closed: what is
+ * printed would be written into it. */
+static pp_status check_streams(void)
+{
+    if (fcntl(STDIN_FILENO, F_GETFD) < 0) (void)open("/dev/null", O_RDONLY);
+    const int mode = fcntl(STDOUT_FILENO, F_GETFL);
+    if (mode >= 0 && fcntl(STDERR_FILENO, F_GETFD) < 0) (void)open("/dev/null", O_WRONLY);
+    if (mode >= 0 && (mode & O_ACCMODE) != O_RDONLY) return PP_OK;
+    return pp_fail(PP_IO, "standard output is %s: results could not be printed",
+                   mode < 0 ? "closed" : "not open for writing");
+}
+
+static pp_status parse(const struct pp_main *program, int argc, char **argv, const char **operand)
 {
     const struct pp_program_info *info = program->info;
-    const char *operand = NULL;
     int noperands;
-    pp_log_init(info->name, false);
-    prepare_last_words(info->name);
+    PP_TRY(check_streams());
+    PP_TRY(pp_catch_signals(on_signal, 0));
+    return pp_config_parse(info->tool, argc, argv, program->config, operand, *info->operands != 0, &noperands);
+}
+
+int pp_main(const struct pp_main *program, int argc, char **argv)
+{
+    const char *operand = NULL;
+    bool begun = false;
+    pp_log_init(program->info->name, false);
+    prepare_last_words(program->info->name);
     signal(SIGXFSZ, SIG_IGN);
-    pp_status status = pp_catch_signals(on_signal, 0);
-    if (status == PP_OK)
-        status = pp_config_parse(info->tool, argc, argv, program->config, &operand, *info->operands != 0, &noperands);
-    const bool begun = status == PP_OK && !answer(program);
+    pp_status status = parse(program, argc, argv, &operand);
+    if (status == PP_OK && !answer(program)) {
+        status = pp_check_distinct_files(program->config, program->info->tool, operand);
+        begun = status == PP_OK;
+    }
     if (begun) status = program->run(program->session, operand);
     if (status == PP_OK) status = pp_flush_output();
     if (begun && program->leave)

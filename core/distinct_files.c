@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/distinct_files.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/new_file.h"
+
+#define AT(field) offsetof(struct pp_config, field)
+
+/* The files of options that have a single name. A suffix makes the name of a file that belongs to it. */
+static const struct named {
+    const char *option;
+    size_t field; /* where struct pp_config has the name, a const char * */
+    const char *suffix;
+    unsigned readers, writers; /* enum pp_tool */
+} named[] = {
+    {"--init", AT(init), "", PP_PPEXEC, 0},
+    {"--save", AT(save), "", 0, PP_PPEXEC},
+    {"--algorithms", AT(algorithms), "", PP_PPEXEC, PP_PPPROF},
+    {"--algorithms", AT(algorithms), ".new", 0, PP_PPPROF},
+    {"--profile", AT(profile), "", PP_PPSIM, 0},
+    {"--chrome", AT(chrome), "", 0, PP_PPREPORT},
+    {"--data", AT(data), "/train.txt", PP_RUNS, 0},
+    {"--data", AT(data), "/valid.txt", PP_RUNS, 0},
+    {"--data", AT(data), "/test.txt", PP_RUNS, 0},
+    {"--data", AT(data), "/train.bin", PP_RUNS, 0},
+    {"--data", AT(data), "/val.bin", PP_RUNS, 0},
+    {"--data", AT(data), "/valid.bin", PP_RUNS, 0},
+    {"--data", AT(data), "/test.bin", PP_RUNS, 0},
+};
+
+/* What SQLite writes for a database, and ppexec for a checkpoint. */
+static const char *const of_database[] = {"", "-wal", "-shm", "-journal"};
+static const char *const of_checkpoint[] = {".checkpoint", ".checkpoint.part", ".checkpoint.lock"};
+
+struct file {
+    const char *what; /* an option, or words */
+    const char *path; /* NULL: a standard stream */
+    const char *suffix;
+    bool written;
+    dev_t device; /* of the file, or where it does not exist of its folder */
+    ino_t number;
+    char name[NAME_MAX + 1]; /* in that folder; "": the file exists */
+};
+
+enum { FILES = 40 + 2 * PP_LIST_MAX };
+
+struct files {
+    int n;
+    struct file v[FILES];
+};
+
+static bool set_number(struct file *f, const struct stat *info)
+{
+    f->device = info->st_dev;
+    f->number = info->st_ino;
+    return true;
+}
+
+/* Of a file that does not exist: its folder and its name there, behind symbolic links. */
+static bool find_place(struct file *f, const char *path)
+{
+    struct pp_new_file file;
+    struct stat info;
+    if (pp_new_file_choose(f->what, path, false, &file) != PP_OK) return false;
+    char *slash = strrchr(file.path, '/');
+    const char *name = slash ? slash + 1 : file.path;
+    if (strlen(name) >= sizeof f->name) return false;
+    strcpy(f->name, name);
+    if (slash) slash[slash == file.path] = '\0';
+    return stat(slash ? file.path : ".", &info) == 0 && set_number(f, &info);
+}
+
+/* false: it is no regular file, and never will be one. */
+static bool identify(struct file *f)
+{
+    char path[PATH_MAX];
+    struct stat info;
+    const int length = snprintf(path, sizeof path, "%s%s", f->path, f->suffix);
+    if (length < 0 || (size_t)length >= sizeof path) return false;
+    if (stat(path, &info) != 0) return find_place(f, path);
+    return S_ISREG(info.st_mode) && set_number(f, &info);
+}
+
+static void add(struct files *files, const char *what, const char *path, const char *suffix, bool written)
+{
+    struct file *f = &files->v[files->n];
+    if (!path || files->n == FILES) return;
+    *f = (struct file){.what = what, .path = path, .suffix = suffix, .written = written};
+    if (identify(f)) files->n++;
+}
+
+static void add_stream(struct files *files, const char *what, int fd)
+{
+    struct file *f = &files->v[files->n];
+    struct stat info;
+    if (files->n == FILES || fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return;
+    *f = (struct file){.what = what, .written = true};
+    set_number(f, &info);
+    files->n++;
+}
+
+static void add_named(struct files *files, const struct pp_config *config, unsigned tool)
+{
+    for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
+        const struct named *row = &named[i];
+        const char *path;
+        memcpy(&path, (const char *)config + row->field, sizeof path);
+        if (tool & (row->readers | row->writers)) add(files, row->option, path, row->suffix, tool & row->writers);
+    }
+}
+
+static void add_checkpoint(struct files *files, const struct pp_config *config)
+{
+    const bool used = config->save_every || config->resume;
+    for (size_t i = 0; i < sizeof of_checkpoint / sizeof *of_checkpoint && used; i++)
+        add(files, "--save", config->save, of_checkpoint[i], true);
+}
+
+/* Names without a dot or a slash are those of schedules and machines that ppkit has. */
+static void add_list(struct files *files, const char *option, const struct pp_texts *list)
+{
+    for (int i = 0; i < list->n; i++)
+        if (strpbrk(list->v[i], "./")) add(files, option, list->v[i], "", false);
+}
+
+/* The programs that need one take pp.db of this folder where none is named. */
+static void add_database(struct files *files, const struct pp_config *config, unsigned tool, const char *operand)
+{
+    const bool needed = tool != PP_PPEXEC || strcmp(config->split, "time") == 0;
+    const char *given = operand ? operand : config->db, *path = given || !needed ? given : "pp.db";
+    for (size_t i = 0; i < sizeof of_database / sizeof *of_database; i++)
+        add(files, config->db ? "--db" : "the database", path, of_database[i], tool == PP_PPPROF || config->db);
+}
+
+static bool same(const struct file *a, const struct file *b)
+{
+    return a->device == b->device && a->number == b->number && strcmp(a->name, b->name) == 0;
+}
+
+static bool may_be_same(const struct file *a, const struct file *b)
+{
+    if (!a->path && !b->path) return true; /* 2>&1 */
+    return strcmp(a->what, "--init") == 0 && strcmp(b->what, "--save") == 0 && !*b->suffix;
+}
+
+static const char *title(const struct file *f, char *buf, size_t size)
+{
+    if (f->path)
+        snprintf(buf, size, "%s (%s%s)", f->what, f->path, f->suffix);
+    else
+        snprintf(buf, size, "%s", f->what);
+    return buf;
+}
+
+static pp_status compare(const struct files *files)
+{
+    char one[400], other[400];
+    for (int i = 0; i < files->n; i++)
+        for (int j = i + 1; j < files->n; j++) {
+            const struct file *a = &files->v[i], *b = &files->v[j];
+            if (!(a->written || b->written) || !same(a, b) || may_be_same(a, b)) continue;
+            return pp_fail(PP_USAGE, "%s and %s are the same file, which would be spoilt; name another one",
+                           title(a, one, sizeof one), title(b, other, sizeof other));
+        }
+    return PP_OK;
+}
+
+pp_status pp_check_distinct_files(const struct pp_config *config, unsigned tool, const char *operand)
+{
+    struct files *files;
+    PP_TRY(PP_NEW(&files, 1));
+    add_named(files, config, tool);
+    add_checkpoint(files, config);
+    add_list(files, "--schedule", &config->schedule);
+    add_list(files, "--machine", &config->machine);
+    add_database(files, config, tool, operand);
+    add_stream(files, "standard output", STDOUT_FILENO);
+    add_stream(files, "standard error", STDERR_FILENO);
+    const pp_status status = compare(files);
+    free(files);
+    return status;
+}
