@@ -11,12 +11,14 @@
 
 #include "core/clock.h"
 #include "core/distinct_files.h"
+#include "core/launcher.h"
 #include "core/log.h"
 
 static char last_words[64]; /* made beforehand: a signal handler may write() it, but not format it */
 
 static void prepare_last_words(const char *program)
 {
+    if (pp_launched_rank() > 0) return; /* the first process speaks for all that a launcher ends */
     snprintf(last_words, sizeof last_words, "%s%s: stopped by a signal\n", isatty(STDERR_FILENO) ? "\n" : "", program);
 }
 
@@ -109,6 +111,14 @@ static pp_status parse(const struct pp_main *program, int argc, char **argv, con
     return pp_config_parse(info->tool, argc, argv, program->config, operand, *info->operands != 0, &noperands);
 }
 
+/* What one process of a launcher finds wrong before it has met the others, they usually find, too: then the first one
+ * tells it, and the launcher ends the others while they wait here. */
+static void tell_failure(void)
+{
+    if (pp_launched_rank() > 0) pp_wait_for_launcher();
+    pp_error("%s", pp_message());
+}
+
 int pp_main(const struct pp_main *program, int argc, char **argv)
 {
     const char *operand = NULL;
@@ -126,6 +136,6 @@ int pp_main(const struct pp_main *program, int argc, char **argv)
     if (begun && program->leave)
         program->leave(program->session, status);
     else if (status != PP_OK)
-        pp_error("%s", pp_message());
+        tell_failure();
     return pp_exit_code(status);
 }

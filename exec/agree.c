@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "core/launcher.h"
 #include "core/log.h"
 #include "core/main.h"
 #include "core/plan_hash.h"
@@ -113,11 +113,11 @@ pp_status pp_agree(const struct pp_transport *transport, const struct pp_process
 void pp_end_together(const struct pp_transport *transport, const struct pp_processes *processes, pp_status status,
                      bool alike)
 {
-    const bool first = !transport || processes->index == 0;
+    const bool first = transport ? processes->index == 0 : pp_launched_rank() == 0;
     const bool consequence = status == PP_PEER || status == PP_INTERRUPTED;
-    bool speaks = first || (!alike && !consequence);
+    bool speaks = first || !transport || (!alike && !consequence);
     if (status != PP_OK && speaks && !first) {
-        sleep(1); /* if the first process failed too, it speaks for all, and all are ended: a signal */
+        pp_wait_for_launcher(); /* if the first process failed too, it speaks for all, and all are ended: a signal */
         speaks = !pp_signals_caught();
     }
     if (status != PP_OK && speaks) pp_error("%s", pp_message());

@@ -42,7 +42,8 @@ pp_status pp_agree(const struct pp_transport *transport, const struct pp_process
  *
  * The first process prints its message. Another process prints its own only where not all fail alike, and it failed by
  * itself, not because another process did. Where not all fail alike, a process that failed aborts the whole run, so the
- * call does not return. transport: NULL where it was not started. */
+ * call does not return. transport: NULL where it was not started: then the first process of the launcher is the first,
+ * and the others wait a moment for the launcher to end them before they print. */
 void pp_end_together(const struct pp_transport *transport, const struct pp_processes *processes, pp_status status,
                      bool alike);
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "core/cores.h"
+#include "core/launcher.h"
 #include "core/movers.h"
 
 const struct pp_transport *const pp_transports[] = {
@@ -14,28 +15,6 @@ const struct pp_transport *const pp_transports[] = {
 #include "core/movers.def"
     NULL,
 };
-
-/* Set by mpirun or srun in the processes they start, and by nobody else. */
-static const char *const launcher_marks[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_SIZE"};
-static const char *const launcher_sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
-
-static const char *first_set(const char *const *names, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (getenv(names[i])) return getenv(names[i]);
-    return NULL;
-}
-
-static bool was_launched(void)
-{
-    return first_set(launcher_marks, sizeof launcher_marks / sizeof *launcher_marks) != NULL;
-}
-
-static int launched_processes(void)
-{
-    const char *text = first_set(launcher_sizes, sizeof launcher_sizes / sizeof *launcher_sizes);
-    return text && was_launched() ? atoi(text) : 1;
-}
 
 static const struct pp_transport *find(const char *name)
 {
@@ -59,10 +38,10 @@ static const struct pp_mover *preferred(bool joins_processes)
 
 pp_status pp_transport_start(const char *name, const struct pp_transport **out, struct pp_processes *processes)
 {
-    int launched = launched_processes();
+    int launched = pp_launched_processes();
     /* A carrier's name leaves open what joins the workers. */
     const struct pp_mover *asked = pp_mover_find(name, PP_OF_HOSTS);
-    const struct pp_mover *mover = asked ? asked : preferred(was_launched());
+    const struct pp_mover *mover = asked ? asked : preferred(pp_was_launched());
     const struct pp_transport *transport = find(mover->name);
     if (!transport && !asked && launched == 1) transport = &pp_transport_inproc;
     if (!transport)

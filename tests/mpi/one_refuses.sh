@@ -33,3 +33,17 @@ for files in 'profile.db missing.db' 'missing.db profile.db' 'missing.db missing
     [ "$status" -ne 0 ] || fail "$files: exit status 0"
     grep -q 'missing.db is not there' err.log || fail "$files: no message"
 done
+
+# What each finds before it meets the others: the first tells it for all, and another one only what is wrong with it alone.
+unset OMPI_MCA_odls_base_sigkill_timeout # as users have it
+for wrong in '--foo' '--schedule foo' '--save one --db one'; do
+    # shellcheck disable=SC2086 # words
+    mpirun --oversubscribe -n 4 ppexec --preset lab $wrong >out.log 2>err.log &
+    await_end $!
+    [ "$status" -eq 2 ] || fail "ppexec $wrong: exit status $status"
+    [ "$(grep -c '^ppexec: ' err.log)" -eq 1 ] || fail "ppexec $wrong: not one line"
+done
+mpirun -n 1 ppexec --preset lab : -n 1 ppexec --preset lab --foo >out.log 2>err.log &
+await_end $!
+[ "$status" -ne 0 ] || fail "one process has --foo: exit status 0"
+grep -q '^ppexec: there is no option --foo' err.log || fail "one process has --foo: no message"
