@@ -9,7 +9,10 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
+
+#include "core/clock.h"
 
 #define SUFFIX ".lock"
 
@@ -21,19 +24,31 @@ static bool is_named(int fd, const char *path)
            opened.st_dev == named.st_dev;
 }
 
-/* *fd is -1 where there are no locks. */
+enum attempt { HELD, TAKEN, NO_LOCKS, AGAIN };
+
+/* *fd is -1 unless the lock is held. */
+static enum attempt attempt(const char *path, int *fd)
+{
+    *fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (*fd < 0) return NO_LOCKS;
+    const bool locked = flock(*fd, LOCK_EX | LOCK_NB) == 0, taken = !locked && errno == EWOULDBLOCK;
+    if (locked && is_named(*fd, path)) return HELD;
+    close(*fd);
+    *fd = -1;
+    return taken ? TAKEN : locked ? AGAIN : NO_LOCKS;
+}
+
 static pp_status lock(const char *path, const char *used, int *fd)
 {
+    static const struct timespec pause = {.tv_nsec = 50000000};
+    const int64_t begin = pp_now_ns();
     for (;;) {
-        *fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-        if (*fd < 0) return PP_OK;
-        const bool locked = flock(*fd, LOCK_EX | LOCK_NB) == 0, taken = !locked && errno == EWOULDBLOCK;
-        if (locked && is_named(*fd, path)) return PP_OK;
-        close(*fd);
-        *fd = -1;
-        if (taken)
+        const enum attempt result = attempt(path, fd);
+        if (result == HELD || result == NO_LOCKS) return PP_OK;
+        if (result == AGAIN) continue;
+        if (pp_now_ns() - begin > PP_LOCK_PATIENCE_NS)
             return pp_fail(PP_IO, "--save: another run uses %s; has a process of an earlier one survived?", used);
-        if (!locked) return PP_OK;
+        nanosleep(&pause, NULL);
     }
 }
 
