@@ -215,8 +215,8 @@ static pp_status check_files(const struct pp_exec *exec, const struct pp_session
         PP_TRY(pp_context(pp_weights_open(exec->config.init, s->job->model, &reader), "--init"));
     pp_weights_close(reader);
     if (!exec->config.save || exec->processes.index != 0) return PP_OK;
-    pp_status status = pp_weights_check_target(exec->config.save);
-    if (status == PP_OK && s->restart.every) status = pp_weights_check_target(s->restart.path);
+    pp_status status = pp_weights_check_target(exec->config.save, false);
+    if (status == PP_OK && s->restart.every) status = pp_weights_check_target(s->restart.path, true);
     return seen_alone(exec, status);
 }
 

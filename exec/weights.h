@@ -46,17 +46,20 @@ void pp_weights_close(struct pp_weights_reader *reader); /* NULL is fine */
 /* The texts in a file's metadata, but for its format and checksums; the tensors are not looked at. */
 pp_status pp_weights_notes(const char *path, struct pp_notes *out) PP_MUST_CHECK;
 
-/* PP_IO if no file can be made at `path`: known before the training rather than after it. */
-pp_status pp_weights_check_target(const char *path) PP_MUST_CHECK;
+/* PP_IO if no file can be made at `path`: known before the training rather than after it. It makes the temporary file
+ * that pp_weights_create() would, and removes it. again: with notes. */
+pp_status pp_weights_check_target(const char *path, bool again) PP_MUST_CHECK;
 /* Begins a file. A regular file is written beside its place and takes it in pp_weights_commit(), so there is never half
  * a file. Anything else (a device, a pipe) is written directly, and has no checksums: they stand in the header, and are
- * known when all else is written. notes: NULL, or those of a file that is written again and again: its name meanwhile
- * is always the same, so that killed runs leave one at most. */
+ * known when all else is written. For a pipe this call waits until somebody reads it, and pp_weights_append() until it
+ * has been read; PP_INTERRUPTED where a signal asks to stop meanwhile (exec/signals.h). notes: NULL, or those of a file
+ * that is written again and again: its name meanwhile is always the same, so that killed runs leave one at most. */
 pp_status pp_weights_create(const char *path, const struct pp_model *model, const struct pp_notes *notes,
                             struct pp_weights_writer **out) PP_MUST_CHECK;
 /* The tensors one after another, in model order, in any pieces. */
 pp_status pp_weights_append(struct pp_weights_writer *writer, const float *values, int64_t n) PP_MUST_CHECK;
-/* Makes the file durable. The writer is gone afterwards, whatever the result. */
+/* Makes the file durable. PP_INTERNAL where values are missing: the file does not take its place then. The writer is
+ * gone afterwards, whatever the result. */
 pp_status pp_weights_commit(struct pp_weights_writer *writer) PP_MUST_CHECK;
 void pp_weights_discard(struct pp_weights_writer *writer); /* NULL is fine */
 

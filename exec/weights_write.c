@@ -4,12 +4,16 @@
 #include <jansson.h>
 #include <libgen.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/log.h"
 #include "core/new_file.h"
 #include "core/rows.h"
+#include "exec/signals.h"
 #include "exec/weights.h"
 #include "exec/weights_sums.h"
 
@@ -56,11 +60,25 @@ static pp_status failed(const struct pp_weights_writer *w, const char *what)
     return pp_fail(PP_IO, "--save: cannot %s %s: %s", what, w->file.path, strerror(errno));
 }
 
+/* Whoever reads a pipe may take any time, or never begin: only a signal ends that. */
+static pp_status wait_for_reader(const struct pp_weights_writer *w)
+{
+    enum { LOOK_MS = 100 };
+    struct pollfd place = {.fd = w->fd, .events = POLLOUT}; /* -1, not yet open: poll() waits all the same */
+    poll(&place, 1, LOOK_MS);
+    if (!pp_signals_caught()) return PP_OK;
+    return pp_fail(PP_INTERRUPTED, "stopped by a signal, while --save waited for a reader of %s", w->file.path);
+}
+
 static pp_status write_bytes(struct pp_weights_writer *w, const void *from, size_t bytes)
 {
     for (const char *at = from; bytes > 0;) {
         ssize_t put = write(w->fd, at, bytes);
         if (put < 0 && errno == EINTR) continue;
+        if (put < 0 && errno == EAGAIN) {
+            PP_TRY(wait_for_reader(w));
+            continue;
+        }
         if (put < 0) return failed(w, "write");
         at += put;
         bytes -= (size_t)put;
@@ -172,21 +190,41 @@ static pp_status write_header(struct pp_weights_writer *w, const struct pp_model
     return status == PP_OK ? write_bytes(w, w->header, w->header_bytes) : status;
 }
 
+/* A temporary name that is a link was put there by somebody else, and its target must not be overwritten. */
+static int open_temporary(const struct pp_weights_writer *w)
+{
+    return open(w->file.temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
+}
+
+/* A pipe can be opened when somebody reads it. */
+static pp_status open_directly(struct pp_weights_writer *w)
+{
+    for (bool told = false;; told = true) {
+        struct stat info;
+        w->fd = open(w->file.path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+        if (w->fd >= 0) return PP_OK;
+        if (errno != ENXIO || stat(w->file.path, &info) != 0 || !S_ISFIFO(info.st_mode)) return failed(w, "create");
+        if (!told) pp_info("--save waits for a program that reads the pipe %s", w->file.path);
+        PP_TRY(wait_for_reader(w));
+    }
+}
+
 static pp_status open_place(struct pp_weights_writer *w)
 {
-    const int create = *w->file.temporary ? O_CREAT | O_TRUNC : 0;
-    w->fd = open(pp_new_file_target(&w->file), O_WRONLY | O_CLOEXEC | create, 0666);
+    if (!*w->file.temporary) return open_directly(w);
+    w->fd = open_temporary(w);
     return w->fd < 0 ? failed(w, "create") : PP_OK;
 }
 
-pp_status pp_weights_check_target(const char *path)
+pp_status pp_weights_check_target(const char *path, bool again)
 {
-    char folder[PATH_MAX];
     struct pp_weights_writer w = {.fd = -1};
-    PP_TRY(pp_new_file_choose("--save", path, false, &w.file));
-    strcpy(folder, w.file.path);
-    if (access(*w.file.temporary ? dirname(folder) : w.file.path, W_OK)) return failed(&w, "create");
-    return PP_OK;
+    PP_TRY(pp_new_file_choose("--save", path, again, &w.file));
+    if (!*w.file.temporary) return access(w.file.path, W_OK) ? failed(&w, "create") : PP_OK;
+    const int fd = open_temporary(&w);
+    if (fd < 0) return failed(&w, "create");
+    close(fd);
+    return unlink(w.file.temporary) ? failed(&w, "create") : PP_OK;
 }
 
 pp_status pp_weights_create(const char *path, const struct pp_model *model, const struct pp_notes *notes,
@@ -262,7 +300,9 @@ static pp_status put_in_place(struct pp_weights_writer *w)
 
 pp_status pp_weights_commit(struct pp_weights_writer *w)
 {
-    pp_status status = write_sums(w);
+    pp_status status = w->piece == w->pieces
+                           ? write_sums(w)
+                           : pp_fail(PP_INTERNAL, "%s: fewer values than the tensors have", w->file.path);
     if (status == PP_OK) status = put_in_place(w);
     pp_weights_discard(w);
     return status;

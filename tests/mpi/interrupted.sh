@@ -20,6 +20,27 @@ for signal in INT TERM; do
     [ "$(sqlite3 run.db 'SELECT status FROM run')" = interrupted ] || fail "SIG$signal: the database does not say so"
 done
 
+# Nor does --save keep a run: not while nobody reads its pipe, nor while the reader rests.
+mkfifo pipe
+small_run=(ppexec --d-model 256 --epochs 1 --max-batches 1 --no-eval --rows 2 --chunks 1 --tokens 2 --save pipe)
+"${small_run[@]}" >out.log 2>err.log &
+waits() { grep -q '^--save waits for a program that reads the pipe pipe$' err.log; }
+within_patience waits || fail "a pipe without a reader: nothing says that it is waited for"
+kill -s TERM $!
+await_end $!
+[ "$status" -eq 130 ] || fail "a pipe without a reader: exit status $status, not 130"
+grep -qx 'ppexec: stopped by a signal, while --save waited for a reader of pipe' err.log || fail "a pipe without a reader: no message"
+exec 3<>pipe # this shell could read the pipe, but takes nothing from it
+"${small_run[@]}" >out.log 2>err.log &
+epoch_ends() { grep -q 'end of epoch' err.log; }
+within_patience epoch_ends || fail "a reader that rests: the run does not get so far"
+sleep 0.5
+kill -s TERM $!
+await_end $!
+[ "$status" -eq 130 ] || fail "a reader that rests: exit status $status, not 130"
+[ ! -s out.log ] || fail "a reader that rests: something was printed"
+exec 3<&-
+
 # While a large plan is made nobody looks at the flag: the process ends at once, before it says what it will run.
 env --default-signal=INT ppexec --device delay --times 1,1,1 --layers 128 --stages 128 --rows 8192 --chunks 8192 --tokens 1 --no-eval \
     >out.log 2>err.log &

@@ -2,6 +2,7 @@
  *
  * safetensors files: around once, and every way in which a file can be wrong.
  */
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -288,7 +289,7 @@ static void links_stay_links(void **state)
     }
     unlink(links[1]);
     assert_int_equal(symlink(links[0], links[1]), 0);
-    assert_int_equal(pp_weights_check_target(links[0]), PP_IO);
+    assert_int_equal(pp_weights_check_target(links[0], false), PP_IO);
     assert_non_null(strstr(pp_message(), "first.safetensors: Too many levels of symbolic links"));
     assert_int_equal(pp_weights_create(links[0], &model, NULL, &writer), PP_IO);
     assert_int_equal(lstat(links[1], &info), 0);
@@ -307,10 +308,54 @@ static void a_full_disk_is_told(void **state)
 static void places_are_checked_early(void **state)
 {
     (void)state;
-    assert_int_equal(pp_weights_check_target("new.safetensors"), PP_OK);
-    assert_int_equal(pp_weights_check_target("no/such/folder/new.safetensors"), PP_IO);
+    assert_int_equal(pp_weights_check_target("new.safetensors", false), PP_OK);
+    assert_int_equal(pp_weights_check_target("no/such/folder/new.safetensors", false), PP_IO);
     assert_non_null(strstr(pp_message(), "no/such/folder"));
-    assert_int_equal(pp_weights_check_target("."), PP_USAGE);
+    assert_int_equal(pp_weights_check_target(".", false), PP_USAGE);
+    assert_int_equal(pp_weights_check_target("/proc/new.safetensors", false), PP_IO);
+    assert_int_not_equal(access("new.safetensors", F_OK), 0);
+    assert_int_equal(system("ls new.safetensors* 2>/dev/null | grep -q ."), 256); /* nothing is left */
+}
+
+/* A temporary name is longer than its file's. The name of a checkpoint's has no process in it. */
+static void names_too_long_are_found_early(void **state)
+{
+    (void)state;
+    char name[NAME_MAX + 2] = "";
+    const size_t longest = NAME_MAX - strlen(".part");
+    memset(name, 'n', longest);
+    assert_int_equal(pp_weights_check_target(name, true), PP_OK);
+    assert_int_equal(pp_weights_check_target(name, false), PP_IO);
+    assert_non_null(strstr(pp_message(), "File name too long"));
+    name[longest] = 'n';
+    assert_int_equal(pp_weights_check_target(name, true), PP_IO);
+}
+
+static void a_link_in_the_way_is_not_followed(void **state)
+{
+    (void)state;
+    struct pp_weights_writer *writer = NULL;
+    struct pp_notes *notes = calloc(1, sizeof *notes);
+    struct stat info;
+    assert_non_null(notes);
+    assert_int_equal(system("echo precious > precious && ln -sf precious run.st.part"), 0);
+    assert_int_equal(pp_weights_check_target("run.st", true), PP_IO);
+    assert_int_equal(pp_weights_create("run.st", &model, notes, &writer), PP_IO);
+    assert_int_equal(stat("precious", &info), 0);
+    assert_int_equal(info.st_size, strlen("precious\n"));
+    unlink("run.st.part");
+    free(notes);
+}
+
+static void half_a_file_does_not_take_its_place(void **state)
+{
+    (void)state;
+    struct pp_weights_writer *writer = NULL;
+    unlink("half.safetensors");
+    assert_int_equal(pp_weights_create("half.safetensors", &model, NULL, &writer), PP_OK);
+    assert_int_equal(pp_weights_append(writer, values, FLOATS - 1), PP_OK);
+    assert_int_equal(pp_weights_commit(writer), PP_INTERNAL);
+    assert_int_not_equal(access("half.safetensors", F_OK), 0);
 }
 
 int main(void)
@@ -324,6 +369,9 @@ int main(void)
         cmocka_unit_test(nothing_is_left_of_a_discarded_file),
         cmocka_unit_test(a_full_disk_is_told),
         cmocka_unit_test(places_are_checked_early),
+        cmocka_unit_test(names_too_long_are_found_early),
+        cmocka_unit_test(a_link_in_the_way_is_not_followed),
+        cmocka_unit_test(half_a_file_does_not_take_its_place),
         cmocka_unit_test(checksums_are_those_of_zlib),
         cmocka_unit_test(large_tensors_have_many_pieces),
         cmocka_unit_test(checksums_are_in_the_order_of_the_file),
