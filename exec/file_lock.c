@@ -29,7 +29,7 @@ enum attempt { HELD, TAKEN, NO_LOCKS, AGAIN };
 /* *fd is -1 unless the lock is held. */
 static enum attempt attempt(const char *path, int *fd)
 {
-    *fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    *fd = open(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666); /* a pipe is no reason to wait */
     if (*fd < 0) return NO_LOCKS;
     const bool locked = flock(*fd, LOCK_EX | LOCK_NB) == 0, taken = !locked && errno == EWOULDBLOCK;
     if (locked && is_named(*fd, path)) return HELD;
@@ -68,8 +68,8 @@ pp_status pp_file_lock_take(const char *path, struct pp_file_lock *out)
 void pp_file_lock_release(struct pp_file_lock *lock)
 {
     if (!lock->path) return;
-    unlink(lock->path);
-    close(lock->fd); /* last: nobody takes a file that is about to go */
+    if (is_named(lock->fd, lock->path)) unlink(lock->path); /* else it was removed, and may be another run's by now */
+    close(lock->fd);                                        /* last: nobody takes a file that is about to go */
     free(lock->path);
     lock->path = NULL;
 }

@@ -306,6 +306,9 @@ pp_status pp_restart_open(const struct pp_config *config, const struct pp_job *j
     identify(config, job, data, bits, &out->identity);
     PP_TRY(pp_notes_check(&out->identity));
     if (writes) PP_TRY(pp_file_lock_take(out->path, &out->lock));
+    if (!config->resume && access(out->path, F_OK) == 0)
+        pp_warn("--save-every: %s of an earlier run is there, and will be replaced; --resume would go on from it",
+                out->path);
     if (!config->resume) return PP_OK;
     struct pp_restart_state state;
     PP_TRY(pp_restart_read(out->path, &out->identity, job->model, config->resume_changed, &state, &out->resumed));

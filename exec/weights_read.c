@@ -55,7 +55,7 @@ static pp_status read_at(const struct pp_weights_reader *r, void *to, int64_t by
 static pp_status open_file(struct pp_weights_reader *r, int64_t *file_bytes)
 {
     struct stat info;
-    r->fd = open(r->path, O_RDONLY | O_CLOEXEC);
+    r->fd = open(r->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a pipe is refused, not waited for */
     if (r->fd < 0 || fstat(r->fd, &info)) return pp_fail(PP_INPUT, "cannot open %s: %s", r->path, strerror(errno));
     if (!S_ISREG(info.st_mode)) return pp_fail(PP_INPUT, "%s is not a regular file", r->path);
     *file_bytes = info.st_size;

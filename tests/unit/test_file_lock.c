@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -76,6 +77,30 @@ static void a_process_that_stays_is_not(void **state)
     assert_int_equal(waitpid(child, NULL, 0), child);
 }
 
+/* Somebody has removed the file of a run that goes on, and another run has begun. */
+static void a_lock_of_another_is_not_removed(void **state)
+{
+    (void)state;
+    struct pp_file_lock first, second;
+    assert_int_equal(pp_file_lock_take("file", &first), PP_OK);
+    assert_int_equal(unlink("file.lock"), 0);
+    assert_int_equal(pp_file_lock_take("file", &second), PP_OK);
+    pp_file_lock_release(&first);
+    assert_int_equal(access("file.lock", F_OK), 0);
+    pp_file_lock_release(&second);
+    assert_int_not_equal(access("file.lock", F_OK), 0);
+}
+
+static void a_pipe_is_no_lock(void **state)
+{
+    (void)state;
+    struct pp_file_lock lock;
+    assert_int_equal(mkfifo("pipe.lock", 0666), 0);
+    assert_int_equal(pp_file_lock_take("pipe", &lock), PP_OK);
+    assert_null(lock.path);
+    assert_int_equal(unlink("pipe.lock"), 0);
+}
+
 static void without_a_place_for_it_nothing_is_held(void **state)
 {
     (void)state;
@@ -88,10 +113,9 @@ static void without_a_place_for_it_nothing_is_held(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_lock_is_taken_and_removed),
-        cmocka_unit_test(a_process_that_is_about_to_go_is_waited_for),
-        cmocka_unit_test(a_process_that_stays_is_not),
-        cmocka_unit_test(without_a_place_for_it_nothing_is_held),
+        cmocka_unit_test(a_lock_is_taken_and_removed), cmocka_unit_test(a_process_that_is_about_to_go_is_waited_for),
+        cmocka_unit_test(a_process_that_stays_is_not), cmocka_unit_test(a_lock_of_another_is_not_removed),
+        cmocka_unit_test(a_pipe_is_no_lock),           cmocka_unit_test(without_a_place_for_it_nothing_is_held),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
