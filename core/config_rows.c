@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The option table of all programs. A new option is a field of struct pp_config and one row here; a preset that sets it
- * names it in presets.c.
+ * names it in presets.c, and one that names a file has a row in distinct_files.c.
  */
 #include "core/config.h"
 
