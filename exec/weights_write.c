@@ -5,6 +5,8 @@
 #include <libgen.h>
 #include <limits.h>
 #include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -70,10 +72,26 @@ static pp_status wait_for_reader(const struct pp_weights_writer *w)
     return pp_fail(PP_INTERRUPTED, "stopped by a signal, while --save waited for a reader of %s", w->file.path);
 }
 
+/* As write(), but a reader that has gone away is an error, EPIPE, and not a signal that ends the process unsaid. */
+static ssize_t write_or_fail(int fd, const void *from, size_t bytes)
+{
+    static const struct timespec at_once = {0};
+    sigset_t pipe, before;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe, &before);
+    const ssize_t put = write(fd, from, bytes);
+    const int error = errno;
+    if (put < 0 && error == EPIPE) sigtimedwait(&pipe, NULL, &at_once);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = error;
+    return put;
+}
+
 static pp_status write_bytes(struct pp_weights_writer *w, const void *from, size_t bytes)
 {
     for (const char *at = from; bytes > 0;) {
-        ssize_t put = write(w->fd, at, bytes);
+        ssize_t put = write_or_fail(w->fd, at, bytes);
         if (put < 0 && errno == EINTR) continue;
         if (put < 0 && errno == EAGAIN) {
             PP_TRY(wait_for_reader(w));
