@@ -331,7 +331,18 @@ void pp_restart_close(struct pp_restart *restart)
     restart->path = NULL;
 }
 
-pp_status pp_restart_save(const struct pp_restart *restart, struct pp_worker *w, const struct pp_restart_state *state,
+/* The file that is there stays, and may be the last good one. */
+static void leave_out(struct pp_restart *restart, struct pp_weights_writer *writer, int step)
+{
+    pp_weights_discard(writer);
+    if (!restart->diverged)
+        pp_warn("no checkpoint after step %d, nor after later ones like it: numbers of the model are not finite, so "
+                "training has diverged; %s stays as it is, if it is there",
+                step, restart->path);
+    restart->diverged = true;
+}
+
+pp_status pp_restart_save(struct pp_restart *restart, struct pp_worker *w, const struct pp_restart_state *state,
                           const float *best)
 {
     struct pp_weights_writer *writer = NULL;
@@ -344,8 +355,11 @@ pp_status pp_restart_save(const struct pp_restart *restart, struct pp_worker *w,
         status = pp_parameters_append(w, writer, part, NULL);
     if (status == PP_OK && first && has_best(state)) status = pp_parameters_append(w, writer, 0, best);
     if (w->me != 0) return status;
-    if (status == PP_OK) return pp_weights_commit(writer);
-    pp_weights_discard(writer);
+    if (status == PP_OK && pp_weights_finite(writer)) return pp_weights_commit(writer);
+    if (status == PP_OK)
+        leave_out(restart, writer, state->step);
+    else
+        pp_weights_discard(writer);
     return status;
 }
 

@@ -27,6 +27,7 @@ struct pp_restart_state {
 struct pp_restart {
     char *path;                    /* NULL: the run neither writes nor reads a checkpoint */
     int every;                     /* steps from one checkpoint to the next; 0: none is written */
+    bool diverged;                 /* one was not written, because its numbers are not finite; worker 0 knows */
     bool resumed;                  /* `start` is from a checkpoint */
     struct pp_notes identity;      /* options and data of this run, with which a run that goes on is compared */
     struct pp_restart_state start; /* where this run begins */
@@ -59,9 +60,10 @@ pp_status pp_restart_create(const char *path, const struct pp_notes *identity, c
 /* Writes a checkpoint, between two steps, with no message under way. Called by all workers of the first replica, and of
  * the replicas that share the optimizer's memory with it (struct pp_plan.zero). state is read by worker 0, apart from
  * best_loss, which all need. best: this worker's best parameters (pp_parameters_copy()), where state->best_loss is
- * finite and the worker has weights to write. Only worker 0 learns of errors of the file. */
-pp_status pp_restart_save(const struct pp_restart *restart, struct pp_worker *worker,
-                          const struct pp_restart_state *state, const float *best) PP_MUST_CHECK;
+ * finite and the worker has weights to write. If any number is not finite, the file stays as it is, with a warning the
+ * first time. Only worker 0 learns of errors of the file. */
+pp_status pp_restart_save(struct pp_restart *restart, struct pp_worker *worker, const struct pp_restart_state *state,
+                          const float *best) PP_MUST_CHECK;
 /* Sets this worker's parameters and what its optimizer keeps from the checkpoint; also `best`, where that is not NULL
  * and the checkpoint has best weights. PP_INPUT where a tensor has not its checksum. */
 pp_status pp_restart_load(const struct pp_restart *restart, struct pp_worker *worker, float *best) PP_MUST_CHECK;

@@ -153,7 +153,7 @@ static struct pp_restart_state state_of(struct pp_trainee *t)
 /* After a step, that of an epoch's end after its evaluation. */
 static pp_status save_checkpoint(struct pp_trainee *t)
 {
-    const struct pp_restart *restart = &t->session->restart;
+    struct pp_restart *restart = &t->session->restart;
     const struct pp_plan *plan = t->session->job->train;
     if (!restart->every || t->step == t->saved) return PP_OK;
     if (t->step % restart->every && t->step < t->session->agenda->steps) return PP_OK;

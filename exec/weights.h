@@ -58,6 +58,8 @@ pp_status pp_weights_create(const char *path, const struct pp_model *model, cons
                             struct pp_weights_writer **out) PP_MUST_CHECK;
 /* The tensors one after another, in model order, in any pieces. */
 pp_status pp_weights_append(struct pp_weights_writer *writer, const float *values, int64_t n) PP_MUST_CHECK;
+/* Is each value so far a finite number? */
+bool pp_weights_finite(const struct pp_weights_writer *writer);
 /* Makes the file durable. PP_INTERNAL where values are missing: the file does not take its place then. The writer is
  * gone afterwards, whatever the result. */
 pp_status pp_weights_commit(struct pp_weights_writer *writer) PP_MUST_CHECK;

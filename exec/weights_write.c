@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
+#include <float.h>
 #include <jansson.h>
 #include <libgen.h>
 #include <limits.h>
+#include <math.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -29,6 +31,7 @@ struct pp_weights_writer {
     int64_t pieces, piece; /* all; those that are complete */
     int64_t written;       /* bytes of data */
     uint32_t sum;          /* of the piece that is under way */
+    bool odd;              /* one of the values so far is not a finite number */
 };
 
 void pp_notes_add(struct pp_notes *notes, const char *name, const char *value)
@@ -264,8 +267,18 @@ pp_status pp_weights_create(const char *path, const struct pp_model *model, cons
 }
 
 /* Each piece is written as soon as its checksum is made: it is in the cache then. */
+static bool are_finite(const float *values, int64_t n)
+{
+    bool finite = true;
+    for (int64_t i = 0; i < n; i++) finite &= fabsf(values[i]) <= FLT_MAX; /* no branch: the loop is of vectors */
+    return finite;
+}
+
+bool pp_weights_finite(const struct pp_weights_writer *w) { return !w->odd; }
+
 pp_status pp_weights_append(struct pp_weights_writer *w, const float *values, int64_t n)
 {
+    w->odd |= !are_finite(values, n);
     const char *at = (const char *)values;
     int64_t left = n * (int64_t)sizeof *values;
     while (left > 0) {
