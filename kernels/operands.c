@@ -237,9 +237,10 @@ static int64_t flash_scratch(const struct pp_attention_sizes *n)
     return pp_flash_scratch((int)n->seq, (int)PP_ROW_KEYS(n), (int)n->dh) / (int64_t)sizeof(float);
 }
 
-/* The dimensions of a kernel's calls by their names. */
+/* The dimensions of a kernel's calls by their names. (unused: await has no operands.) */
 #define X(ID, name, dims, named, flops)                                                                                \
-    static inline const struct pp_##dims##_sizes *sizes_of_##ID(const union pp_call_sizes *sizes)                      \
+    __attribute__((unused)) static inline const struct pp_##dims##_sizes *sizes_of_##ID(                               \
+        const union pp_call_sizes *sizes)                                                                              \
     {                                                                                                                  \
         return &sizes->dims;                                                                                           \
     }
