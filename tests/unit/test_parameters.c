@@ -143,7 +143,8 @@ static pp_status run_worker(struct pp_worker *w, const struct shared *s, float *
     const struct pp_shape *shape = &s->job->model->shape;
     const bool first = w->replica == 0, keeps = first || pp_shape_splits_weights(shape) || shape->shard_params;
     PP_TRY(pp_restart_load(&s->from, w, keeps ? best : NULL));
-    if (first || s->job->train->zero) PP_TRY(pp_restart_save(&s->to, w, &s->from.start, best));
+    struct pp_restart to = s->to;
+    if (first || s->job->train->zero) PP_TRY(pp_restart_save(&to, w, &s->from.start, best));
     if (!keeps) return PP_OK;
     PP_TRY(pp_parameters_restore(w, best));
     PP_TRY(pp_parameters_save(w, LEFT));
