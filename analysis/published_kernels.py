@@ -243,17 +243,21 @@ def both_passes(predictor, name, cases):
     return errors
 
 
-def attention_table(predictor):
+def attention(predictor):
+    """{word of the text: table or figure}"""
     cases = [Attention(*cells) for cells in read_facts(FACTS)["attention"]]
-    rows = []
+    rows, longer = [], {True: [], False: []}  # how many times as long as predicted, of alike kernels forward, and of others
     for key in dict.fromkeys((case.machine, case.whose, case.alike) for case in cases):
         some = [case for case in cases if (case.machine, case.whose, case.alike) == key]
         errors = list(zip(some, predictor.errors(key[0], some)))
+        longer[key[2]] += [1 / (1 + error) for case, error in errors if case.which == "forward" or not key[2]]
         of_pass = [[error for case, error in errors if case.which == which] for which in ("forward", "backward")]
         shown = [shown_errors(each) for each in (*of_pass, both_passes(predictor, key[0], some))]
         rows.append([key[0], key[1], "yes" if key[2] else "no", len(some), *shown])
     head = ["GPU", "whose kernel", "`mma.sync`", "cases", "forward %", "backward %", "both together %"]
-    return table(head, rows)
+    words = {"attention": table(head, rows), "calls": len(cases)}
+    alike, others = (statistics.median(longer[kind]) for kind in (True, False))
+    return {**words, "longer": f"{alike:.1f}", "shorter": f"{others:.1f}"}
 
 
 def shown_errors(errors):
@@ -282,7 +286,7 @@ def page(program):
         products=products_table(predictor, products),
         examples=examples_table(predictor, products),
         others=others_table(predictor),
-        attention=attention_table(predictor),
+        **attention(predictor),
         collectives=collectives_table(predictor, collectives),
     )
 

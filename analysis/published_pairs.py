@@ -97,6 +97,8 @@ def section(program, facts):
         errors = [pair.sides[i].error() for pair in pairs]
         words[f"pairs_{gpu}"], words[f"pairs_{gpu}_mean"] = span(errors), f"{statistics.mean(errors):+.0f}"
         words[f"pairs_{gpu}_short"] = span([pair.sides[i].error() for pair in short])
+    factors = [1 + pair.sides[1].error() / 100 for pair in short]
+    words["pairs_factor"] = f"{min(factors):.1f} to {max(factors):.1f}"
     slower = [pair.slower_products() for pair in short]
     words["pairs_slower"] = f"{min(slower):.0f} to {max(slower):.0f}"
     words["pairs_reached"] = f"{max(pair.sides[0].reached() for pair in pairs):.0f}"
