@@ -57,7 +57,7 @@ class Pair:
     def __init__(self, models, name, tokens, checkpoint, *cells):
         layers, heads, width = models[name]
         sizes = (layers, heads, heads, width, 4 * width, tokens, VOCABULARY)
-        self.model = Model(name, *sizes, 128, "gelu", "layernorm", "layers", "learned", "yes", 0)
+        self.model = Model(name, *sizes, 64, "gelu", "layernorm", "layers", "learned", "yes", 0)
         self.checkpoint = checkpoint
         self.sides = [Side(self, gpu, *cells[3 * i : 3 * i + 3]) for i, gpu in enumerate(GPUS)]
 
@@ -101,7 +101,8 @@ def section(program, facts):
     words["pairs_factor"] = f"{min(factors):.1f} to {max(factors):.1f}"
     slower = [pair.slower_products() for pair in short]
     words["pairs_slower"] = f"{min(slower):.0f} to {max(slower):.0f}"
-    words["pairs_reached"] = f"{max(pair.sides[0].reached() for pair in pairs):.0f}"
+    best = max(pairs, key=lambda pair: pair.sides[0].reached())
+    words["pairs_best"], words["pairs_reached"] = best.model.name, f"{best.sides[0].reached():.0f}"
     shares = [pair.sides[1].lost_us() / pair.sides[0].lost_us() for pair in short]
     words["pairs_memory"] = f"{faster_memory():.1f}"
     words["pairs_lost"] = f"{min(shares):.1f} to {max(shares):.1f}"

@@ -12,12 +12,13 @@
  *   calls_parts.h       to_pieces, from_pieces, copy_keys, sum_keys; all_reduce and what else workers do together
  *   calls_step.h        colsum, take, sumsq, sgd, adamw
  *
- * A kernel's block there reads like this one:
+ * Dimensions have names, and are explained where these do not say enough, before the first block that has them. A
+ * kernel's block reads like this one:
  *
  *   gelu: a += bias; u = drop(gelu(a))                  the kernel's name, and what it computes
- *       tanh   1: by a hyperbolic tangent               dimensions, as far as their names do not say it
  *       p      probability of dropout                   scalars
  *       u      out     [T, width]                       operands: out (written), in (read), in/out (both, in place)
+ *       a      in/out  [T, width]; only read without a bias
  *       bias   in      [width] float; optional          ... optional: may lie nowhere (PP_MEM_NONE)
  *
  * Shapes are row-major and without gaps. Elements are those of activations, unless the block says float, int32 or bf16:
@@ -34,7 +35,6 @@
  *   kv          heads of keys and values; 0: as many as heads
  *   width       columns of a row
  *   vocab       words of which the worker has embeddings or logits
- *   E, K, S     experts, choices of each token (experts per token), places in all experts (S = E * capacity)
  *
  * Workers that share a stage. Each of pp_frame.tensor tensor ranks computes a part of the heads, columns and words; its
  * part begins at tensor_rank times the call's dimension. Each of pp_frame.context context ranks has a part of every

@@ -6,9 +6,10 @@
  * The queries of heads / kv successive heads see one head of keys and values (PyTorch's scaled_dot_product_attention
  * with enable_gqa); what they give its gradients is added in the order of the heads.
  *
- * With all-to-all context parallelism a call has all tokens of its rows, and of the tensor rank's heads those from
- * context_rank * heads on. With all-gather context parallelism (pp_frame.halves) it has the worker's queries of all of
- * the tensor rank's heads, and `keys` of all tokens.
+ * With all-to-all context parallelism a call of attention, flash or rope has all tokens of its rows, and of the tensor
+ * rank's heads those from context_rank * heads on. With all-gather context parallelism (pp_frame.halves) these have the
+ * worker's tokens and all of the tensor rank's heads, and flash has `keys` of all tokens besides. qk_norm always has
+ * the worker's own tokens, and all of the tensor rank's heads.
  */
 #ifndef PP_CORE_CALLS_ATTENTION_H
 #define PP_CORE_CALLS_ATTENTION_H

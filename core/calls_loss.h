@@ -20,7 +20,7 @@ PP_DIMS(loss, rows, seq, vocab, gradient, columns, whole);
  *     logits    in   [T, columns] float
  *     bias      in   [vocab] float; optional
  *     targets   in   [T] int32
- *     dlogits   out  [T, columns]; may be the logits; nowhere without `gradient`
+ *     dlogits   out  [T, columns]; may be the logits, but not in bf16; nowhere without `gradient`
  *
  * Where tensor ranks share the vocabulary, each with the words from tensor_rank * vocab on as far as there are `whole`,
  * the loss is made in two calls and a sum of `parts` over the ranks between them:

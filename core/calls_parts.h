@@ -36,7 +36,7 @@ PP_OPERANDS(sum_keys, qkv, from);
 
 /* beside: 0: what comes next waits for it; else a number, and what comes next may run beside it until an await with
  * this number (struct pp_join_call); wide: 1: float32 whatever the precision (all_reduce); group: enum pp_join_group */
-PP_DIMS(join, rows, width, beside, unused, wide, group);
+PP_DIMS(join, rows, width, beside, wide, group);
 
 /* What pp_frame.join does with the other workers of the group. Without it, where a worker is measured alone, nothing.
  * all_reduce:     memory = the sum over all workers

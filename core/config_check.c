@@ -235,24 +235,17 @@ static pp_status check_lists(const struct pp_config *config)
     return check_list(config, &config->zero, check_zero);
 }
 
-static bool has(const struct pp_ints *list, int value)
-{
-    for (int i = 0; i < list->n; i++)
-        if (list->v[i] == value) return true;
-    return false;
-}
-
 static int highest_zero(const struct pp_config *config)
 {
     int zero = 3;
-    while (zero > 0 && !has(&config->zero, zero)) zero--;
+    while (zero > 0 && !pp_ints_have(&config->zero, zero)) zero--;
     return zero;
 }
 
 /* zero 0 may stem from there being only one replica; it is checked only if the user asked for it. */
 pp_status pp_config_check_values(const struct pp_config *config, int checkpoint, int zero)
 {
-    const bool asked = zero > 0 || (pp_config_holders(config) > 1 && has(&config->zero, 0));
+    const bool asked = zero > 0 || (pp_config_holders(config) > 1 && pp_ints_have(&config->zero, 0));
     PP_TRY(check_context(config, pp_config_context(config)));
     PP_TRY(check_checkpoint(config, checkpoint));
     return asked ? check_zero(config, zero) : PP_OK;
@@ -334,7 +327,7 @@ static void remark_on_groups(const struct pp_config *config)
 {
     const int zero = highest_zero(config);
     bool alone = config->workers.n == 0 && pp_config_copies(config) > 1 && config->expert_parallel <= 1;
-    if (!zero && !has(&config->shard_degree, 0)) pp_warn("--shard-degree changes nothing without --zero");
+    if (!zero && !pp_ints_have(&config->shard_degree, 0)) pp_warn("--shard-degree changes nothing without --zero");
     for (int i = 0; i < config->shard_degree.n; i++)
         alone = alone && pp_config_shard_group(config, config->shard_degree.v[i]) == 1;
     if (zero && alone)

@@ -12,7 +12,7 @@
 #include "core/status.h"
 
 struct pp_new_file {
-    char path[PATH_MAX];      /* the final name, with symbolic links resolved */
+    char path[PATH_MAX];      /* the final name; of a regular file with symbolic links resolved */
     char temporary[PATH_MAX]; /* the temporary name, in the same folder; "": a device or a pipe, written directly */
 };
 

@@ -34,6 +34,12 @@ enum { PP_LIST_MAX = 64 };
 struct pp_ints { int n; int v[PP_LIST_MAX]; };
 struct pp_reals { int n; double v[PP_LIST_MAX]; };
 struct pp_texts { int n; const char *v[PP_LIST_MAX]; char store[4096]; };
+static inline bool pp_ints_have(const struct pp_ints *list, int value)
+{
+    int i = 0;
+    while (i < list->n && list->v[i] != value) i++;
+    return i < list->n;
+}
 
 /* Which programs take an option. */
 enum pp_tool { PP_PPSIM = 1, PP_PPEXEC = 2, PP_PPPROF = 4, PP_PPREPORT = 8, PP_RUNS = 7, PP_ALL_TOOLS = 15 };

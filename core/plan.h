@@ -37,7 +37,8 @@
  *       ADD_GRAD       dep[0] = its REDUCE_GRAD
  *       REDUCE_TIED    dep[0], dep[1] = the tasks that complete the gradients of the first and of the last stage, sums
  *                      over replicas included
- *       NORM           dep[0] = the last collective on the gradients of its stage, if there is one
+ *       NORM           dep[0] = the collective that completes the gradients of its stage; none if a task of its own
+ *                      lane does: its last B or W, with ZeRO 2 and 3 the last ADD_GRAD
  *       NORM_ALL       all NORMs: it has PP_TASK_DEP_RANGE, which means all ids dep[0] .. dep[1]
  *       STEP           dep[0] = NORM_ALL; without clipping as NORM
  *       GATHER_PARAM   dep[0] = with ZeRO 3 its PUT_PARAM; else the STEP of its stage, unless it begins the step

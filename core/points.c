@@ -203,16 +203,21 @@ const char *pp_point_text(const struct pp_point *point, char buf[PP_POINT_TEXT])
     return buf;
 }
 
-/* PP_USAGE for more chunks than rows. The message names the preset if the user did not give the number. */
-static pp_status check_chunks(const struct pp_config *config, int chunks)
+/* PP_USAGE for more chunks than rows. The message says where the number is from if the user did not give it: the preset
+ * or a schedule file. */
+static pp_status check_chunks(const struct pp_config *config, const struct pp_point *point)
 {
+    const int chunks = point->chunks;
     const bool shared = config->workers.n > 0;
     const bool given = pp_config_given(config, "chunks") || pp_config_given(config, "micro-batch-size");
-    char preset[64] = "";
+    char from[PP_POINT_TEXT] = "";
     if (chunks <= config->rows) return PP_OK;
-    if (!given && config->preset) snprintf(preset, sizeof preset, " of --preset %s", config->preset);
+    if (!given && !pp_ints_have(&config->chunks, chunks))
+        snprintf(from, sizeof from, " of --schedule %.150s", point->schedule);
+    else if (!given && config->preset)
+        snprintf(from, sizeof from, " of --preset %s", config->preset);
     return pp_fail(PP_USAGE, "--chunks %d%s is more than the %d row%s of a %s; use at most %d chunk%s, or more --%s",
-                   chunks, preset, config->rows, pp_plural(config->rows), shared ? "replica" : "batch", config->rows,
+                   chunks, from, config->rows, pp_plural(config->rows), shared ? "replica" : "batch", config->rows,
                    pp_plural(config->rows), shared ? "global-rows" : "rows");
 }
 
@@ -247,5 +252,5 @@ pp_status pp_point_check(const struct pp_config *config, const struct pp_point *
         return pp_fail(PP_USAGE,
                        "--sequence-parallel gathers one microbatch at a time, so there is no --batch-w %d with it",
                        config->batch_w);
-    return check_chunks(config, point->chunks);
+    return check_chunks(config, point);
 }

@@ -29,7 +29,6 @@ pp_status pp_agenda_make(const struct pp_config *config, const struct pp_data *d
                        config->epochs, pp_plural(config->epochs), train.count, pp_plural_es(train.count));
     out->batches = train.count;
     out->tail_seq = train.tail_seq;
-    out->steps = train.count * config->epochs;
     return PP_OK;
 }
 

@@ -333,7 +333,12 @@ pp_status pp_parameters_save(struct pp_worker *w, const char *file)
     if (w->me == 0) PP_TRY(pp_weights_create(file, w->job->model, NULL, &writer));
     pp_status status = pp_parameters_append(w, writer, 0, NULL);
     if (w->me != 0) return status;
-    if (status == PP_OK) return pp_weights_commit(writer);
+    if (status == PP_OK && pp_weights_finite(writer)) return pp_weights_commit(writer);
+    if (status == PP_OK)
+        status = pp_fail(PP_INPUT,
+                         "--save %s: not written, for training has diverged: its weights are not finite numbers; use a "
+                         "smaller --lr",
+                         file);
     pp_weights_discard(writer);
     return status;
 }

@@ -48,8 +48,9 @@ static const char *value_of(const struct pp_notes *theirs, const char *name)
 
 /* Of what differs between a checkpoint and this run. */
 struct differences {
-    char text[700]; /* "" where nothing does */
+    char text[704]; /* "" where nothing does */
     size_t used;
+    bool cut;         /* there are more than the text has room for */
     bool another_run; /* something that a run cannot change */
     bool batch;       /* which words a step reads */
 };
@@ -67,7 +68,8 @@ static void add_difference(const struct pp_note *mine, const char *other, struct
     const size_t left = sizeof out->text - out->used;
     out->another_run = out->another_run || !may_change(mine->name);
     out->batch = out->batch || strcmp(mine->name, note_rows) == 0 || strcmp(mine->name, note_tokens) == 0;
-    if (left < PP_NOTE_NAME + 2 * MOST + sizeof ",  was  and is ") return;
+    out->cut = out->cut || left < PP_NOTE_NAME + 2 * MOST + sizeof ",  was  and is , ...";
+    if (out->cut) return;
     out->used += (size_t)snprintf(out->text + out->used, left, "%s%s was %.*s and is %.*s", out->used ? ", " : "",
                                   mine->name, MOST, other, MOST, mine->value);
 }
@@ -95,6 +97,7 @@ static pp_status compare(const char *path, const struct pp_notes *mine, const st
                            version ? note->name : PP_NOTE_CHECKPOINT);
         if (strcmp(other, note->value) != 0 && strcmp(note->name, note_bits) != 0) add_difference(note, other, out);
     }
+    if (out->cut) snprintf(out->text + out->used, sizeof out->text - out->used, ", ...");
     return PP_OK;
 }
 

@@ -16,7 +16,7 @@ struct pp_trainee {
     struct pp_worker *worker;
     struct pp_batches batches; /* of its replica */
     struct pp_losses losses;
-    int step, saved;         /* steps done; those that the checkpoint has */
+    int step;                /* steps done */
     int epoch, batch;        /* whole epochs done, and steps of the one that is under way */
     double learning_rate;    /* what epochs have made of --lr; of a step: rate_of_step() */
     struct pp_totals totals; /* worker 0: over `totalled` records of the journal, and what a resumed run began with */
@@ -155,12 +155,11 @@ static pp_status save_checkpoint(struct pp_trainee *t)
 {
     struct pp_restart *restart = &t->session->restart;
     const struct pp_plan *plan = t->session->job->train;
-    if (!restart->every || t->step == t->saved) return PP_OK;
+    if (!restart->every) return PP_OK;
     if (t->step % restart->every && t->step < t->session->agenda->steps) return PP_OK;
     PP_TRY(pp_worker_drain(t->worker, PP_TRACK_TRAIN)); /* saving waits without polling these sends */
     PP_TRY(pp_worker_gather(t->worker));
     PP_TRY(pp_losses_settle(&t->losses));
-    t->saved = t->step;
     if (t->worker->replica >= (plan->zero ? plan->shard_group : 1)) return PP_OK;
     const struct pp_restart_state state = state_of(t);
     return pp_restart_save(restart, t->worker, &state, t->best);
@@ -182,7 +181,7 @@ static pp_status agree(struct pp_trainee *t)
 static pp_status go_on(struct pp_trainee *t)
 {
     const struct pp_restart *restart = &t->session->restart;
-    t->step = t->saved = restart->start.step;
+    t->step = restart->start.step;
     t->epoch = t->session->agenda->epoch;
     t->batch = t->session->agenda->batch;
     t->learning_rate = restart->start.learning_rate;

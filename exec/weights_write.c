@@ -266,7 +266,6 @@ pp_status pp_weights_create(const char *path, const struct pp_model *model, cons
     return status;
 }
 
-/* Each piece is written as soon as its checksum is made: it is in the cache then. */
 static bool are_finite(const float *values, int64_t n)
 {
     bool finite = true;
@@ -276,6 +275,7 @@ static bool are_finite(const float *values, int64_t n)
 
 bool pp_weights_finite(const struct pp_weights_writer *w) { return !w->odd; }
 
+/* Each piece is written as soon as its checksum is made: it is in the cache then. */
 pp_status pp_weights_append(struct pp_weights_writer *w, const float *values, int64_t n)
 {
     w->odd |= !are_finite(values, n);

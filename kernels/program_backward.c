@@ -274,7 +274,6 @@ static void write_embedding_grad(struct pp_writer *w, struct pp_ref dy)
     call->positions =
         (struct pp_positions_dims){.rows = w->rows, .seq = w->seq, .d = shape->d_model, .places = shape->max_positions};
     pp_writer_embedding(w, call);
-    call->scale = 0; /* only words are scaled */
     call->at.positions_grad =
         (struct pp_positions_grad_refs){.positions_grad = pp_ref_positions(w, PP_MEM_GRAD), .dy = dy};
 }

@@ -7,7 +7,7 @@
  *   T    rows * seq: the worker's tokens of the microbatch. A context rank has a part of each row: seq is then its part
  *   T'   T, or where each tensor rank has a part of the tokens (pp_shape.sequence) that part
  *   d    columns of the residual stream
- *   q    columns of a token's queries, keys and values (pp_qkv_width): 3 d, or less where heads share keys and values
+ *   q    columns of a token's queries, keys and values (pp_qkv_width): 3 c, or less where heads share keys and values
  *   k    columns of its queries and keys (pp_qk_width)
  *   c    columns of what attention makes (pp_context_width): d, unless heads have a width of their own
  *   ff   columns of the feed-forward (d_ff); a1: columns of linear1's output: ff, with swiglu 2 ff
@@ -42,7 +42,7 @@
  *   [1] norm first, or without checkpoint_layers: where layers end with their norms, the checkpoint is x.
  *   [2] unless activation_again: then it is scratch, made again of a.
  *   split: I and W are tasks of their own, so what I makes and W reads is kept here; else it is scratch.
- *   p, lse, with all-to-all context: of whole rows and a part of the heads, as many numbers.
+ *   p, lse, with all-to-all context: of whole rows and a part of the heads. lse is as many numbers, p C times as many.
  *
  * With experts a, u and dh have S rows in the place of T, u is as the gates have weighed it, and there are besides:
  *

@@ -285,9 +285,6 @@ def is_number(value):
 def rope_parameters(config):
     """[(name, dict)] of what says more of rotations; newer files have all in rope_parameters."""
     given = [(name, config.get(name, {})) for name in ("rope_scaling", "rope_parameters")]
-    for name, values in given:
-        if not isinstance(values, dict):
-            config.differ(name, values, "it must be an object")
     return [(name, values) for name, values in given if isinstance(values, dict)]
 
 
@@ -304,6 +301,9 @@ def rope_theta(config):
 def rope_scaling(config):
     """Options of rotations that are slowed down as Llama 3.1's are; others differ."""
     options = {}
+    for name in ("rope_scaling", "rope_parameters"):
+        if not isinstance(config.get(name, {}), dict):
+            config.differ(name, config.get(name), "it must be an object")
     for name, given in rope_parameters(config):
         kind = given.get("rope_type", given.get("type", "default"))
         more = set(given) - {"rope_type", "type", "rope_theta"}

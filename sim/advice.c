@@ -89,43 +89,48 @@ static void find_bytes(struct search *s, struct pp_large *large)
     pp_way_config(p.config, &way, &config);
     p.config = &config;
     if (pp_predict_job(&p, point, &job) != PP_OK) return;
-    const int sharers = pp_cost_sharers(job);
-    large->bytes = (double)pp_device_bytes(job, sharers, PP_ALL_BYTES);
-    large->fixed = (double)pp_device_bytes(job, sharers, FIXED);
+    const bool gpus = p.machine.cores == 0 && !p.waits && !config.times; /* else --gpus means nothing */
+    if (!gpus || pp_cost_check_sharers(job) == PP_OK) {
+        const int sharers = gpus ? pp_cost_sharers(job) : 1;
+        large->bytes = (double)pp_device_bytes(job, sharers, PP_ALL_BYTES);
+        large->fixed = (double)pp_device_bytes(job, sharers, FIXED);
+    }
     pp_job_free(job);
 }
 
-static bool has(const struct pp_ints *list, int value)
-{
-    int i = 0;
-    while (i < list->n && list->v[i] != value) i++;
-    return i < list->n;
-}
+/* Microbatches of --micro-batch-size. */
+static int chunks_of(int rows, int size) { return (rows + size - 1) / size; }
 
 /* With --workers: gives *with fewer replicas, so that the number of workers stays as it is. */
 static bool keep_workers(const struct pp_config *config, const struct layout_change *change, struct pp_large *with)
 {
-    const int factor = change->tensor * change->stages;
+    const int factor = change->tensor * change->stages, rows = rows_of(config, with);
+    const struct pp_ints *sizes = &config->micro_batch_size;
     struct pp_point *point = &with->point;
     if (with->replicas % factor != 0 || (change->stages > 1 && !pp_config_given(config, "stages"))) return false;
     with->replicas /= factor;
-    if (pp_config_given(config, "micro-batch-size")) point->chunks *= factor;
+    for (int i = 0, chunks = point->chunks; i < sizes->n; i++)
+        if (chunks_of(rows, sizes->v[i]) == chunks) point->chunks = chunks_of(rows * factor, sizes->v[i]);
     if (with->replicas * with->context == 1) point->zero = point->shard_degree = 0;
     return true;
 }
 
-/* Gives *with another layout; false if that changes nothing, is impossible, or was in the sweep. */
+/* Gives *with another layout; false if that changes nothing, is impossible, or is in the lists of the sweep. */
 static bool change_layout(const struct pp_predictor *p, const struct layout_change *change, struct pp_large *with)
 {
     const struct pp_config *config = p->config;
     struct pp_point *point = &with->point;
     const int host = p->machine.host_devices > 0 ? p->machine.host_devices : HOST_DEVICES;
-    if (change->zero && (with->replicas * with->context == 1 || has(&config->zero, change->zero))) return false;
+    if (change->zero && (with->replicas * with->context == 1 || pp_ints_have(&config->zero, change->zero)))
+        return false;
     if (change->zero) point->zero = change->zero;
     point->tensor = pp_point_tensor(point) * change->tensor;
     point->stages *= change->stages;
     if (change->tensor > 1 && point->tensor * with->context > host) return false;
     if (change->tensor > 1) point->sum_pieces = config->overlap_tensor_sums.v[0];
+    if (config->workers.n == 0 && !change->zero && pp_ints_have(&config->tensor, point->tensor) &&
+        pp_ints_have(&config->stages, point->stages))
+        return false;
     return config->workers.n == 0 || keep_workers(config, change, with);
 }
 

@@ -58,7 +58,7 @@ struct rates {
     struct pp_tiles tiles[PP_PRECISIONS];
 };
 
-static pp_status check_sharers(const struct pp_job *job)
+pp_status pp_cost_check_sharers(const struct pp_job *job)
 {
     int workers = pp_plan_workers(job->train), gpus = job->config->gpus;
     if (gpus == 0 || workers <= gpus || workers % gpus == 0) return PP_OK;
@@ -217,7 +217,7 @@ pp_status pp_cost_from_machine(const struct pp_job *job, const struct pp_machine
     int sharers = m->cores == 0 ? pp_cost_sharers(job) : 1;
     const struct rates rates = rates_of(m, sharers);
     *out = NULL;
-    if (m->cores == 0) PP_TRY(check_sharers(job));
+    if (m->cores == 0) PP_TRY(pp_cost_check_sharers(job));
     PP_TRY(check_rate(m, job->config->precision));
     PP_TRY(pp_cost_create(job->train, PP_COST_MACHINE, out));
     struct pp_cost *cost = *out;

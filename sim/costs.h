@@ -19,6 +19,8 @@ pp_status pp_cost_from_times(const struct pp_plan *plan, const struct pp_given_t
 
 /* Number of workers that share a GPU; 1 with --gpus 0, which gives each worker a GPU of its own. */
 int pp_cost_sharers(const struct pp_job *job);
+/* PP_USAGE if the workers cannot share the GPUs of --gpus evenly. */
+pp_status pp_cost_check_sharers(const struct pp_job *job) PP_MUST_CHECK;
 
 /* Number of collectives inside a task of the class: calls of its program that are joins and move data. */
 int pp_cost_count_sums(const struct pp_job *job, int cls);

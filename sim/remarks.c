@@ -7,7 +7,6 @@
 
 #include "core/log.h"
 #include "core/stats.h"
-#include "sim/output.h"
 
 static pp_status tell_model(const struct pp_predictor *p)
 {
@@ -51,6 +50,14 @@ static bool far_fewer(int rows, int chunks, struct cut *out)
     return chunks <= rows && missing > 1 && missing > chunks / 10;
 }
 
+/* A schedule file has a number of its own. */
+static bool has_chunks(const struct pp_way *way, int chunks)
+{
+    int i = 0;
+    while (i < way->npoints && way->points[i].chunks != chunks) i++;
+    return i < way->npoints;
+}
+
 static void tell_cuts(const struct pp_config *config, const struct pp_way *ways, int nways)
 {
     struct cut cut, first = {0};
@@ -58,7 +65,9 @@ static void tell_cuts(const struct pp_config *config, const struct pp_way *ways,
     char others[64] = "";
     for (int i = 0; i < nways && config->micro_batch_size.n == 0; i++)
         for (int c = 0; c < config->chunks.n && !ways[i].impossible[0]; c++)
-            if (far_fewer(ways[i].rows, config->chunks.v[c], &cut) && cuts++ == 0) first = cut;
+            if (has_chunks(&ways[i], config->chunks.v[c]) && far_fewer(ways[i].rows, config->chunks.v[c], &cut) &&
+                cuts++ == 0)
+                first = cut;
     if (cuts == 0) return;
     if (cuts > 1) snprintf(others, sizeof others, " (the first of %d such cuts)", cuts);
     const int whole = first.rows / first.chunks;
@@ -120,10 +129,11 @@ void pp_remarks_fits(struct pp_remarks *r)
     char text[PP_LARGE_TEXT], advice[PP_ADVICE_TEXT];
     if (r->fit > 0 || r->nlarge == 0) return;
     const bool given = p->config->memory > 0;
+    pp_advice(p, r->large, r->nlarge, r->checkpointed, advice);
     pp_warn("nothing fits into %s%s%s (%.1f MiB): the smallest peak is %.1f MiB, of %s%s",
             given ? "--memory" : "a device of ", given && r->machine ? " on " : "",
             !given || r->machine ? p->machine.name : "", (double)pp_predict_memory(p) / mib, r->large[0].bytes / mib,
-            pp_large_text(&r->large[0], text), pp_advice(p, r->large, r->nlarge, r->checkpointed, advice));
+            pp_large_text(&r->large[0], text), advice);
 }
 
 /* A database of --db that gives no times may be another one than was meant. If it has some profile, the times that it

@@ -146,13 +146,19 @@ void pp_ways_free(struct pp_way *ways, int n)
     free(ways);
 }
 
+/* Of gpipe all microbatches are held, of any other order of one stage on one rank a single one. */
+static bool is_plain(const struct pp_point *point, const struct pp_schedules *schedules)
+{
+    struct pp_schedule_found found;
+    return point->virtual_stages == 1 && schedules->find(point->schedule, &found) == PP_OK &&
+           strcmp(found.name, "gpipe") != 0 && schedules->check(point->schedule, 1, 1, point->chunks) == PP_OK;
+}
+
 static bool has_plain(const struct pp_way *way, const struct pp_schedules *schedules)
 {
-    for (int i = 0; i < way->npoints; i++) {
-        const struct pp_point *p = &way->points[i];
-        if (p->virtual_stages == 1 && schedules->check(p->schedule, 1, 1, p->chunks) == PP_OK) return true;
-    }
-    return false;
+    int i = 0;
+    while (i < way->npoints && !is_plain(&way->points[i], schedules)) i++;
+    return i < way->npoints;
 }
 
 pp_status pp_way_remove_pointless(struct pp_way *way, const struct pp_schedules *schedules,

@@ -33,7 +33,8 @@ pp_status pp_ways(const struct pp_config *config, const struct pp_schedules *sch
 void pp_ways_free(struct pp_way *ways, int n);
 
 /* Removes from a way of --workers what nobody would run: pipelines of one rank with several stages, if it also has some
- * with one stage. `left_out` is called before with each of these points, and why. Returns its first failure. */
+ * with one stage that hold one microbatch at a time. `left_out` is called before with each of these points, and why.
+ * Returns its first failure. */
 pp_status pp_way_remove_pointless(struct pp_way *way, const struct pp_schedules *schedules,
                                   pp_status (*left_out)(void *context, const struct pp_point *point, const char *why),
                                   void *context) PP_MUST_CHECK;

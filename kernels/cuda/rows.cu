@@ -100,7 +100,6 @@ template <typename T> static cudaError_t run_relu_grad(const struct pp_cuda_call
 
 cudaError_t pp_cuda_relu_grad(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_relu_grad, c); }
 
-/* A pass over rows of activations, with dropout. */
 /* What a pass goes over: n rows, whose first has the dropout of this row vector. */
 struct pass_rows {
     int64_t n;
@@ -109,6 +108,7 @@ struct pass_rows {
     pp_dropout drop;
 };
 
+/* A pass over rows of activations, with dropout. */
 template <typename T> struct row_pass : pass_rows {
     T *out, *in; /* out may be x */
     const T *x;

@@ -46,6 +46,8 @@ static bool time_attention(const struct pp_machine *m, const char *line, double 
     struct pp_attention_dims *n = &call.attention;
     if (sscanf(line, "attention %15s %d %d %d %d %15s", pass, &n->rows, &n->heads, &n->seq, &n->dh, mask) != 6)
         return false;
+    if (strcmp(pass, "forward") != 0 && strcmp(pass, "backward") != 0) return false;
+    if (strcmp(mask, "full") != 0 && strcmp(mask, "causal") != 0) return false;
     call.kernel = strcmp(pass, "backward") == 0 ? PP_KERNEL_FLASH_GRAD : PP_KERNEL_FLASH;
     n->causal = strcmp(mask, "causal") == 0;
     if (n->rows < 1 || n->seq < 1 || n->heads < 1 || n->dh < 1) return false;

@@ -110,9 +110,9 @@ static float within_range(const struct pp_call *call, int i, float x)
     const int kernel = call->kernel;
     for (size_t k = 0; k < sizeof spreads / sizeof *spreads; k++)
         if (kernel == spreads[k].kernel && i == spreads[k].operand) return spreads[k].shift + spreads[k].scale * x;
-    if (kernel == PP_KERNEL_ADAMW && i == 4) return fabsf(x); /* a mean of squares */
-    if (kernel == PP_KERNEL_RELU_GRAD && i == 1) return x > 0 ? x : 0;
-    if (kernel == PP_KERNEL_FLASH_GRAD && i == 1)
+    if (kernel == PP_KERNEL_ADAMW && i == PP_OPERAND(step, v)) return fabsf(x); /* a mean of squares */
+    if (kernel == PP_KERNEL_RELU_GRAD && i == PP_OPERAND(relu_grad, u)) return x > 0 ? x : 0;
+    if (kernel == PP_KERNEL_FLASH_GRAD && i == PP_OPERAND(flash_grad, lse))
         return x + logf((float)PP_ROW_KEYS(&call->attention)); /* rows of P add up to about 1 */
     return x;
 }

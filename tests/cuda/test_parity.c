@@ -108,13 +108,13 @@ static void check_join(int kernel, enum pp_join_op op, int precision, bool wide,
     char memory[64];
     struct asked asked = {0};
     struct pp_call call = {.kernel = kernel,
-                           .n = {7, 12, 0, 0, wide},
+                           .n = {7, 12},
                            .precision = precision,
                            .ref = {{PP_MEM_WORK, 16, 0, 0}, {PP_MEM_WORK, 32, 0, 0}}};
-    const struct pp_program program = {.calls = &call, .ncalls = 1};
+    *(op == PP_JOIN_ALL_TO_ALL ? &call.exchange.wide : &call.join.wide) = wide;
     const struct pp_join join = {.run = note, .arg = &asked};
     const struct pp_frame frame = {.base = {[PP_MEM_WORK] = memory}, .tensor = 2, .join = &join};
-    PARITY_OK(d->backend->queue->run(d->device, &program, &frame));
+    PARITY_OK(d->backend->queue->run(d->device, &(const struct pp_program){.calls = &call, .ncalls = 1}, &frame));
     assert_true(asked.calls == 1 && asked.what.memory == memory + 16 && asked.what.elements == 7 * 12);
     assert_true(asked.what.type == type && asked.what.from == (op == PP_JOIN_ALL_TO_ALL ? memory + 32 : NULL));
     assert_int_equal(asked.what.op, op);

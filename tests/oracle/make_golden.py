@@ -137,6 +137,8 @@ CASES["d24-llama-parts"] = dict(
 # Llama's heads and positions: heads that share keys and values, rotated; without and with stored scores.
 LLAMA = dict(GPT, d_model=16, kv_heads=2, positions="rope", rope_theta=500000.0, tokens=9)
 CASES["d16-llama"] = dict(LLAMA, attention="flash", dropout=0.2)
+CASES["d16-slowed"] = dict(LLAMA, rope_factor=8.0, rope_low_freq_factor=1.0, rope_high_freq_factor=4.0)
+CASES["d16-slowed"].update(rope_original_tokens=16)
 CASES["d16-shared"] = dict(LLAMA, kv_heads=1, norm="post", activation="relu", mask="none", rope_theta=100.0)
 # One tensor at both ends of the pipeline, as GPT-2 has it.
 CASES["d24-tied"] = dict(GPT, tie_embeddings="yes", dropout=0.2)

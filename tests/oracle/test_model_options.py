@@ -71,6 +71,7 @@ class Options(unittest.TestCase):
                 done = options({**LLAMA, **change})
                 self.assertEqual((done.returncode, done.stdout), (0, plain))
                 self.assertEqual(bool(done.stderr), bool(lines))
+                self.assertEqual(len(set(done.stderr.splitlines())), done.stderr.count("\n"))
                 for line in lines:
                     self.assertIn(line, done.stderr)
 

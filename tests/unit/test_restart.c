@@ -245,10 +245,34 @@ static void all_fixed_options_fit(void **state)
 static void what_the_weights_mean_never_changes(void **state)
 {
     (void)state;
-    static const char *const meaning[] = {
-        "d-model", "heads", "head-dim",      "kv-heads",      "d-ff",       "experts",    "shared-ff",     "gates",
-        "layers",  "norm",  "normalization", "norm-epsilon",  "qk-norm",    "activation", "bias",          "vocab",
-        "mask",    "style", "positions",     "max-positions", "rope-theta", "optimizer",  "tie-embeddings"};
+    static const char *const meaning[] = {"d-model",
+                                          "heads",
+                                          "head-dim",
+                                          "kv-heads",
+                                          "d-ff",
+                                          "experts",
+                                          "shared-ff",
+                                          "gates",
+                                          "layers",
+                                          "norm",
+                                          "normalization",
+                                          "norm-epsilon",
+                                          "qk-norm",
+                                          "activation",
+                                          "bias",
+                                          "vocab",
+                                          "mask",
+                                          "style",
+                                          "positions",
+                                          "rope-theta",
+                                          "optimizer",
+                                          "tie-embeddings",
+                                          "shared-gate",
+                                          "experts-per-token",
+                                          "rope-factor",
+                                          "rope-low-freq-factor",
+                                          "rope-high-freq-factor",
+                                          "rope-original-tokens"};
     for (size_t i = 0; i < sizeof meaning / sizeof *meaning; i++) {
         const struct pp_opt *row = pp_config_row(meaning[i]);
         assert_non_null(row);

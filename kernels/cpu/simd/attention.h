@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What attention.c and flash.c share: the dimensions of a call by names, products of a head, softmax and dropout of
- * scores.
+ * What attention.c and flash.c share: what follows from a call's dimensions, products of a head, softmax and
+ * dropout of scores.
  *
  * Probabilities carry dropout in their sign: negative where they are dropped.
  */
