@@ -85,6 +85,15 @@ void pp_alloc_keep_nothing(void)
 #endif
 }
 
+void pp_alloc_keep(void)
+{
+#ifdef __GLIBC__
+    enum { KEPT = 512 << 20, BLOCK = 32 << 20 /* glibc's most for M_MMAP_THRESHOLD */ };
+    mallopt(M_TRIM_THRESHOLD, KEPT);
+    mallopt(M_MMAP_THRESHOLD, BLOCK);
+#endif
+}
+
 void pp_alloc_give_back(void)
 {
 #ifdef __GLIBC__

@@ -85,6 +85,9 @@ pp_status pp_alloc_large_bytes(void *out, size_t n, size_t size) PP_MUST_CHECK;
 /* From now on large blocks go back to the system when they are freed; glibc would otherwise keep, in each thread, as
  * many bytes as the largest block that was ever freed. For the start of a program whose memory is measured. */
 void pp_alloc_keep_nothing(void);
+/* From now on memory that is freed stays with the process, so that it need not be asked for, and filled with zeros,
+ * again: blocks of up to 32 MiB, half a GiB in all. */
+void pp_alloc_keep(void);
 /* Gives all free memory of the heap back to the system. */
 void pp_alloc_give_back(void);
 

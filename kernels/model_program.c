@@ -4,17 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
-enum {
-    MAX_LAYER_CALLS =
-        100, /* B: 32 to make it again, 35 for the inputs, 15 for the weights, 18 to clear; STEP: one a tensor */
-    MAX_OTHER_CALLS = 24,
-    /* Where sums are cut into pieces, for each, of 4 calls at most: of a B 4 products to make a layer again, 4 for the
-     * inputs, 4 gatherings for the weights; beside the layers the embedding, its gradient, and of the decoder the
-     * product, that for its input, and gatherings of both for the weight. */
-    MAX_LAYER_PIECES = 12 * 4,
-    MAX_OTHER_PIECES = 6 * 4,
-    SCRATCH_ALIGNMENT = 64
-};
+enum { SCRATCH_ALIGNMENT = 64 };
 
 /* Behind the tensors of so many layers; NULL: place is -1. */
 static const struct pp_tensor *tensor_at(const struct pp_writer *w, int layers, int place)
@@ -129,7 +119,7 @@ void pp_writer_take_again(struct pp_writer *w, bool reads_u)
 struct pp_call *pp_writer_call(struct pp_writer *w, enum pp_kernel kernel)
 {
     const int at = w->out->ncalls++;
-    struct pp_call *call = &w->out->calls[at < w->room ? at : w->room];
+    struct pp_call *call = &w->out->calls[w->counts ? 0 : at];
     *call = (struct pp_call){.kernel = kernel, .precision = w->model->local.precision};
     return call;
 }
@@ -214,6 +204,18 @@ static void write_calls(struct pp_writer *w, const struct pp_class *cls)
     }
 }
 
+/* Writes the program once into the void, for the number of its calls. */
+static int count_calls(const struct pp_writer *w, const struct pp_class *cls)
+{
+    struct pp_call one;
+    struct pp_program counted = {.calls = &one};
+    struct pp_writer counting = *w;
+    counting.out = &counted;
+    counting.counts = true;
+    write_calls(&counting, cls);
+    return counted.ncalls;
+}
+
 pp_status pp_model_program(const struct pp_model *model, const struct pp_class *cls, const struct pp_program_spec *spec,
                            struct pp_program *out)
 {
@@ -247,19 +249,9 @@ pp_status pp_model_program(const struct pp_model *model, const struct pp_class *
             "the activations of a microbatch of %d row%s of %d token%s are too large to be counted: use more "
             "chunks, fewer --tokens or more stages",
             spec->slot_rows, pp_plural(spec->slot_rows), spec->seq, pp_plural(spec->seq));
-    const int pieces = w.sum_pieces > 1 ? w.sum_pieces : 0;
-    w.room = MAX_OTHER_CALLS + pieces * MAX_OTHER_PIECES +
-             (MAX_LAYER_CALLS + pieces * MAX_LAYER_PIECES) * (w.part.end - w.part.begin) +
-             (cls->kind == PP_NORM ? w.stage->tensors * pp_norm_calls(&model->shape) : 0);
-    PP_TRY(PP_NEW(&out->calls, w.room + 1));
+    PP_TRY(PP_NEW(&out->calls, count_calls(&w, cls)));
     write_calls(&w, cls);
-    if (out->ncalls > w.room)
-        return pp_fail(PP_INTERNAL, "a program has %d calls, and room for %d: raise MAX_LAYER_CALLS", out->ncalls,
-                       w.room);
     PP_TRY(pp_write_signature(&w, cls->kind));
-    for (int i = 0; i < out->ncalls; i++) {
-        out->flops += pp_call_flops(&out->calls[i]);
-        out->bytes += pp_call_bytes(&out->calls[i]);
-    }
+    for (int i = 0; i < out->ncalls; i++) out->flops += pp_call_flops(&out->calls[i]);
     return PP_OK;
 }

@@ -77,7 +77,7 @@ struct pp_writer {
     struct pp_ref own;       /* by_tokens, several pieces, backward: [T', d], the worker's part of each piece in turn */
     struct pp_ref pieces[2]; /* context: [T, q], what attention reads and makes; or keys and values */
     struct pp_program *out;
-    int room; /* for so many calls in out->calls; the ones behind it overwrite each other in one more */
+    bool counts; /* calls are counted only: each overwrites the first one in out->calls */
 };
 
 static inline struct pp_ref pp_ref_to(enum pp_region region, int64_t offset)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/log.h"
+#include "kernels/kernels.h"
 #include "kernels/profile.h"
 
 int pp_profile_find(const struct pp_profile *profile, const char *signature, const char *context)
@@ -60,13 +61,14 @@ static pp_status add_shape(struct pp_profile *profile, int kind, const struct pp
     if (pp_profile_find(profile, program->signature, context) >= 0) return PP_OK;
     PP_TRY(PP_GROW(&profile->shapes, profile->nshapes + 1, &profile->shapes_room));
     struct pp_profile_shape *shape = &profile->shapes[profile->nshapes++];
-    *shape = (struct pp_profile_shape){
-        .kind = kind, .ncalls = program->ncalls, .flops = program->flops, .bytes = program->bytes};
+    *shape = (struct pp_profile_shape){.kind = kind, .ncalls = program->ncalls, .flops = program->flops};
     memcpy(shape->signature, program->signature, sizeof shape->signature);
     snprintf(shape->context, sizeof shape->context, "%s", context);
     PP_TRY(PP_NEW(&shape->call_names, program->ncalls));
-    for (int i = 0; i < program->ncalls; i++)
+    for (int i = 0; i < program->ncalls; i++) {
+        shape->bytes += pp_call_bytes(&program->calls[i]);
         profile->setup.ops->call_name(&program->calls[i], shape->call_names[i], sizeof shape->call_names[i]);
+    }
     return PP_OK;
 }
 

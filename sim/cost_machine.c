@@ -8,6 +8,7 @@
 #include "core/queue.h"
 #include "core/split_time.h"
 #include "sim/costs.h"
+#include "sim/machine_calls.h"
 #include "sim/placement.h"
 
 int pp_norm_hops(const struct pp_plan *plan)
@@ -50,14 +51,6 @@ static int64_t moved_bytes(const struct pp_job *job, const struct pp_class *cls)
 
 int pp_cost_sharers(const struct pp_job *job) { return pp_gpu_sharers(pp_plan_workers(job->train), job->config->gpus); }
 
-/* What one worker has of the machine's rates. */
-struct rates {
-    bool gpu;
-    double flops_per_ns[PP_PRECISIONS], bytes_per_ns, loaded_bytes_per_ns, shared_bytes_per_ns;
-    double peak_flops_per_ns[PP_PRECISIONS];
-    struct pp_tiles tiles[PP_PRECISIONS];
-};
-
 pp_status pp_cost_check_sharers(const struct pp_job *job)
 {
     int workers = pp_plan_workers(job->train), gpus = job->config->gpus;
@@ -74,22 +67,6 @@ static pp_status check_rate(const struct pp_machine *m, int precision)
     return pp_fail(PP_USAGE,
                    "machine %s has no rate for --precision %s; name another --machine, or leave --precision out",
                    m->name, pp_precision_names[precision]);
-}
-
-static struct rates rates_of(const struct pp_machine *m, int sharers)
-{
-    struct rates rates = {.gpu = m->cores == 0,
-                          .bytes_per_ns = m->bytes_per_ns,
-                          .loaded_bytes_per_ns = m->loaded_bytes_per_ns / sharers,
-                          .shared_bytes_per_ns = m->shared_bytes_per_ns / sharers};
-    for (int i = 0; i < PP_PRECISIONS; i++) {
-        rates.flops_per_ns[i] = m->flops_per_ns[i] / sharers;
-        rates.peak_flops_per_ns[i] = m->peak_flops_per_ns[i] / sharers;
-        rates.tiles[i] = m->tiles[i];
-        const int parts = m->tiles[i].multiprocessors / sharers;
-        if (m->tiles[i].multiprocessors > 0) rates.tiles[i].multiprocessors = parts > 0 ? parts : 1;
-    }
-    return rates;
 }
 
 /* The part of a stage's tasks of this kind that add to gradients: all but the first of a step. */
@@ -125,38 +102,20 @@ static int launches(const struct pp_job *job, const struct pp_machine *m, int cl
     return sums + (kind == PP_NORM ? 2 * groups : groups);
 }
 
-/* Time of a call. Calls run one after another, so each takes the longer of the times for its arithmetic and its bytes.
- * again: the part of such calls that add to gradients (pp_work.again_bytes). */
-static double work_ns(const struct pp_work *work, double again, const struct rates *rates, double bytes_per_ns)
-{
-    double ns = (work->bytes + again * work->again_bytes) / bytes_per_ns;
-    for (int i = 0; i < PP_PRECISIONS; i++) {
-        if (work->flops[i] == 0) continue;
-        if (work->product.times > 0 && rates->tiles[i].multiprocessors > 0)
-            return rates->tiles[i].start_ns +
-                   fmax(ns, pp_product_ns(&rates->tiles[i], &work->product, rates->peak_flops_per_ns[i], bytes_per_ns));
-        ns = fmax(ns, work->flops[i] / rates->flops_per_ns[i]);
-    }
-    return rates->shared_bytes_per_ns > 0 ? fmax(ns, work->shared_bytes / rates->shared_bytes_per_ns) : ns;
-}
-
-static int64_t roofline(const struct pp_job *job, const struct pp_machine *m, int cls, const struct rates *rates,
-                        double bytes_per_ns)
+/* Calls run one after another, so each takes the longer of the times for its arithmetic and its bytes. */
+static int64_t roofline(const struct pp_job *job, struct pp_machine_calls *calls, int cls, bool loaded)
 {
     const struct pp_program *p = &job->phase[PP_TRAIN].programs[cls];
     const double again = adding(job->train, job->train->classes[cls].kind);
-    double ns = launches(job, m, cls) * m->call_overhead_ns;
-    for (int i = 0; i < p->ncalls; i++) {
-        const struct pp_work work = job->model_ops->call_work(&p->calls[i], rates->gpu);
-        ns += work_ns(&work, again, rates, bytes_per_ns);
-    }
+    double ns = launches(job, calls->machine, cls) * calls->machine->call_overhead_ns;
+    for (int i = 0; i < p->ncalls; i++) ns += pp_machine_roofline_ns(calls, &p->calls[i], again, loaded);
     return llround(fmin(ns, 1e18)); /* the engine refuses times as long as this */
 }
 
 /* REDUCE_TIED on one rank with both copies: a sum and a copy, which pass over memory five times. */
-static int64_t tied_here_ns(int64_t bytes, const struct rates *rates)
+static int64_t tied_here_ns(int64_t bytes, const struct pp_machine *m)
 {
-    return llround(5 * (double)bytes / rates->bytes_per_ns);
+    return llround(5 * (double)bytes / m->bytes_per_ns);
 }
 
 /* Number of tensors of a set in the part of a class; for REDUCE_SHARE, which sums all sets together, of all sets. */
@@ -186,17 +145,17 @@ int64_t pp_cost_rounding_ns(const struct pp_job *job, const struct pp_class *cls
     return llround(passes * m->call_overhead_ns + bytes / m->bytes_per_ns);
 }
 
-static pp_status set_class(const struct pp_job *job, const struct pp_machine *m, const struct rates *rates, int cls,
+static pp_status set_class(const struct pp_job *job, struct pp_machine_calls *calls, int cls,
                            const struct pp_placement *placement, struct pp_class_cost *out)
 {
-    struct pp_machine_calls calls = {m, job->model_ops, placement->sharers};
-    const struct pp_call_times beside = {pp_machine_call_ns, &calls};
+    const struct pp_machine *m = calls->machine;
+    const struct pp_call_times beside = {pp_machine_call_ns, calls};
     const struct pp_class *c = &job->train->classes[cls];
     out->bytes = moved_bytes(job, c);
     out->host_ns = llround((pp_kinds[c->kind].computes ? launches(job, m, cls) : 1) * m->issue_ns);
     if (pp_kinds[c->kind].computes) {
-        out->ns = roofline(job, m, cls, rates, rates->bytes_per_ns);
-        out->loaded_ns = roofline(job, m, cls, rates, rates->loaded_bytes_per_ns);
+        out->ns = roofline(job, calls, cls, false);
+        out->loaded_ns = roofline(job, calls, cls, true);
         return pp_placement_set_sums(placement, job, cls, m->reduce_latency_ns, 1 / m->reduce_bytes_per_ns,
                                      m->cores > 0 ? NULL : &beside, out);
     }
@@ -204,7 +163,7 @@ static pp_status set_class(const struct pp_job *job, const struct pp_machine *m,
         out->ns = pp_placement_combine_ns(placement, job, c, m->reduce_latency_ns, 1 / m->reduce_bytes_per_ns) +
                   pp_cost_rounding_ns(job, c, m);
     if (c->kind == PP_REDUCE_TIED && !pp_ties_ranks(job->train, job->train->stage_rank[0]))
-        out->ns = tied_here_ns(out->bytes, rates);
+        out->ns = tied_here_ns(out->bytes, m);
     if (c->kind == PP_NORM_ALL)
         out->ns = pp_norm_hops(job->train) *
                   (pp_placement_hop_ns(placement, llround(m->link_latency_ns)) + 2 * llround(m->link_overhead_ns));
@@ -215,7 +174,7 @@ static pp_status set_class(const struct pp_job *job, const struct pp_machine *m,
 pp_status pp_cost_from_machine(const struct pp_job *job, const struct pp_machine *m, struct pp_cost **out)
 {
     int sharers = m->cores == 0 ? pp_cost_sharers(job) : 1;
-    const struct rates rates = rates_of(m, sharers);
+    struct pp_machine_calls calls;
     *out = NULL;
     if (m->cores == 0) PP_TRY(pp_cost_check_sharers(job));
     PP_TRY(check_rate(m, job->config->precision));
@@ -223,8 +182,9 @@ pp_status pp_cost_from_machine(const struct pp_job *job, const struct pp_machine
     struct pp_cost *cost = *out;
     const struct pp_placement placement = pp_placement_of(job, m);
     pp_status status = PP_OK;
+    pp_machine_calls_begin(&calls, m, job->model_ops, sharers);
     for (int c = 0; c < cost->nclasses && status == PP_OK; c++)
-        status = set_class(job, m, &rates, c, &placement, &cost->classes[c]);
+        status = set_class(job, &calls, c, &placement, &cost->classes[c]);
     if (status != PP_OK) {
         pp_cost_free(cost);
         *out = NULL;
@@ -242,22 +202,6 @@ pp_status pp_cost_from_machine(const struct pp_job *job, const struct pp_machine
                                        .receiver_copies = m->receiver_copies,
                                        .posts_in_order = m->posts_in_order};
     pp_placement_set_transfers(&placement, cost);
-    return PP_OK;
-}
-
-double pp_machine_work_ns(const struct pp_machine *m, const struct pp_work *work)
-{
-    const struct rates rates = rates_of(m, 1);
-    return work_ns(work, 1, &rates, rates.bytes_per_ns);
-}
-
-pp_status pp_machine_call_ns(void *machine_calls, const struct pp_call *call, double *out)
-{
-    const struct pp_machine_calls *calls = machine_calls;
-    const struct rates rates = rates_of(calls->machine, calls->sharers);
-    const struct pp_work work = calls->ops->call_work(call, rates.gpu);
-    *out = work_ns(&work, 1, &rates, rates.bytes_per_ns);
-    if (calls->ops->call_join(call).op != PP_JOIN_AWAIT) *out += calls->machine->call_overhead_ns;
     return PP_OK;
 }
 
@@ -281,8 +225,9 @@ static pp_status call_ns(void *from, const struct pp_call *call, double *out)
 
 pp_status pp_machine_split_time(const struct pp_machine *m, struct pp_config *config, const struct pp_model_ops *ops)
 {
-    struct sheet sheet = {.calls = {m, ops, 1}, .placement = pp_placement_on(m)};
+    struct sheet sheet = {.placement = pp_placement_on(m)};
     struct pp_config one;
+    pp_machine_calls_begin(&sheet.calls, m, ops, 1);
     pp_split_time_workers(config, ops, &one);
     const int tensor = one.tensor.v[0];
     const int members = tensor * config->expert_parallel;

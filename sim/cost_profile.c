@@ -11,6 +11,7 @@
 #include "core/devices.h"
 #include "core/movers.h"
 #include "sim/cost_search.h"
+#include "sim/machine_calls.h"
 #include "sim/placement.h"
 
 const char *const pp_cost_source_words[PP_COST_SOURCES] = {
@@ -141,9 +142,10 @@ static pp_status set_joins(const struct pp_placement *placement, const struct pp
                            const struct pp_mover *mover, const struct sum_link *sums, const struct pp_machine *machine,
                            struct pp_cost *cost)
 {
-    struct pp_machine_calls calls = {machine, s->job->model_ops, s->sharers};
+    struct pp_machine_calls calls;
     const struct pp_call_times times = {pp_machine_call_ns, &calls};
     const struct pp_call_times *beside = s->gpu && mover->host_wait != PP_HOST_FOLLOWS ? &times : NULL;
+    pp_machine_calls_begin(&calls, machine, s->job->model_ops, s->sharers);
     for (int c = 0; c < cost->nclasses && sums->found; c++)
         if (pp_kinds[placement->plan->classes[c].kind].computes)
             PP_TRY(pp_placement_set_sums(placement, s->job, c, sums->latency_ns, sums->ns_per_byte, beside,

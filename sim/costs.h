@@ -25,20 +25,6 @@ pp_status pp_cost_check_sharers(const struct pp_job *job) PP_MUST_CHECK;
 /* Number of collectives inside a task of the class: calls of its program that are joins and move data. */
 int pp_cost_count_sums(const struct pp_job *job, int cls);
 
-/* Time of one call by the machine's roofline, for a worker that has the device to itself: max(FLOPs / attainable FLOP/s
- * of their precision, bytes / bandwidth). Matrix products take the time of sim/product.h instead of the FLOPs, if the
- * machine has tiles. call_overhead_ns and collectives are not included. */
-double pp_machine_work_ns(const struct pp_machine *machine, const struct pp_work *work);
-
-/* The same with call_overhead_ns (except for PP_JOIN_AWAIT), for one of `sharers` workers of a device; collectives are
- * not included. It has the form of pp_call_times.ns; machine_calls: a struct pp_machine_calls. */
-struct pp_machine_calls {
-    const struct pp_machine *machine;
-    const struct pp_model_ops *ops;
-    int sharers;
-};
-pp_status pp_machine_call_ns(void *machine_calls, const struct pp_call *call, double *out) PP_MUST_CHECK;
-
 /* The cost of the job on a machine. A computation takes the sum of its calls, and of its collectives the part that no
  * kernels hide (pp_placement_set_sums()). */
 pp_status pp_cost_from_machine(const struct pp_job *job, const struct pp_machine *machine,

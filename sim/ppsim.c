@@ -18,6 +18,7 @@
 #include "schedules/csv.h"
 #include "schedules/schedule.h"
 #include "sim/draw.h"
+#include "sim/listed.h"
 #include "sim/output.h"
 #include "sim/profiles.h"
 #include "sim/remarks.h"
@@ -62,21 +63,13 @@ struct session {
     struct pp_way *ways; /* the same for each target */
     int nways;
     int64_t npoints; /* number of points, of all ways and targets */
+    struct pp_listed listed;
     json_t *rows;
     FILE *drawings;
     char *drawn;
     size_t drawn_size;
     struct pp_remarks *remarks; /* one for each target */
     struct pp_remarks_all remarks_all;
-};
-
-/* The part of a sweep that is being predicted: a way on a target. */
-struct part {
-    struct session *session;
-    struct pp_remarks *remarks;
-    const struct pp_way *way;
-    struct pp_predictor predictor; /* that of the target, with the config of the way */
-    int64_t before;                /* number of points of earlier ways */
 };
 
 /* PP_USAGE for options that mean nothing with --times, which are the times of a microbatch on a rank, whatever computes
@@ -181,70 +174,46 @@ static pp_status draw(struct session *s, const char *machine, const struct pp_pr
     return pp_draw(plan, &prediction->result.trace, width, colour, s->drawings);
 }
 
-static pp_status store(struct part *part, const struct pp_prediction *prediction)
+static pp_status store(struct session *s, const struct pp_predictor *predictor, const struct pp_prediction *prediction)
 {
-    struct session *s = part->session;
     pthread_mutex_lock(&s->db_lock);
-    pp_status status = pp_store_prediction(s->db, &part->predictor, prediction);
+    pp_status status = pp_store_prediction(s->db, predictor, prediction);
     pthread_mutex_unlock(&s->db_lock);
     return status;
 }
 
 /* Takes the outcome of a point. In a sweep impossible points are left out. */
-static pp_status take_point(void *context, int i, struct pp_outcome *outcome)
+static pp_status take_point(void *session, int64_t i, struct pp_outcome *outcome)
 {
-    struct part *part = context;
-    struct session *s = part->session;
-    struct pp_remarks *remarks = part->remarks;
-    const struct pp_point *point = &part->way->points[i];
-    pp_progress("predicting %lld of %lld", (long long)part->before + i + 1, (long long)s->npoints);
+    struct session *s = session;
+    struct pp_remarks *remarks = &s->remarks[i / s->listed.each];
+    const struct pp_listed_point *at = &s->listed.points[i];
+    pp_progress("predicting %lld of %lld", (long long)i + 1, (long long)s->npoints);
     if (outcome->status == PP_USAGE && s->npoints > 1)
-        return pp_remarks_all_leave_out(&s->remarks_all, point, remarks->machine, outcome->message);
+        return pp_remarks_all_leave_out(&s->remarks_all, at->point, remarks->machine, outcome->message);
     if (outcome->status != PP_OK) return pp_fail(outcome->status, "%s", outcome->message);
-    pp_remarks_memory(remarks, point, outcome->row);
+    pp_remarks_memory(remarks, at->point, outcome->row);
     if (remarks->machine) outcome->row = pp_json_set(outcome->row, "for_machine", json_string(remarks->machine));
     int failed = json_array_append_new(s->rows, outcome->row);
     outcome->row = NULL;
     if (failed) return pp_fail(PP_NOMEM, "cannot allocate room for the results");
-    pp_remarks_source(remarks, point, &outcome->origin);
+    pp_remarks_source(remarks, at->point, &outcome->origin);
     pp_remarks_all_checkpoint(&s->remarks_all, outcome->remark);
     if (s->config.draw) PP_TRY(draw(s, remarks->machine, &outcome->prediction));
-    return s->config.db ? store(part, &outcome->prediction) : PP_OK;
-}
-
-static pp_status leave_out(struct session *s, int target, const struct pp_way *way, const char *why)
-{
-    for (int i = 0; i < way->npoints; i++)
-        PP_TRY(pp_remarks_all_leave_out(&s->remarks_all, &way->points[i], s->remarks[target].machine, why));
-    return PP_OK;
-}
-
-static pp_status predict_way(struct session *s, int target, const struct pp_way *way, int64_t before)
-{
-    const struct pp_target *t = &s->targets[target];
-    const char *why = t->impossible[0] ? t->impossible : way->impossible;
-    struct pp_config config;
-    struct part part = {
-        .session = s, .remarks = &s->remarks[target], .way = way, .predictor = t->predictor, .before = before};
-    const struct pp_points_call call = {.predictor = &part.predictor,
-                                        .points = way->points,
-                                        .npoints = way->npoints,
-                                        .keep = s->config.draw || s->config.db,
-                                        .take = take_point,
-                                        .context = &part};
-    if (why[0] && s->npoints == 1) return pp_fail(PP_USAGE, "%s", why);
-    if (why[0]) return leave_out(s, target, way, why);
-    pp_way_config(&t->config, way, &config);
-    part.predictor.config = &config;
-    return pp_predict_points(&call, 0);
+    return s->config.db ? store(s, at->predictor, &outcome->prediction) : PP_OK;
 }
 
 static pp_status predict_all(struct session *s)
 {
-    int64_t before = 0;
+    if (s->npoints > 1) pp_alloc_keep(); /* each point takes megabytes and frees them */
     PP_TRY(pp_remarks_begin(&s->remarks[0], s->ways, s->nways));
-    for (int t = 0; t < s->ntargets; t++)
-        for (int i = 0; i < s->nways; before += s->ways[i++].npoints) PP_TRY(predict_way(s, t, &s->ways[i], before));
+    PP_TRY(pp_listed_create(s->targets, s->ntargets, s->ways, s->nways, &s->listed));
+    const struct pp_points_call call = {.points = s->listed.points,
+                                        .npoints = s->listed.npoints,
+                                        .keep = s->config.draw || s->config.db,
+                                        .take = take_point,
+                                        .context = s};
+    PP_TRY(pp_predict_points(&call, 0));
     pp_progress(NULL);
     pp_remarks_all_left_out(&s->remarks_all);
     if (json_array_size(s->rows) == 0)
@@ -365,6 +334,7 @@ static void release(struct session *s)
 {
     if (s->drawings) fclose(s->drawings);
     free(s->drawn);
+    pp_listed_free(&s->listed);
     pp_ways_free(s->ways, s->nways);
     pp_remarks_all_free(&s->remarks_all);
     free(s->remarks);

@@ -29,48 +29,50 @@ struct team {
     int nplaces;
     pthread_mutex_t lock;
     pthread_cond_t ready, room; /* an outcome is ready; a place is free */
-    int next, taken;            /* the first point that no thread has begun; number of outcomes taken */
+    int64_t next, taken;        /* the first point that no thread has begun; number of outcomes taken */
     bool stop;
     pthread_t threads[MOST_THREADS];
     int nthreads;
 };
 
-static void predict(const struct pp_points_call *call, int point, struct pp_outcome *out)
+static void predict(const struct pp_points_call *call, int64_t i, struct pp_outcome *out)
 {
+    const struct pp_listed_point *at = &call->points[i];
     *out = (struct pp_outcome){0};
-    out->status = pp_predict(call->predictor, &call->points[point], call->keep, &out->prediction);
-    if (out->status == PP_OK) out->status = pp_row_create(call->predictor, &out->prediction, &out->row);
+    out->status = at->impossible[0] ? pp_fail(PP_USAGE, "%s", at->impossible)
+                                    : pp_predict(at->predictor, at->point, call->keep, &out->prediction);
+    if (out->status == PP_OK) out->status = pp_row_create(at->predictor, &out->prediction, &out->row);
     if (out->status == PP_OK) out->status = pp_checkpoint_remark(out->prediction.job, out->remark, sizeof out->remark);
     if (out->status != PP_OK) snprintf(out->message, sizeof out->message, "%s", pp_message());
     out->origin = out->prediction.origin;
     if (!call->keep || out->status != PP_OK) pp_prediction_free(&out->prediction);
 }
 
-static pp_status hand_over(const struct pp_points_call *call, int point, struct pp_outcome *outcome)
+static pp_status hand_over(const struct pp_points_call *call, int64_t i, struct pp_outcome *outcome)
 {
-    pp_status status = call->take(call->context, point, outcome);
+    pp_status status = call->take(call->context, i, outcome);
     json_decref(outcome->row);
     pp_prediction_free(&outcome->prediction);
     return status;
 }
 
 /* Waits until there is a place for the next point, and returns the point; -1: there is none left. */
-static int begin_point(struct team *t)
+static int64_t begin_point(struct team *t)
 {
     pthread_mutex_lock(&t->lock);
     while (!t->stop && t->next < t->call->npoints && t->next >= t->taken + t->nplaces)
         pthread_cond_wait(&t->room, &t->lock);
-    int point = t->stop || t->next == t->call->npoints ? -1 : t->next++;
+    const int64_t i = t->stop || t->next == t->call->npoints ? -1 : t->next++;
     pthread_mutex_unlock(&t->lock);
-    return point;
+    return i;
 }
 
 static void *run_thread(void *context)
 {
     struct team *t = context;
-    for (int point; (point = begin_point(t)) >= 0;) {
-        struct place *place = &t->places[point % t->nplaces];
-        predict(t->call, point, &place->outcome);
+    for (int64_t i; (i = begin_point(t)) >= 0;) {
+        struct place *place = &t->places[i % t->nplaces];
+        predict(t->call, i, &place->outcome);
         pthread_mutex_lock(&t->lock);
         place->ready = true;
         pthread_cond_signal(&t->ready);
@@ -82,7 +84,7 @@ static void *run_thread(void *context)
 static pp_status take_in_order(struct team *t)
 {
     pp_status status = PP_OK;
-    for (int i = 0; i < t->call->npoints && status == PP_OK; i++) {
+    for (int64_t i = 0; i < t->call->npoints && status == PP_OK; i++) {
         struct place *place = &t->places[i % t->nplaces];
         pthread_mutex_lock(&t->lock);
         while (!place->ready) pthread_cond_wait(&t->ready, &t->lock);
@@ -125,7 +127,7 @@ static void end_team(struct team *t)
 static pp_status one_by_one(const struct pp_points_call *call)
 {
     struct pp_outcome outcome;
-    for (int i = 0; i < call->npoints; i++) {
+    for (int64_t i = 0; i < call->npoints; i++) {
         predict(call, i, &outcome);
         PP_TRY(hand_over(call, i, &outcome));
     }
@@ -135,8 +137,8 @@ static pp_status one_by_one(const struct pp_points_call *call)
 static int useful_threads(const struct pp_points_call *call)
 {
     int64_t work = 0;
-    for (int i = 0; i < call->npoints; i++) {
-        const struct pp_point *point = &call->points[i];
+    for (int64_t i = 0; i < call->npoints; i++) {
+        const struct pp_point *point = call->points[i].point;
         work += (int64_t)point->stages * point->virtual_stages * point->chunks + WORK_OF_POINT;
     }
     return call->npoints > 1 && work > WORK_TO_SHARE ? pp_cores_count() : 1;
@@ -150,7 +152,7 @@ pp_status pp_predict_points(const struct pp_points_call *call, int threads)
                      .room = PTHREAD_COND_INITIALIZER};
     if (threads == 0) threads = useful_threads(call);
     if (threads > MOST_THREADS) threads = MOST_THREADS;
-    if (threads > call->npoints) threads = call->npoints;
+    if (threads > call->npoints) threads = (int)call->npoints;
     if (threads <= 1) return one_by_one(call);
     t.nplaces = AHEAD * threads;
     PP_TRY(PP_NEW(&t.places, t.nplaces));

@@ -20,13 +20,20 @@ struct pp_outcome {
     struct pp_prediction prediction; /* empty unless pp_points_call.keep */
 };
 
-struct pp_points_call {
+/* A point of a sweep; all is borrowed. impossible: why it cannot be predicted, which becomes a PP_USAGE; "": it may be
+ * possible. */
+struct pp_listed_point {
     const struct pp_predictor *predictor;
-    const struct pp_point *points;
-    int npoints;
+    const struct pp_point *point;
+    const char *impossible;
+};
+
+struct pp_points_call {
+    const struct pp_listed_point *points;
+    int64_t npoints;
     bool keep; /* outcomes have the predictions, too, with their traces. Only a few for each thread exist at a time */
     /* Called for every point. If it fails, the sweep ends. */
-    pp_status (*take)(void *context, int point, struct pp_outcome *outcome);
+    pp_status (*take)(void *context, int64_t i, struct pp_outcome *outcome);
     void *context;
 };
 

@@ -13,7 +13,7 @@
 
 #include "core/log.h"
 #include "kernels/kernels.h"
-#include "sim/costs.h"
+#include "sim/machine_calls.h"
 #include "sim/placement.h"
 
 static int find_precision(const char *name)

@@ -5,6 +5,7 @@
  */
 #include "core/movers.h"
 #include "kernels/kernels.h"
+#include "sim/machine_calls.h"
 #include "sim/placement.h"
 #include "tests/unit/cost_case.h"
 
@@ -217,8 +218,9 @@ static void test_awaits(void **state)
         for (int c = 0; c < job->train->nclasses; c++) {
             const struct pp_program *program = &job->phase[PP_TRAIN].programs[c];
             const struct pp_class_cost *a = &quick->classes[c], *b = &slow->classes[c];
-            struct pp_machine_calls calls = {&m, job->model_ops, 1};
+            struct pp_machine_calls calls;
             int awaits = 0;
+            pp_machine_calls_begin(&calls, &m, job->model_ops, 1);
             if (job->train->classes[c].kind != PP_F && job->train->classes[c].kind != PP_B) continue;
             for (int k = 0; k < program->ncalls; k++) {
                 const bool waits = program->calls[k].kernel == PP_KERNEL_AWAIT;
@@ -238,9 +240,38 @@ static void test_awaits(void **state)
     }
 }
 
+/* Times that are kept for calls are those of a call that is computed for the first time, alone and loaded, whatever was
+ * asked for before; also if there are more different calls than places. */
+static void test_kept_times(void **state)
+{
+    (void)state;
+    struct pp_machine m;
+    static struct pp_machine_calls kept, fresh;
+    assert_int_equal(pp_machine_find("h100", &m), PP_OK);
+    pp_machine_calls_begin(&kept, &m, &pp_model_ops, 2);
+    for (int turn = 0; turn < 2; turn++)
+        for (int n = 1; n <= 3 * PP_TIMED_CALLS; n++) {
+            struct pp_call call = {.kernel = n % 2 ? PP_KERNEL_GEMM_NT : PP_KERNEL_COPY, .precision = PP_BF16};
+            call.n[0] = 64 * n;
+            call.n[1] = 4096;
+            call.n[2] = n % 2 ? 512 : 0;
+            for (int i = 0; i < 2 + n % 2; i++) call.ref[i].region = PP_MEM_ACT;
+            pp_machine_calls_begin(&fresh, &m, &pp_model_ops, 2);
+            for (int loaded = 0; loaded < 2; loaded++) {
+                const double first = pp_machine_roofline_ns(&fresh, &call, 0.5, loaded);
+                assert_true(first > 0 && first == pp_machine_roofline_ns(&fresh, &call, 0.5, loaded));
+                assert_true(first == pp_machine_roofline_ns(&kept, &call, 0.5, loaded));
+            }
+            call.ref[n % 2 ? 2 : 1].region = PP_MEM_NONE; /* fewer bytes */
+            assert_true(pp_machine_roofline_ns(&fresh, &call, 0, false) ==
+                        pp_machine_roofline_ns(&kept, &call, 0, false));
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_formulas), cmocka_unit_test(test_devices),
-                                       cmocka_unit_test(test_profiles), cmocka_unit_test(test_awaits)};
+                                       cmocka_unit_test(test_profiles), cmocka_unit_test(test_awaits),
+                                       cmocka_unit_test(test_kept_times)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

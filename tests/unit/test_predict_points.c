@@ -22,6 +22,7 @@ struct fixture {
     struct pp_predictor predictor;
     pthread_mutex_t lock;
     struct pp_point points[MOST_POINTS];
+    struct pp_listed_point listed[MOST_POINTS];
     int npoints;
 };
 
@@ -43,6 +44,8 @@ static void setup(struct fixture *f, bool given, int replicas)
         for (int p = 1; p <= 8; p++)
             for (int chunks = 1; chunks <= 10; chunks++)
                 f->points[f->npoints++] = (struct pp_point){schedules[s], p, 1 + s / 2, 3 * chunks};
+    for (int i = 0; i < f->npoints; i++)
+        f->listed[i] = (struct pp_listed_point){&f->predictor, &f->points[i], i % 50 == 7 ? "no wheels" : ""};
 }
 
 struct taken {
@@ -51,7 +54,7 @@ struct taken {
 };
 
 /* Notes the hash of the plan, its time, or why there is none. */
-static pp_status take(void *context, int point, struct pp_outcome *outcome)
+static pp_status take(void *context, int64_t point, struct pp_outcome *outcome)
 {
     struct taken *t = context;
     assert_int_equal(point, t->n);
@@ -61,19 +64,15 @@ static pp_status take(void *context, int point, struct pp_outcome *outcome)
                  json_real_value(json_object_get(outcome->row, "ms_per_batch")));
     else
         snprintf(text, sizeof t->text[0], "%.90s", outcome->message);
-    return point == t->stop_at ? pp_fail(PP_IO, "full at %d", point) : PP_OK;
+    return point == t->stop_at ? pp_fail(PP_IO, "full at %d", (int)point) : PP_OK;
 }
 
 static pp_status sweep(const struct fixture *f, int threads, bool keep, int stop_at, struct taken *out)
 {
     memset(out, 0, sizeof *out);
     out->stop_at = stop_at;
-    const struct pp_points_call call = {.predictor = &f->predictor,
-                                        .points = f->points,
-                                        .npoints = f->npoints,
-                                        .keep = keep,
-                                        .take = take,
-                                        .context = out};
+    const struct pp_points_call call = {
+        .points = f->listed, .npoints = f->npoints, .keep = keep, .take = take, .context = out};
     return pp_predict_points(&call, threads);
 }
 
@@ -89,6 +88,7 @@ static void test_same_as_one_thread(void **state)
         for (int threads = 0; threads <= 7; threads += threads ? 5 : 2) {
             assert_int_equal(sweep(&f, threads, threads == 7, -1, &many), PP_OK);
             assert_memory_equal(&one, &many, sizeof one);
+            assert_string_equal(many.text[57], "no wheels");
         }
     }
 }

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "kernels/kernels.h"
-#include "sim/costs.h"
+#include "sim/machine_calls.h"
 #include "sim/product.h"
 
 enum { MULTIPROCESSORS = 10 };

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sim/machine_calls.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/plan_hash.h"
+
+static struct pp_rates rates_of(const struct pp_machine *m, int sharers)
+{
+    struct pp_rates rates = {.gpu = m->cores == 0,
+                             .bytes_per_ns = m->bytes_per_ns,
+                             .loaded_bytes_per_ns = m->loaded_bytes_per_ns / sharers,
+                             .shared_bytes_per_ns = m->shared_bytes_per_ns / sharers};
+    for (int i = 0; i < PP_PRECISIONS; i++) {
+        rates.flops_per_ns[i] = m->flops_per_ns[i] / sharers;
+        rates.peak_flops_per_ns[i] = m->peak_flops_per_ns[i] / sharers;
+        rates.tiles[i] = m->tiles[i];
+        const int parts = m->tiles[i].multiprocessors / sharers;
+        if (m->tiles[i].multiprocessors > 0) rates.tiles[i].multiprocessors = parts > 0 ? parts : 1;
+    }
+    return rates;
+}
+
+/* How products of the work are computed in tiles; NULL: it is no product, or tiles are not known. A product has FLOPs
+ * of one precision. */
+static const struct pp_tiles *tiles_of(const struct pp_rates *rates, const struct pp_work *work, int *precision)
+{
+    for (int i = 0; i < PP_PRECISIONS && work->product.times > 0; i++)
+        if (work->flops[i] > 0 && rates->tiles[i].multiprocessors > 0) return *precision = i, &rates->tiles[i];
+    return NULL;
+}
+
+static double product_ns(const struct pp_rates *rates, const struct pp_work *work, double bytes_per_ns)
+{
+    int precision;
+    const struct pp_tiles *tiles = tiles_of(rates, work, &precision);
+    return tiles ? pp_product_ns(tiles, &work->product, rates->peak_flops_per_ns[precision], bytes_per_ns) : 0;
+}
+
+static double work_ns(const struct pp_work *work, double product_ns, double again, const struct pp_rates *rates,
+                      double bytes_per_ns)
+{
+    int precision;
+    double ns = (work->bytes + again * work->again_bytes) / bytes_per_ns;
+    const struct pp_tiles *tiles = tiles_of(rates, work, &precision);
+    if (tiles) return tiles->start_ns + fmax(ns, product_ns);
+    for (int i = 0; i < PP_PRECISIONS; i++)
+        if (work->flops[i] > 0) ns = fmax(ns, work->flops[i] / rates->flops_per_ns[i]);
+    return rates->shared_bytes_per_ns > 0 ? fmax(ns, work->shared_bytes / rates->shared_bytes_per_ns) : ns;
+}
+
+static struct pp_call_key key_of(const struct pp_call *call)
+{
+    struct pp_call_key key = {.kernel = call->kernel, .precision = call->precision};
+    memcpy(key.n, call->n, sizeof key.n);
+    for (int i = 0; i < PP_CALL_REFS; i++) key.operands |= (uint32_t)(call->ref[i].region != PP_MEM_NONE) << i;
+    return key;
+}
+
+static bool same(const struct pp_call_key *a, const struct pp_call_key *b)
+{
+    return a->kernel == b->kernel && a->precision == b->precision && a->operands == b->operands &&
+           memcmp(a->n, b->n, sizeof a->n) == 0;
+}
+
+static int place_of(const struct pp_call_key *key)
+{
+    uint64_t hash = (uint64_t)key->kernel << 32 | key->operands;
+    for (int i = 0; i < PP_CALL_DIMS; i++) hash = pp_plan_hash_word(hash, (uint64_t)key->n[i]);
+    return (int)(hash % PP_TIMED_CALLS);
+}
+
+static const struct pp_timed_call *timed(struct pp_machine_calls *calls, const struct pp_call *call)
+{
+    const struct pp_call_key key = key_of(call);
+    struct pp_timed_call *at = &calls->calls[place_of(&key)];
+    if (at->known && same(&at->key, &key)) return at;
+    *at = (struct pp_timed_call){key, true, calls->ops->call_work(call, calls->rates.gpu), {0}};
+    at->product_ns[false] = product_ns(&calls->rates, &at->work, calls->rates.bytes_per_ns);
+    at->product_ns[true] = product_ns(&calls->rates, &at->work, calls->rates.loaded_bytes_per_ns);
+    return at;
+}
+
+void pp_machine_calls_begin(struct pp_machine_calls *calls, const struct pp_machine *machine,
+                            const struct pp_model_ops *ops, int sharers)
+{
+    *calls = (struct pp_machine_calls){.machine = machine, .ops = ops, .rates = rates_of(machine, sharers)};
+}
+
+double pp_machine_roofline_ns(struct pp_machine_calls *calls, const struct pp_call *call, double again, bool loaded)
+{
+    const struct pp_timed_call *at = timed(calls, call);
+    return work_ns(&at->work, at->product_ns[loaded], again, &calls->rates,
+                   loaded ? calls->rates.loaded_bytes_per_ns : calls->rates.bytes_per_ns);
+}
+
+pp_status pp_machine_call_ns(void *machine_calls, const struct pp_call *call, double *out)
+{
+    struct pp_machine_calls *calls = machine_calls;
+    *out = pp_machine_roofline_ns(calls, call, 1, false);
+    if (calls->ops->call_join(call).op != PP_JOIN_AWAIT) *out += calls->machine->call_overhead_ns;
+    return PP_OK;
+}
+
+double pp_machine_work_ns(const struct pp_machine *m, const struct pp_work *work)
+{
+    const struct pp_rates rates = rates_of(m, 1);
+    return work_ns(work, product_ns(&rates, work, rates.bytes_per_ns), 1, &rates, rates.bytes_per_ns);
+}

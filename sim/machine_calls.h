@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Times of calls by the roofline of a machine. Layers, stages and pieces repeat the same calls, so what was computed
+ * last for a call is kept, and found again by all that its work depends on.
+ */
+#ifndef PP_SIM_MACHINE_CALLS_H
+#define PP_SIM_MACHINE_CALLS_H
+
+#include "core/model.h"
+#include "sim/machine.h"
+
+/* What one worker has of the machine's rates. */
+struct pp_rates {
+    bool gpu;
+    double flops_per_ns[PP_PRECISIONS], bytes_per_ns, loaded_bytes_per_ns, shared_bytes_per_ns;
+    double peak_flops_per_ns[PP_PRECISIONS];
+    struct pp_tiles tiles[PP_PRECISIONS];
+};
+
+/* All that the work of a call depends on: see pp_call_work() in kernels/kernels.h. */
+struct pp_call_key {
+    int32_t kernel, precision, n[PP_CALL_DIMS];
+    uint32_t operands; /* bit i: operand i has memory */
+};
+
+struct pp_timed_call {
+    struct pp_call_key key;
+    bool known;
+    struct pp_work work;
+    double product_ns[2]; /* pp_product_ns() with the bandwidth alone and loaded; of other calls 0 */
+};
+
+enum { PP_TIMED_CALLS = 256 };
+
+/* Calls of one worker, of `sharers` that share a device. It is some tens of KiB. */
+struct pp_machine_calls {
+    const struct pp_machine *machine;
+    const struct pp_model_ops *ops;
+    struct pp_rates rates;
+    struct pp_timed_call calls[PP_TIMED_CALLS]; /* a call's place follows from its key; a later one takes it over */
+};
+
+void pp_machine_calls_begin(struct pp_machine_calls *calls, const struct pp_machine *machine,
+                            const struct pp_model_ops *ops, int sharers);
+
+/* Time of a call: max(FLOPs / attainable FLOP/s of their precision, bytes / bandwidth). Matrix products take the time
+ * of sim/product.h instead of the FLOPs, if the machine has tiles. call_overhead_ns and collectives are not included.
+ *   again    the part of such calls that add to gradients (pp_work.again_bytes)
+ *   loaded   with the bandwidth that a worker has while all others are busy */
+double pp_machine_roofline_ns(struct pp_machine_calls *calls, const struct pp_call *call, double again, bool loaded);
+
+/* The same of one call that adds to gradients, alone, with call_overhead_ns (except for PP_JOIN_AWAIT). It has the form
+ * of pp_call_times.ns; machine_calls: a struct pp_machine_calls. */
+pp_status pp_machine_call_ns(void *machine_calls, const struct pp_call *call, double *out) PP_MUST_CHECK;
+
+/* Time of one call's work, for a worker that has the device to itself, as pp_machine_roofline_ns(). */
+double pp_machine_work_ns(const struct pp_machine *machine, const struct pp_work *work);
+
+#endif
