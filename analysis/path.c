@@ -56,10 +56,9 @@ pp_status pp_path_sharing_read(struct pp_db *db, int64_t predicted_run, struct p
     PP_TRY(pp_db_query(db, slowdowns, PP_VALUES(PP_INT(predicted_run)), &statement));
     PP_TRY(pp_db_row(db, statement, &found));
     while (found) {
-        const char *name = (const char *)sqlite3_column_text(statement, 0);
+        const int kind = pp_kind_named((const char *)sqlite3_column_text(statement, 0));
         const double alone = sqlite3_column_double(statement, 1);
-        for (int k = 0; name && k < PP_KINDS; k++)
-            if (strcmp(pp_kinds[k].name, name) == 0 && alone > 0 && alone < 1) out->alone[k] = alone;
+        if (kind < PP_KINDS && alone > 0 && alone < 1) out->alone[kind] = alone;
         PP_TRY(pp_db_row(db, statement, &found));
     }
     return PP_OK;

@@ -3,7 +3,8 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
+
+#include "analysis/columns.h"
 
 enum {
     MOST = 1 << 24,    /* of any count, and of workers */
@@ -19,16 +20,36 @@ static const char shape[] =
     "(SELECT count(*) FROM task t WHERE t.plan = p.id), p.edges FROM run r JOIN plan p ON p.id = r.plan "
     "WHERE r.id = ?1";
 
-static const char events[] =
-    "SELECT t.id, t.kind, t.stage, t.microbatch, t.count, t.src, t.dst, e.worker, e.side, e.posted_ns, e.start_ns, "
-    "e.end_ns FROM run r JOIN event e ON e.run = r.id JOIN task t ON t.plan = r.plan AND t.id = e.task "
-    "WHERE r.id = ?1 AND e.step = ?2 ORDER BY e.task, e.worker, e.side";
+#define EVENT(X)                                                                                                       \
+    X("t.id", task)                                                                                                    \
+    X("t.stage", stage)                                                                                                \
+    X("t.microbatch", microbatch)                                                                                      \
+    X("t.count", count)                                                                                                \
+    X("t.src", src)                                                                                                    \
+    X("t.dst", dst)                                                                                                    \
+    X("e.worker", worker)                                                                                              \
+    X("e.side", side)                                                                                                  \
+    X("e.posted_ns", posted_ns)                                                                                        \
+    X("e.start_ns", start_ns)                                                                                          \
+    X("e.end_ns", end_ns)
+#define EVENT_COLUMNS EVENT(PP_COLUMN_SQL)
+static const char events[] = "SELECT " EVENT_COLUMNS "t.kind "
+                             "FROM run r JOIN event e ON e.run = r.id JOIN task t ON t.plan = r.plan AND t.id = e.task "
+                             "WHERE r.id = ?1 AND e.step = ?2 ORDER BY e.task, e.worker, e.side";
 
 /* All edges of the plan. `data` is 1 where `task` works on what `needs` has made. */
-static const char edges[] = "SELECT e.task, e.needs, e.steps_back, e.why IN ('input', 'parameters') AS data FROM run r "
-                            "JOIN v_task_edge e ON e.plan = r.plan WHERE r.id = ?1";
+#define EDGE(X)                                                                                                        \
+    X("e.task", task)                                                                                                  \
+    X("e.needs", needs)                                                                                                \
+    X("e.steps_back", steps_back)
+#define EDGE_COLUMNS EDGE(PP_COLUMN_SQL)
+static const char edges[] = "SELECT " EDGE_COLUMNS "e.why IN ('input', 'parameters') AS data "
+                            "FROM run r JOIN v_task_edge e ON e.plan = r.plan WHERE r.id = ?1";
 
-/* A row of `events`. */
+/* Rows of `edges` and of `events`. */
+struct edge {
+    int64_t task, needs, steps_back;
+};
 struct row {
     int64_t task, stage, microbatch, count, src, dst, worker, side, posted_ns, start_ns, end_ns;
     int kind;
@@ -106,14 +127,10 @@ static bool possible(const struct pp_step *s, const struct row *row)
 
 static pp_status read_row(struct pp_db *db, sqlite3_stmt *statement, const struct pp_step *s, struct row *row)
 {
-    int64_t *const numbers[] = {&row->task, NULL,         &row->stage, &row->microbatch, &row->count,    &row->src,
-                                &row->dst,  &row->worker, &row->side,  &row->posted_ns,  &row->start_ns, &row->end_ns};
-    for (int i = 0; i < (int)(sizeof numbers / sizeof *numbers); i++)
-        if (numbers[i]) *numbers[i] = sqlite3_column_int64(statement, i);
-    const char *name = (const char *)sqlite3_column_text(statement, 1);
-    for (row->kind = 0; name && row->kind < PP_KINDS; row->kind++)
-        if (strcmp(pp_kinds[row->kind].name, name) == 0) break;
-    if (!name || row->kind == PP_KINDS || !possible(s, row)) return damaged(db, s->run);
+    int column = 0;
+    EVENT(PP_COLUMN_READ)
+    row->kind = pp_kind_named((const char *)sqlite3_column_text(statement, column));
+    if (row->kind == PP_KINDS || !possible(s, row)) return damaged(db, s->run);
     const bool works = row->kind != PP_NORM_ALL, split = row->kind <= PP_XFER_B;
     if ((works && (row->stage < 0 || row->src < 0 || row->dst < 0)) || (split && row->microbatch < 0))
         return damaged(db, s->run);
@@ -215,13 +232,15 @@ static pp_status read_edges(struct pp_db *db, struct pp_step *s, int64_t nedges)
     PP_TRY(pp_db_query(db, edges, PP_VALUES(PP_INT(s->run)), &statement));
     PP_TRY(pp_db_row(db, statement, &found));
     while (found) {
-        const int64_t task = sqlite3_column_int64(statement, 0), needs = sqlite3_column_int64(statement, 1);
-        const bool same_step = sqlite3_column_int(statement, 2) == 0, data = sqlite3_column_int(statement, 3);
-        const bool named = sqlite3_column_type(statement, 3) != SQLITE_NULL;
-        sound = named && --nedges >= 0 && between(task, 0, s->nnodes - 1) &&
-                between(needs, 0, same_step ? task - 1 : s->nnodes - 1);
+        struct edge edge, *row = &edge;
+        int column = 0;
+        EDGE(PP_COLUMN_READ)
+        const bool same_step = row->steps_back == 0, data = sqlite3_column_int(statement, column);
+        const bool named = sqlite3_column_type(statement, column) != SQLITE_NULL;
+        sound = named && --nedges >= 0 && between(row->task, 0, s->nnodes - 1) &&
+                between(row->needs, 0, same_step ? row->task - 1 : s->nnodes - 1);
         if (!sound) break;
-        if (same_step && data) keep_needs(s, task, needs);
+        if (same_step && data) keep_needs(s, row->task, row->needs);
         PP_TRY(pp_db_row(db, statement, &found));
     }
     sqlite3_reset(statement);

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/columns.h"
+
 /* Far above anything that is run, and small enough that sums and products of them can be counted. */
 enum { STAGES_MAX = 65536, WORKERS_MAX = 1 << 24, MICROBATCHES_MAX = 1 << 24 };
 #define LONGEST_NS (INT64_MAX / 4)
@@ -14,13 +16,33 @@ static const char typical_step[] =
     "WHERE b.run = ?1 AND b.worker < r.stages * r.tensor GROUP BY b.step) "
     "SELECT step FROM whole ORDER BY ns, step LIMIT 1 OFFSET (SELECT (count(*) - 1) / 2 FROM whole)";
 
-static const char shape[] = "SELECT stages, virtual_stages, replicas, tensor, expert_parallel, "
-                            "context_parallel FROM run WHERE id = ?1";
+#define SHAPE(X)                                                                                                       \
+    X("stages", ranks)                                                                                                 \
+    X("virtual_stages", virtual_stages)                                                                                \
+    X("replicas", replicas)                                                                                            \
+    X("tensor", tensor)                                                                                                \
+    X("expert_parallel", expert_parallel)                                                                              \
+    X("context_parallel", context)
+#define SHAPE_COLUMNS SHAPE(PP_COLUMN_SQL)
+static const char shape[] = "SELECT " SHAPE_COLUMNS "NULL FROM run WHERE id = ?1";
 
 /* The sending end is left out: its start is that of the receiving end, and what matters is when the data was there. */
+#define BAR(X)                                                                                                         \
+    X("e.step", step)                                                                                                  \
+    X("e.worker", worker)                                                                                              \
+    X("e.task", task)                                                                                                  \
+    X("t.stage", stage)                                                                                                \
+    X("t.microbatch", microbatch)                                                                                      \
+    X("t.count", count)                                                                                                \
+    X("t.src", src)                                                                                                    \
+    X("t.dst", dst)                                                                                                    \
+    X("e.start_ns", start_ns)                                                                                          \
+    X("e.end_ns", end_ns)                                                                                              \
+    X("t.taken_bytes", taken_bytes)                                                                                    \
+    X("t.freed_bytes", freed_bytes)
+#define BAR_COLUMNS BAR(PP_COLUMN_SQL)
 static const char bars[] =
-    "SELECT e.step, e.worker, t.kind, e.task, t.stage, t.microbatch, t.count, t.src, t.dst, e.start_ns, e.end_ns, "
-    "t.taken_bytes, t.freed_bytes "
+    "SELECT " BAR_COLUMNS "t.kind "
     "FROM run r JOIN event e ON e.run = r.id JOIN task t ON t.plan = r.plan AND t.id = e.task "
     "WHERE r.id = ?1 AND e.side <> 1 AND (?2 < 0 OR e.step = ?2) ORDER BY e.start_ns, e.task, e.worker";
 
@@ -31,13 +53,6 @@ pp_status pp_timeline_typical_step(struct pp_db *db, int64_t run, int *step)
     PP_TRY(pp_db_integer(db, typical_step, PP_VALUES(PP_INT(run)), &value, &found));
     *step = found ? (int)value : -1;
     return PP_OK;
-}
-
-static int kind_of(const char *name)
-{
-    int kind = 0;
-    while (kind < PP_KINDS && strcmp(pp_kinds[kind].name, name) != 0) kind++;
-    return kind;
 }
 
 static pp_status damaged(struct pp_db *db, int64_t run, const char *what)
@@ -60,44 +75,35 @@ static bool possible(const struct pp_timeline *t, const struct pp_bar *bar)
 }
 
 static pp_status read_bar(struct pp_db *db, sqlite3_stmt *statement, const struct pp_timeline *timeline,
-                          struct pp_bar *bar)
+                          struct pp_bar *row)
 {
-    int32_t *const whole[] = {&bar->step,       &bar->worker, &bar->kind, &bar->task, &bar->stage,
-                              &bar->microbatch, &bar->count,  &bar->src,  &bar->dst};
-    int64_t *const wide[] = {&bar->start_ns, &bar->end_ns, &bar->taken_bytes, &bar->freed_bytes};
-    const int nwhole = sizeof whole / sizeof *whole, nwide = sizeof wide / sizeof *wide;
-    for (int i = 0; i < nwhole; i++) *whole[i] = sqlite3_column_int(statement, i);
-    for (int i = 0; i < nwide; i++) *wide[i] = sqlite3_column_int64(statement, nwhole + i);
-    const char *name = (const char *)sqlite3_column_text(statement, 2);
-    bar->kind = name ? kind_of(name) : PP_KINDS;
-    if (bar->kind == PP_KINDS)
+    int column = 0;
+    BAR(PP_COLUMN_READ)
+    const char *name = (const char *)sqlite3_column_text(statement, column);
+    row->kind = pp_kind_named(name);
+    if (row->kind == PP_KINDS)
         return pp_fail(PP_INPUT, "database %s: a task is of kind \"%s\", which this ppkit does not know", db->path,
                        name ? name : "(none)");
-    return possible(timeline, bar) ? PP_OK : damaged(db, timeline->run, "an event");
+    return possible(timeline, row) ? PP_OK : damaged(db, timeline->run, "an event");
 }
 
-static pp_status read_shape(struct pp_db *db, struct pp_timeline *timeline)
+static pp_status read_shape(struct pp_db *db, struct pp_timeline *row)
 {
+    int column = 0;
     sqlite3_stmt *statement;
     bool found;
-    PP_TRY(pp_db_query(db, shape, PP_VALUES(PP_INT(timeline->run)), &statement));
+    PP_TRY(pp_db_query(db, shape, PP_VALUES(PP_INT(row->run)), &statement));
     PP_TRY(pp_db_row(db, statement, &found));
-    if (!found) return pp_fail(PP_INPUT, "database %s: there is no run %" PRId64, db->path, timeline->run);
-    timeline->ranks = sqlite3_column_int(statement, 0);
-    timeline->virtual_stages = sqlite3_column_int(statement, 1);
-    timeline->replicas = sqlite3_column_int(statement, 2);
-    timeline->tensor = sqlite3_column_int(statement, 3);
-    timeline->expert_parallel = sqlite3_column_int(statement, 4);
-    timeline->context = sqlite3_column_int(statement, 5);
+    if (!found) return pp_fail(PP_INPUT, "database %s: there is no run %" PRId64, db->path, row->run);
+    SHAPE(PP_COLUMN_READ)
     sqlite3_reset(statement);
-    if (between(timeline->ranks, 1, STAGES_MAX) && between(timeline->virtual_stages, 1, STAGES_MAX) &&
-        between(timeline->replicas, 1, WORKERS_MAX / timeline->ranks) &&
-        between(timeline->tensor, 1, WORKERS_MAX / timeline->ranks / timeline->replicas) &&
-        between(timeline->expert_parallel, 1, timeline->tensor) &&
-        between(timeline->context, 1, timeline->tensor / timeline->expert_parallel) &&
-        timeline->tensor % (timeline->expert_parallel * timeline->context) == 0)
+    if (between(row->ranks, 1, STAGES_MAX) && between(row->virtual_stages, 1, STAGES_MAX) &&
+        between(row->replicas, 1, WORKERS_MAX / row->ranks) &&
+        between(row->tensor, 1, WORKERS_MAX / row->ranks / row->replicas) &&
+        between(row->expert_parallel, 1, row->tensor) && between(row->context, 1, row->tensor / row->expert_parallel) &&
+        row->tensor % (row->expert_parallel * row->context) == 0)
         return PP_OK;
-    return damaged(db, timeline->run, "numbers of stages or workers");
+    return damaged(db, row->run, "numbers of stages or workers");
 }
 
 static pp_status read_bars(struct pp_db *db, int step, struct pp_timeline *timeline)

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/plan_hash.h"
 #include "core/plan_spec.h"
@@ -12,6 +13,13 @@ const struct pp_kind_info pp_kinds[PP_KINDS] = {
     PP_KIND_LIST(X)
 #undef X
 };
+
+int pp_kind_named(const char *name)
+{
+    int kind = 0;
+    while (kind < PP_KINDS && (!name || strcmp(pp_kinds[kind].name, name) != 0)) kind++;
+    return kind;
+}
 
 const char *pp_checkpoint_text(int checkpoint, char buf[PP_CHECKPOINT_TEXT])
 {

@@ -41,6 +41,8 @@ struct pp_kind_info {
     bool computes; /* runs on a rank's compute lane */
 };
 extern const struct pp_kind_info pp_kinds[PP_KINDS];
+/* The kind of this name (enum pp_kind); PP_KINDS: there is none, or name is NULL. */
+int pp_kind_named(const char *name);
 
 enum pp_task_flag {
     PP_TASK_FIRST = 1,      /* the first contribution of this step to the stage's gradients: it writes, does not add */
