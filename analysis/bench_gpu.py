@@ -48,7 +48,7 @@ TINY = {name: value for name, value in design.TINY.items() if name not in ("pres
 # copy bandwidth that others saw.
 PAPER = {"flops": {"fp32": 67e12, "tf32": 400e12, "bf16": 790e12}, "bytes": 4.3e12}
 TUNING_SECONDS = 90
-RUN_SECONDS = 90  # ten times what a run of `speed` takes; where one hangs, so would those that follow
+RUN_SECONDS = 90  # ten times what a run of `speed` takes
 WAYS = ("ppexec_ms", "batch_w_ms", "algorithms_ms")
 GOAL = 1.25  # of the measured floor, with one microbatch
 WARMUP = 3
@@ -282,24 +282,37 @@ def lines_of(path):
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
-def speed_of(args, torch, model, known):
-    """The lines of a model; returns how many failed."""
-    wanted = [(p, c) for p in args.precisions.split(",") for c in map(int, args.chunks.split(","))]
-    wanted = [(p, c) for p, c in wanted if (model, p, c) not in known]
-    failed = 0
-    if wanted and torch:
-        torch.take(model, args.tiny)
-    chosen = {p: algorithms(args, model, p) for p in dict(wanted)}
-    for precision, chunks in wanted:
+def speed_in(args, torch, model, precision, wanted):
+    """The lines of a model in one precision, of the wanted numbers of chunks; returns how many failed. Where one hangs,
+    the others are not tried."""
+    failed, chosen = 0, algorithms(args, model, precision)
+    for chunks in wanted:
         try:
-            row = turns(args, torch, model, precision, chunks, chosen[precision])
+            row = turns(args, torch, model, precision, chunks, chosen)
         except SystemExit as error:
             print(error, file=sys.stderr)
             failed += 1
             continue
+        except subprocess.TimeoutExpired as error:
+            print(error, file=sys.stderr)
+            return failed + 1
         with open(args.out, "a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
         print(json.dumps(row), flush=True)
+    return failed
+
+
+def speed_of(args, torch, model, known):
+    """The lines of a model; returns how many failed."""
+    failed, taken = 0, False
+    for precision in args.precisions.split(","):
+        wanted = [c for c in map(int, args.chunks.split(",")) if (model, precision, c) not in known]
+        if not wanted:
+            continue
+        if torch and not taken:
+            torch.take(model, args.tiny)
+        taken = True
+        failed += speed_in(args, torch, model, precision, wanted)
     return failed
 
 

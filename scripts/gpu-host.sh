@@ -39,14 +39,13 @@ use_bundle() {
 }
 
 # What another host has brought back travels packed, in the results' folder or beside the bundle: some hosts take 64 MiB at most, and unpacked
-# it is more, with the source. A folder that has been worked in knows as much as its archives or more.
+# it is more, with the source. A folder that has been worked in knows as much as its archives or more. Results are of one kind of GPU; the
+# build says itself what it is for.
 take_archives() {
-    local from
-    for from in "$results" "$bundle"; do
-        if [ "$from" = "$bundle" ] && [ "$(tar -xzOf "$from/results.tar.gz" machine 2>/dev/null)" != "$(machine_name)" ]; then continue; fi
-        take_archive "$from/results.tar.gz" machine
-        take_archive "$from/build.tar.gz" build
-    done
+    take_archive "$results/results.tar.gz" machine
+    if [ "$(tar -xzOf "$bundle/results.tar.gz" machine 2>/dev/null)" = "$(machine_name)" ]; then take_archive "$bundle/results.tar.gz" machine; fi
+    take_archive "$results/build.tar.gz" build
+    take_archive "$bundle/build.tar.gz" build
 }
 # take_archive ARCHIVE FILE: unless FILE, which it has, is there.
 take_archive() {
@@ -64,8 +63,6 @@ mpi_environment() {
     export OMPI_MCA_btl_vader_single_copy_mechanism=none HOME=${HOME:-$results}
 }
 
-has_torch() { python3 -c 'import torch, sys; sys.exit(0 if torch.cuda.is_available() or '"$emulated"' else 1)' 2>/dev/null; }
-
 # This host, its start, and where its Python has PyTorch.
 host_place() {
     echo "host: $(uname -n) $(cat /proc/sys/kernel/random/boot_id 2>/dev/null)" \
@@ -78,7 +75,7 @@ has_library() { grep -qF "$1" <<<"$(ldconfig -p)"; }
 # For those who compile; the other packages come with it or are missed as well.
 has_sqlite() { pkg-config --exists sqlite3 2>/dev/null || echo '#include <sqlite3.h>' | "${CC:-cc}" -E -xc - >/dev/null 2>&1; }
 
-# What there is; it takes seconds, most of them PyTorch's, and is asked once for each host.
+# What there is, asked once for each host. PyTorch is not imported: that may take ten seconds or more.
 show_host() {
     nvidia-smi --query-gpu=name,driver_version,memory.total,power.limit --format=csv,noheader 2>/dev/null | head -1 | sed 's/^/GPU: /'
     uname -a
@@ -94,7 +91,7 @@ show_host() {
     done
     ls -l "$(toolkit)"/include/{cuda,cublasLt,nccl}.h "$(toolkit)"/lib64/lib{cudart,cublasLt,nccl}.so*
     echo "NCCL of Python: $(pip_nccl); cuBLAS of Python: $(pip_cublas)"
-    if has_torch; then echo "PyTorch: yes"; else echo "PyTorch: none that sees the GPU"; fi
+    echo "PyTorch: $(python3 -c 'import importlib.metadata as m; print(m.version("torch"))' 2>/dev/null || echo none)"
     if [ -f "$bundle/bundle.tar.gz" ]; then echo "bundle: yes"; fi
     ip -br address show lo 2>/dev/null || cat /proc/net/dev
     host_place
@@ -117,7 +114,7 @@ cublas_environment() {
     mkdir -p "$results/bundle/cublas" && ln -sf "$cublas"/include/cublas*.h "$results/bundle/cublas/"
     export CPATH=$results/bundle/cublas${CPATH:+:$CPATH}
 }
-toolkit() { dirname "$(dirname "$(realpath "$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc")")")"; }
+toolkit() { dirname "$(dirname "$(realpath -m "$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc")")")"; }
 
 # As ppsim calls the machine ("NVIDIA H200": h200): profiles/MACHINE-FAMILY.tsv of the source are those of --machine MACHINE. Without a GPU,
 # that of the results.

@@ -2,6 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """analysis/gpu_report.py and the arithmetic of analysis/bench_gpu.py, on figures made by hand."""
 
+import argparse
+import contextlib
+import io
 import json
 import os
 import pathlib
@@ -108,6 +111,20 @@ class Speed(InFolder):
         self.assertEqual(self.start(1, "echo '[{\"ms_per_batch\": null}]'\n")[3:], [])  # it may refuse to tell
         self.assertEqual(self.start(0, good)[3:], [("bf16", 1)])
 
+    def test_what_hangs_costs_its_precision_alone(self):
+        """Of three lines that would hang one is tried."""
+        tried = self.folder / "tried"
+        hangs = f'case "$*" in *"--precision bf16 "*) echo x >>"{tried}"; exec sleep 60 ;; esac\n'
+        args = argparse.Namespace(models="tutorial", precisions="bf16,fp32", chunks="1,4,8", tiny=True, turns=1, steps=3)
+        args.ppexec, args.ppprof = self.program("ppexec", hangs + "echo '[{\"ms_per_batch\": 1.5}]'\n"), ""
+        args.out, args.device, args.torch_device = str(self.folder / "speed.jsonl"), "cpu", ""
+        quick, alone = {"RUN_SECONDS": 0.5}, {"Torch": unittest.mock.Mock(side_effect=ImportError)}
+        with unittest.mock.patch.multiple(bench, **quick, **alone):
+            with contextlib.redirect_stdout(None), contextlib.redirect_stderr(io.StringIO()):
+                self.assertEqual(bench.speed(args), 1)
+        lines = [(r["precision"], r["chunks"]) for r in bench.lines_of(args.out)]
+        self.assertEqual((lines, tried.read_text()), ([("fp32", 1), ("fp32", 4), ("fp32", 8)], "x\n"))
+
 
 class Page(InFolder):
     def make(self, *words):
@@ -127,7 +144,7 @@ class Page(InFolder):
 
     def test_figures_commands_and_gaps(self):
         (self.folder / "host.txt").write_text("GPU: NVIDIA H200, 580, 143771 MiB, 700 W\nLinux\n")
-        steps = "speed.bf16\tfailed (1)\t3.0\told\nspeed.bf16\tok\t60.5\tpython3 analysis/bench_gpu.py speed\n"
+        steps = "speed.runs\tfailed (1)\t3.0\told\nspeed.runs\tok\t60.5\tpython3 analysis/bench_gpu.py speed\n"
         steps = "parity.kernels\tskipped\t1.0\tx\n" + steps
         (self.folder / "steps.tsv").write_text(steps + "sweep.gpt-1024-bf16\ttime limit\t90.0\tppprof\n")
         (self.folder / "speed.jsonl").write_text(json.dumps(line()) + "\n")

@@ -117,17 +117,19 @@ class Script(unittest.TestCase):
         before = {name: os.environ.get(name, "") for name in ("PATH", "PYTHONPATH")}
         return {name: f"{self.results.parent / 'fakes'}:{value}" for name, value in before.items()}
 
-    def test_pytorch_is_imported_once_per_host(self):
-        imported = self.results.parent / "imported"
-        text = f"import unittest.mock\nopen({str(imported)!r}, 'a').write('x')\ncuda = unittest.mock.Mock()\n"
-        fakes = self.fake("torch.py", text)
-        for _ in range(2):
-            self.start("profile", PP_GPU_ONLY="none", **fakes)
-            self.assertIn("\nPyTorch: yes\n", (self.results / "host.txt").read_text())
-        self.assertEqual(imported.read_text(), "x")
-        (self.results / "host.txt").write_text("host: another\nPyTorch: none that sees the GPU\n")
+    def test_pytorch_is_named_once_per_host_and_not_imported(self):
+        self.fake("torch-9.8.dist-info/METADATA", "Name: torch\nVersion: 9.8\n")
+        fakes = self.fake("torch.py", "raise SystemExit('imported')\n")
         self.start("profile", PP_GPU_ONLY="none", **fakes)
-        self.assertIn("\nPyTorch: yes\n", (self.results / "host.txt").read_text())
+        host = self.results / "host.txt"
+        self.assertIn("\nPyTorch: 9.8\n", host.read_text())
+        place = host.read_text().splitlines()[-1]
+        host.write_text(f"known\n{place}\n")
+        self.start("profile", PP_GPU_ONLY="none", **fakes)
+        self.assertIn("known\n", host.read_text())
+        host.write_text("host: another\nPyTorch: none\n")
+        self.start("profile", PP_GPU_ONLY="none", **fakes)
+        self.assertIn("\nPyTorch: 9.8\n", host.read_text())
 
     def test_a_library_is_found_in_a_list_that_is_longer_than_a_pipe(self):
         fakes = self.fake("ldconfig", "#!/bin/sh\necho libnccl.so.2\nseq 100000\n")
@@ -190,8 +192,38 @@ class Script(unittest.TestCase):
         (first / "machine").write_text("h200\n")
         subprocess.run(["tar", "-czf", bundle / "results.tar.gz", "-C", first, "machine", "done"], check=True)
         self.results = self.results.parent / "other"
-        self.assertIn("there is no build yet", self.start("profile")[1])
-        self.assertEqual(list((self.results / "done").iterdir()), [])
+        self.assertEqual(len(self.start("profile")[0]), 4)  # by the programs, which are of no kind of GPU
+
+    def test_programs_that_an_archive_has_are_not_built(self):
+        folder = self.results / "build" / "tests" / "cuda" / "bin"
+        folder.mkdir(parents=True)
+        for name in ("test_share_queues", "test_parity"):
+            (folder / name).write_text(PROGRAM)
+            (folder / name).chmod(0o755)
+        fakes = self.fake("cmake", '#!/bin/sh\necho "cmake $*" >>"$CALLS"\n')
+        self.start("build", **fakes)
+        self.assertRegex(self.calls.read_text(), r"(?s)cmake -S .*-DCMAKE_CUDA_ARCHITECTURES=90.*--build.*--build")
+        bundle = self.results.parent / "bundle"
+        bundle.mkdir()
+        shutil.copy(self.results / "build.tar.gz", bundle)
+        self.results = self.results.parent / "fresh"
+        self.assertIn("build: left out, the programs are there", self.start("build", **fakes)[1])
+        self.assertNotIn("cmake -S", self.calls.read_text())
+        self.assertFalse((self.results / "build.tar.gz").exists())  # it would only travel back
+        backend = self.results.parent / "backend.so"
+        backend.write_text("")
+        for name, says in (("nvidia-smi", "8.0"), ("ldd", "libcublasLt.so.13 => not found")):  # another GPU; no such library
+            self.results = self.results.parent / name
+            more = {**fakes, **self.fake(name, f"#!/bin/sh\necho '{says}'\n")}
+            more.update(PP_GPU_EMULATED="0", PPKIT_CUDA_BACKEND=str(backend))
+            self.assertIn("== build.compile: ", self.start("build", **more)[1], name)
+            (self.results.parent / "fakes" / name).unlink()
+
+    def test_programs_are_built_without_a_gpu_and_nothing_else_is_done(self):
+        fakes = self.fake("nvidia-smi", "#!/bin/sh\nexit 9\n")
+        fakes = {**fakes, **self.fake("cmake", "#!/bin/sh\n"), "PP_GPU_EMULATED": "0", "PPKIT_CUDA_BACKEND": "/dev/null"}
+        self.assertIn("== build.compile: ", self.start("build", **fakes)[1])
+        self.assertIn("shows no NVIDIA GPU", self.start("build", "parity", status=1, **fakes)[1])
 
     def test_what_goes_to_a_host_is_unpacked_and_named_to_compilers(self):
         bundle, root = self.results.parent / "bundle", self.results.parent / "packed"
@@ -279,7 +311,7 @@ class Script(unittest.TestCase):
             (folder / name).chmod(0o755)
         fakes = self.fake("cmake", '#!/bin/sh\necho "cmake $*" >>"$CALLS"\n')
         self.start("build", "parity", **fakes)
-        wanted = "--target test_parity test_share_queues\ntest_share_queues\n(ppexec .*\n){4}(test_parity\n){2}$"
+        wanted = "--target test_parity test_share_queues\ntest_share_queues\n(ppexec .*--stages 2.*\n){3}(test_parity\n){2}$"
         self.assertRegex(self.calls.read_text(), wanted)
 
     def test_kernels_are_loaded_at_the_start_where_that_is_quick_and_works(self):
