@@ -244,6 +244,15 @@ class Script(unittest.TestCase):
         self.assertIn(f"{self.results}/bundle/usr/include/{triplet}", done.stdout.splitlines()[0].split(":"))
         self.assertEqual((done.stdout.splitlines()[1:], done.stderr), (["-showme"], ""))
 
+    def test_the_tutorial_learns_from_the_text_that_came_along(self):
+        bundle, text = self.results.parent / "bundle", self.results / "bundle" / "text"
+        bundle.mkdir()
+        (bundle / "train.txt").write_text("a b c")
+        subprocess.run(["tar", "-czf", bundle / "text.tar.gz", "-C", bundle, "train.txt"], check=True)
+        self.start("learn", status=1, PP_GPU_QUICK="0")  # the program does not really learn
+        self.assertIn(f" --data {text} ", self.calls.read_text())
+        self.assertEqual((text / "train.txt").read_text(), "a b c")
+
     def test_what_was_found_comes_back_from_a_call_that_is_stopped(self):
         out = self.results.parent / "out"
         out.mkdir()
