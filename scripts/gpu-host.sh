@@ -104,15 +104,15 @@ pip_cublas() {
 found = [h for p in nvidia.__path__ for h in glob.glob(p + "/*/include/cublasLt.h")]
 print(os.path.dirname(os.path.dirname(found[0])))' 2>/dev/null
 }
-# For all that compiles: the headers of Python's cuBLAS, where the toolkit has none. $cublas is its folder, else empty. Only these: the CUDA
-# headers beside them are not complete.
+# Python's cuBLAS, where the toolkit has none. $cublas is its folder, else empty. All that compiles finds its headers, and only these: the CUDA
+# headers beside them are not complete. Programs that were built elsewhere find its libraries, which are those that PyTorch uses.
 cublas=
 cublas_environment() {
     if [ -e "$(toolkit)/include/cublasLt.h" ]; then return 0; fi
     cublas=$(pip_cublas)
     [ -n "$cublas" ] || return 0
     mkdir -p "$results/bundle/cublas" && ln -sf "$cublas"/include/cublas*.h "$results/bundle/cublas/"
-    export CPATH=$results/bundle/cublas${CPATH:+:$CPATH}
+    export CPATH=$results/bundle/cublas${CPATH:+:$CPATH} LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$cublas/lib
 }
 toolkit() { dirname "$(dirname "$(realpath -m "$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc")")")"; }
 

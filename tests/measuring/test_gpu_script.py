@@ -152,13 +152,14 @@ class Script(unittest.TestCase):
         self.fake("bin/nvcc", "#!/bin/sh\n")  # of a toolkit without them
         for name in ("nvidia-smi", "ctest"):
             self.fake(name, "#!/bin/sh\n")
-        fakes = self.fake("cmake", '#!/bin/sh\necho "cmake $CPATH" >>"$CALLS"\n')
+        fakes = self.fake("cmake", '#!/bin/sh\necho "cmake $CPATH" >>"$CALLS"; echo "loader $LD_LIBRARY_PATH" >>"$CALLS"\n')
         fakes["PATH"] = f"{folder}/bin:{fakes['PATH']}"
         for name in ("CMakeCache.txt", "lib/ppkit/ppkit-cuda.so"):
             (self.results / "build" / name).parent.mkdir(parents=True, exist_ok=True)
             (self.results / "build" / name).write_text("")
         self.start("tests", PP_GPU_EMULATED="0", CPATH="", PPKIT_CUDA_BACKEND="", **fakes)
         self.assertIn(f"cmake {self.results}/bundle/cublas\n", self.calls.read_text())
+        self.assertRegex(self.calls.read_text(), f"loader (.*:)?{folder}/nvidia/cublas/lib\n")
         # Those alone: what lies beside them may be incomplete.
         self.assertEqual([path.name for path in (self.results / "bundle" / "cublas").iterdir()], ["cublasLt.h"])
 
