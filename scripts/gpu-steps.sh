@@ -10,6 +10,9 @@ trap stopped TERM INT HUP
 
 left_out() { echo "== $1: left out, $2" >&2; }
 
+# hung STEP: its last run was ended by its own time limit. What would hang as well can be left out.
+hung() { [ "$(awk -F'\t' -v step="$1" '$1 == step { state = $2 } END { print state }' "$results/steps.tsv" 2>/dev/null)" = "time limit" ]; }
+
 # sum_of FIND-ARGUMENT...: of names and contents.
 sum_of() { find "$@" -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum | cut -c1-16; }
 all_folders=(CMakeLists.txt cmake core kernels schedules sim exec profiles analysis tests scripts)

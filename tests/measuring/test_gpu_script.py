@@ -313,6 +313,17 @@ class Script(unittest.TestCase):
         (self.results / "failed" / "profile.tutorial-bf16-1").write_text("of other sources\n")
         self.assertEqual(len(self.start("profile")[0]), 1)
 
+    def test_what_would_hang_as_well_is_left_out(self):
+        steps = self.results / "steps.tsv"
+        steps.write_text("parity.workers\tok\t1\tx\nparity.workers\ttime limit\t60.0\tx\n")
+        calls, said = self.start("learn", "profile", "fidelity", status=1)
+        self.assertEqual([c.split("--stages ")[1][0] for c in calls], ["1", "1"])
+        for step in ("learn", "profile.tutorial-bf16-2", "profile.tutorial-fp32-2", "fidelity"):
+            self.assertIn(f"== {step}: left out", said)
+        steps.write_text("parity.workers\tok\t1\tx\nprofile.tutorial-bf16-2\ttime limit\t120.0\tx\n")
+        calls, said = self.start("profile")  # what has hung itself is tried again, where something was changed
+        self.assertEqual([c.split("--precision ")[1].split()[0] for c in calls], ["bf16", "fp32"])
+
     def test_shares_of_the_gpu_are_the_first_that_is_tried(self):
         folder = self.results / "build" / "tests" / "cuda" / "bin"
         folder.mkdir(parents=True)
