@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A file of algorithms: by which one each product is computed. ppprof --algorithms measures and writes it, runs read
- * it. docs/FORMATS.md has the format.
+ * A file of algorithms names the algorithm by which cublasLt computes each product. ppprof --algorithms measures and
+ * writes the file; ppexec and ppprof read it. docs/FORMATS.md has the format.
  *
- * An algorithm is cublasLt's own structure, byte by byte, which its header calls good for the same version of the
- * library; so the file names the version, and the GPU, and serves no others. It is part of what equal bits need: its
- * hash is in the device's text.
+ * An algorithm is stored as the bytes of cublasLtMatmulAlgo_t, which by cublasLt.h may be restored with the same
+ * version of the library. So the file names the version and the GPU, and files of others are refused. Bits of results
+ * depend on the file: its hash is in the device's text.
  */
 #ifndef PP_KERNELS_CUDA_ALGORITHMS_H
 #define PP_KERNELS_CUDA_ALGORITHMS_H
@@ -15,43 +15,48 @@
 
 #include "core/status.h"
 
-/* The factors in cublasLt's order: C' = first second. */
+/* The operands in cublasLt's order: RESULT = FIRST x SECOND. FIRST is our B, SECOND our A (see gemm_plan.c). */
 enum { PP_GEMM_FIRST, PP_GEMM_SECOND, PP_GEMM_RESULT, PP_GEMM_OPERANDS };
 
-/* All that the algorithm, and so the bits of a product, depends on in one worker. Only ints: compared as bytes. */
+/* What the algorithm of a product, and with it the bits of the result, depends on in one worker. Keys are compared by
+ * memcmp: all members are int, so there is no padding. */
 struct pp_gemm_key {
+    /* C is [m, n], with k terms in each sum; times: so many products of this shape in one call; wide: C is float32
+     * although the factors are bfloat16. */
     int kernel, m, n, k, times, precision, wide;
-    int alignment[PP_GEMM_OPERANDS];
+    int alignment[PP_GEMM_OPERANDS]; /* in bytes: a power of two, 16 at most */
 };
 
 struct pp_algorithm {
     struct pp_gemm_key key;
-    int sms; /* of the worker; 0: all of the device */
+    int sms; /* multiprocessors of the worker; 0: all of the device */
     cublasLtMatmulAlgo_t algorithm;
-    int line; /* of the file */
+    int line; /* where the file has it, from 1 on */
 };
 
 struct pp_algorithms {
     const char *path; /* NULL: there is no file */
-    char gpu[160];    /* what it must be of */
-    uint64_t hash;    /* of the file's bytes */
+    char gpu[160];    /* the GPU that the file must name */
+    uint64_t hash;    /* FNV-1a of the file's bytes */
     struct pp_algorithm *v;
     int n;
     int64_t room;
 };
 
-/* Begins with nothing, for this GPU and the cuBLAS that is loaded. */
+/* An empty set, for this GPU and the version of cuBLAS that is loaded. */
 void pp_algorithms_begin(struct pp_algorithms *a, const char *gpu);
-/* PP_INPUT: not there, no such file, of another GPU or cuBLAS; one line says so. path is borrowed. */
+/* Reads a file into an empty set. PP_INPUT, with a message: it cannot be read, is no file of algorithms, or is of
+ * another GPU or cuBLAS. path is borrowed. */
 pp_status pp_algorithms_read(struct pp_algorithms *a, const char *path) PP_MUST_CHECK;
 void pp_algorithms_free(struct pp_algorithms *a);
 
-/* NULL: it does not say. */
+/* The algorithm for a product on so many multiprocessors; NULL: the set has none. Valid until one is added. */
 const struct pp_algorithm *pp_algorithms_find(const struct pp_algorithms *a, const struct pp_gemm_key *key, int sms);
-/* In memory only. */
+/* Adds one to the set in memory. */
 pp_status pp_algorithms_add(struct pp_algorithms *a, const struct pp_algorithm *algorithm) PP_MUST_CHECK;
 
-/* The first lines of a file; and a line, which ends with `remark`. What fails shows when the file is closed. */
+/* Write the first lines of a file, and the line of one algorithm, which ends with "# remark". Errors are not reported:
+ * the caller finds them when it closes the file. */
 void pp_algorithms_write_head(const struct pp_algorithms *a, FILE *out);
 void pp_algorithms_write(const struct pp_algorithm *algorithm, const char *remark, FILE *out);
 

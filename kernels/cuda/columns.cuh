@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sums over the columns of a matrix: blocks add slices of rows, a second kernel adds the slices in order. What is added
- * in which order depends on the matrix's size only.
+ * Column sums: for each column of a matrix, the sum over all rows. The rows are cut into slices. Each block of a first
+ * kernel adds the rows of one slice, for 128 columns; a second kernel adds the slices' sums, slice by slice. The order
+ * in which numbers are added depends only on the size of the matrix, so equal calls give equal bits.
  */
 #ifndef PP_KERNELS_CUDA_COLUMNS_CUH
 #define PP_KERNELS_CUDA_COLUMNS_CUH
@@ -12,17 +13,18 @@
 
 enum {
     PP_COLUMN_THREADS = 256,
-    PP_COLUMN_BLOCKS_PER_SM = 2, /* at least: leaves the compiler registers for whole batches */
-    PP_SLICE_LANES = 32,         /* quads side by side in a block that reads a slice */
-    PP_PARTIAL_LANES = 8,        /* ... that adds slices: few columns, many rows */
-    PP_COLUMN_BLOCKS = 512,      /* enough for any device */
+    PP_COLUMN_BLOCKS_PER_SM = 2, /* for __launch_bounds__: few enough to leave registers for a whole batch of rows */
+    PP_SLICE_LANES = 32,         /* first kernel: a block has so many quads of columns side by side */
+    PP_PARTIAL_LANES = 8,        /* second kernel: the same, but fewer, for there are few columns and many slices */
+    PP_COLUMN_BLOCKS = 512,      /* blocks of the first kernel, about: enough to keep any GPU busy */
     PP_SLICE_LEAST_ROWS = 32,
-    PP_WHOLE_ROWS = 128, /* up to here one slice: a second kernel would take longer than these rows */
-    PP_COLUMN_BATCH = 8  /* rows that a thread has on their way from memory at a time */
+    PP_WHOLE_ROWS = 128, /* a matrix of so few rows is one slice: a second kernel would take longer than it saves */
+    PP_COLUMN_BATCH = 8  /* rows that a thread loads before it adds any of them */
 };
 
-/* in, by: [rows, width]. sum[0][j] = sum of in's column j; weighted: sum[1][j] = sum of in * by besides, or, where
- * sum[0] is NULL, alone. */
+/* in, by: [rows, width], row-major. sum[0]: [width], sum[0][j] is the sum over rows i of in[i][j]. If weighted, there
+ * is also sum[1]: [width], sum[1][j] is the sum over i of in[i][j] * by[i][j]; then sum[0] may be NULL, and only sum[1]
+ * is made. */
 template <typename T> struct pp_columns {
     const T *in, *by;
     int rows, width;
@@ -30,8 +32,10 @@ template <typename T> struct pp_columns {
     bool accumulate; /* add to sum */
 };
 
-/* Adds up what the block's threads hold for their quads of columns, thread row after thread row, and writes it.
- * lanes: quads side by side. shared: [threads * PP_QUAD] */
+/* The threads of a block form rows of `lanes` threads; thread t of a row holds in `mine` partial sums of quad t of the
+ * block's columns. This adds the rows of threads, one after another, and writes the result to `sum` (adds it, if
+ * accumulate). All threads of the block call it. shared: [PP_COLUMN_THREADS * PP_QUAD] floats. width: columns of the
+ * whole matrix. */
 template <int lanes>
 static __device__ void pp_finish_columns(pp_quad mine, float *shared, float *sum, int width, bool accumulate)
 {
@@ -49,7 +53,7 @@ static __device__ void pp_finish_columns(pp_quad mine, float *shared, float *sum
 
 using pp_column_quads = float[PP_COLUMN_THREADS * PP_QUAD];
 
-/* Grid (columns / (4 * PP_SLICE_LANES), slices). Sums of slice s go s * width further on. */
+/* The first kernel. Grid: (columns / (PP_QUAD * PP_SLICE_LANES), slices). c.sum[]: [slices, width]. */
 template <typename T, bool aligned, bool weighted>
 static __global__ void __launch_bounds__(PP_COLUMN_THREADS, PP_COLUMN_BLOCKS_PER_SM)
     pp_column_slices(pp_columns<T> c, int slice_rows)
@@ -74,7 +78,7 @@ static __global__ void __launch_bounds__(PP_COLUMN_THREADS, PP_COLUMN_BLOCKS_PER
 #pragma unroll
             for (int k = 0; k < PP_COLUMN_BATCH; k++)
 #pragma unroll
-                for (int l = 0; l < PP_QUAD; l++) { /* nothing is added of rows beyond the end */
+                for (int l = 0; l < PP_QUAD; l++) { /* rows beyond the end were not loaded: they are zeros */
                     sum.v[l] += a[k].v[l];
                     if (weighted) sum_by.v[l] += a[k].v[l] * b[k].v[l];
                 }
@@ -85,7 +89,7 @@ static __global__ void __launch_bounds__(PP_COLUMN_THREADS, PP_COLUMN_BLOCKS_PER
     if (weighted) pp_finish_columns<PP_SLICE_LANES>(sum_by, shared, c.sum[1] + at, c.width, c.accumulate);
 }
 
-/* Grid (columns / (4 * PP_PARTIAL_LANES), sums). partial: [sums, slices, width] */
+/* The second kernel. Grid: (columns / (PP_QUAD * PP_PARTIAL_LANES), sums). partial: [sums, slices, width] */
 template <bool aligned>
 static __global__ void __launch_bounds__(PP_COLUMN_THREADS)
     pp_column_partials(const float *partial, int slices, int width, float *sum0, float *sum1, bool accumulate)
@@ -106,7 +110,8 @@ static __global__ void __launch_bounds__(PP_COLUMN_THREADS)
     pp_finish_columns<PP_PARTIAL_LANES>(sum, shared, blockIdx.y ? sum1 : sum0, width, accumulate);
 }
 
-/* As many slices as keep the device busy, as rows make worth it, and as partial sums fit into the scratch. */
+/* The number of slices: enough to keep the GPU busy, but no slice is shorter than PP_SLICE_LEAST_ROWS rows, and the
+ * slices' sums must fit into the worker's scratch. `sums`: 1, or 2 if both sums are made. */
 static inline int pp_column_slice_count(int rows, int width, int sums)
 {
     const int64_t wanted = PP_COLUMN_BLOCKS / pp_div_up(width, PP_QUAD * PP_SLICE_LANES);
@@ -122,7 +127,7 @@ static cudaError_t pp_sum_columns(const struct pp_cuda_call *call, pp_columns<T>
     const bool whole = width % PP_QUAD == 0;
     const bool aligned = whole && pp_aligned(columns.in) && (!weighted || pp_aligned(columns.by));
     const auto kernel = aligned ? pp_column_slices<T, true, weighted> : pp_column_slices<T, false, weighted>;
-    /* of no rows the sums are zero */
+    /* A matrix without rows has one empty slice, whose sums are zero. */
     const int slice_rows = std::max(1, pp_div_up(columns.rows, pp_column_slice_count(columns.rows, width, sums)));
     const int slices = std::max(1, pp_div_up(columns.rows, slice_rows));
     const dim3 grid(pp_div_up(width, PP_QUAD * PP_SLICE_LANES), slices);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The host's side of the backend `cuda`: which GPU a worker gets, its share of it, its queues.
+ * The host's side of the backend `cuda`: which GPU a worker gets, its share of that GPU, and its queues.
  *
- * All workers of a process compute in the primary context of their GPU; the driver is reached through the runtime, so
- * that nothing links it. Where they share a GPU, each has a green context of its own, of which only the streams are
- * used, and events: what runs in them keeps to the share's multiprocessors.
+ * Every worker thread has the primary context of its GPU current. The driver API is reached through the runtime
+ * (cudaGetDriverEntryPointByVersion), so nothing links libcuda. Where workers share a GPU, each worker also has a green
+ * context. Only streams and events are made in it; kernels that run in these streams use the multiprocessors of the
+ * green context and no others.
  */
 #ifndef PP_KERNELS_CUDA_DEVICE_H
 #define PP_KERNELS_CUDA_DEVICE_H
@@ -17,7 +18,7 @@
 #include "kernels/cuda/gemm.h"
 #include "kernels/cuda/launch.h"
 
-/* At most so many GPUs of a host, and so many workers of a process on one. */
+/* The most GPUs of a host that are used, and the most workers of one process that share a GPU. */
 enum { PP_CUDA_GPUS = 64, PP_CUDA_SHARES = 64 };
 
 /* ---- errors (error.c) ---- */
@@ -25,42 +26,49 @@ enum { PP_CUDA_GPUS = 64, PP_CUDA_SHARES = 64 };
 /* PP_OK, or a message "cuda: <doing>: <CUDA's words>". */
 pp_status pp_cuda_check(cudaError_t error, const char *doing);
 #define PP_CUDA(call, doing) PP_TRY(pp_cuda_check((call), (doing)))
-/* Of the driver's functions; its numbers are those of the runtime. */
+/* The same for functions of the driver API, whose error numbers (CUresult) are those of the runtime. */
 #define PP_CUDA_DRIVER(call, doing) PP_TRY(pp_cuda_check((cudaError_t)(call), (doing)))
 
 /* ---- the host's GPUs (host.c) ---- */
 
 /* Where a worker computes. */
 struct pp_cuda_place {
-    int gpu;
-    int first_gpu, last_gpu; /* that workers of this process use */
-    int workers;             /* of the host, on this GPU */
-    int index, sharing;      /* the worker among those of this process on this GPU */
+    int gpu;                 /* the CUDA device number */
+    int first_gpu, last_gpu; /* the GPUs that workers of this process use */
+    int workers;             /* workers on this GPU, in all processes of the host */
+    int index, sharing;      /* of the `sharing` workers of this process on this GPU, this is number `index` */
 };
 
+/* PP_UNSUPPORTED, with a message: no driver, one that is too old, no GPU, or a GPU that is too old. */
 pp_status pp_cuda_available(void);
+/* PP_USAGE: the host has too few GPUs, or the workers cannot share them evenly; else as pp_cuda_available. */
 pp_status pp_cuda_place(const struct pp_device_spec *spec, struct pp_cuda_place *out) PP_MUST_CHECK;
+/* Workers of the host on the GPU of the worker that `spec` describes; 1 where it has no place. */
 int pp_cuda_sharers(const struct pp_device_spec *spec);
 
 /* ---- a worker's share of the multiprocessors (share.c) ---- */
 
 struct pp_cuda_share {
-    CUgreenCtx context; /* NULL: all of the GPU */
-    CUcontext inside;   /* the same, in which its events are made; NULL: they are as all others */
-    int sms;
-    char none[256]; /* why workers that share the GPU have no shares; "" otherwise */
+    CUgreenCtx context; /* NULL: the worker uses the whole GPU */
+    CUcontext inside;   /* the green context as a CUcontext: current while events are made. NULL: events are made in the
+                         * primary context */
+    int sms;            /* multiprocessors of the share, or of the whole GPU */
+    char none[256];     /* why a worker that shares its GPU has no share of it; "" otherwise */
 };
 
-/* gpu_sms: of the whole GPU, which must be the thread's. No failure of the driver is one of this: the share is all of
- * the GPU then, and `none` says why. */
+/* Opens the share of the worker at `place`. That GPU must be the thread's current device; gpu_sms is the number of its
+ * multiprocessors. A driver that cannot divide the GPU is no error: then the share is the whole GPU, and out->none says
+ * why. PP_INTERNAL: other workers have divided the GPU in another number of shares. */
 pp_status pp_cuda_share_open(const struct pp_cuda_place *place, int gpu_sms, struct pp_cuda_share *out) PP_MUST_CHECK;
 void pp_cuda_share_close(const struct pp_cuda_place *place, struct pp_cuda_share *share);
-/* The share's streams do not take its events, which are made inside it at first: from here on these are as all others
- * or, where that was tried already, the share is closed and `none` says why. Its streams and events must be gone. */
+/* To be called where streams of the share refuse its events; no stream or event of the share may exist any more. A
+ * share whose events were made in the green context makes them in the primary context from now on. A share that did so
+ * already is closed: the worker uses the whole GPU, and share->none is the calling thread's last message. */
 void pp_cuda_share_refuse_events(const struct pp_cuda_place *place, int gpu_sms, struct pp_cuda_share *share);
-/* urgent: goes before the others where both could run. */
+/* Makes a stream of the share. urgent: it has the highest priority, other streams have the lowest. */
 pp_status pp_cuda_stream(const struct pp_cuda_share *share, bool urgent, cudaStream_t *out) PP_MUST_CHECK;
-/* That the share's streams record, on the thread's GPU; by one thread of a share at a time. flags: CUDA's. */
+/* Makes an event that streams of the share can record. The GPU must be the thread's current device, and only one thread
+ * may make events of a share at a time. flags: as for cudaEventCreateWithFlags. */
 pp_status pp_cuda_event(const struct pp_cuda_share *share, unsigned flags, cudaEvent_t *out) PP_MUST_CHECK;
 
 /* ---- a worker's device (device.c) ---- */
@@ -77,27 +85,27 @@ struct pp_device {
     struct pp_cuda_place place;
     struct pp_cuda_share share;
     struct pp_queue compute;
-    cudaStream_t host;    /* of upload, download, alloc */
-    cudaEvent_t computed; /* what they wait for */
-    void *bounce;         /* locked host memory of theirs */
-    bool blind;           /* some GPU of the process cannot be read from this one */
-    void *scratch;
+    cudaStream_t host;    /* the stream of upload, download and alloc */
+    cudaEvent_t computed; /* makes the stream `host` wait for the compute queue, and the thread for the stream `host` */
+    void *bounce;         /* locked host memory through which upload and download copy */
+    bool blind;           /* at least one other GPU of the process has memory that this GPU cannot read */
+    void *scratch;        /* device memory that calls of the compute queue use one after another */
     int64_t scratch_bytes;
     struct pp_cuda_gemm *gemm;
-    cudaEvent_t *times; /* timed; grown by pp_cuda_times */
+    cudaEvent_t *times; /* [ntimes] events with times; pp_cuda_times() makes more */
     int64_t times_room;
     int ntimes;
-    int64_t warm_ns;   /* until then the reference kernel finds a GPU that has worked enough */
-    atomic_uint *gate; /* of measure.c, in locked host memory: the last ticket that was let through */
-    unsigned ticket;   /* the last one that was drawn */
-    char text[640];
+    int64_t warm_ns; /* until this time (pp_now_ns) the GPU's clock counts as risen: no warm-up before the reference */
+    atomic_uint *gate; /* in locked host memory, for measure.c: the number of the last gate that was opened */
+    unsigned ticket;   /* the number of the last gate that was closed */
+    char text[640];    /* what pp_cuda_describe() returns */
 };
 
 pp_status pp_cuda_open(const struct pp_device_spec *spec, struct pp_device **out);
 void pp_cuda_close(struct pp_device *device);
 pp_status pp_cuda_alloc(struct pp_device *device, int64_t bytes, void **out);
 void pp_cuda_release(struct pp_device *device, void *memory, int64_t bytes);
-/* After what is in the compute queue. */
+/* Both copy after what is in the compute queue, and return when the copy has ended. */
 pp_status pp_cuda_upload(struct pp_device *device, void *to, const void *from, int64_t bytes);
 pp_status pp_cuda_download(struct pp_device *device, void *to, const void *from, int64_t bytes);
 const char *pp_cuda_describe(struct pp_device *device);
@@ -123,29 +131,32 @@ pp_status pp_cuda_queue_copy_strided(struct pp_device *device, struct pp_queue *
 void pp_cuda_push_range(const char *name);
 void pp_cuda_pop_range(void);
 
-/* Blocks, by polling, so that a failing device is noticed. progress: NULL, or polled meanwhile. */
+/* Waits until the event is reached, by polling, so that a failing device is noticed. progress: NULL, or what is polled
+ * meanwhile. */
 pp_status pp_cuda_poll(cudaEvent_t event, const struct pp_progress *progress);
-/* Between two looks at the device: some microseconds. */
+/* What a polling thread does between two looks at the device: it yields its core for some microseconds. */
 void pp_cuda_pause(void);
-/* ns between two reached events. */
+/* Nanoseconds from one event to another; both have times and are reached. */
 pp_status pp_cuda_between(cudaEvent_t from, cudaEvent_t to, int64_t *ns);
-/* At least n of device->times. */
+/* Makes events until device->times has at least n. */
 pp_status pp_cuda_times(struct pp_device *device, int n);
 
 /* ---- programs (run.c) ---- */
 
-/* How many calls from the first-th on a run queues at once: 1, or those that are one launch. */
+/* How many successive calls, from number `first` on, are queued as one launch: 1 or more. */
 int pp_cuda_group(const struct pp_program *program, int first);
-/* One call, or n that pp_cuda_group() allows. */
+/* Queues one call, or n calls of which pp_cuda_group() says that they are one launch. */
 pp_status pp_cuda_queue_calls(const struct pp_device *device, const struct pp_call *calls, int n,
                               const struct pp_frame *frame);
-/* Launches of a call (launches.c): of attention that stores no scores exactly, of others about, and rather too many. */
+/* Launches of a call (launches.c). Exact for attention that stores no scores; for other calls an upper bound that is
+ * near. */
 int pp_cuda_launches(const struct pp_call *call);
-/* Bytes of scratch of a call (launches.c). Its shape alone decides, not what other calls need: equal calls have equal
- * bits. */
+/* Bytes of scratch that a call uses (launches.c). The call's shape alone decides, whatever other calls need: how the
+ * call is divided depends on it, and equal calls must give equal bits. */
 int64_t pp_cuda_scratch_bytes(const struct pp_call *call);
 int pp_cuda_queue_launches(struct pp_device *device, const struct pp_program *program);
-/* Waits for the device where a call needs more scratch than any before. */
+/* Makes what the program's calls need before they run: scratch, and plans of products with their kernels loaded. Waits
+ * for the compute queue if scratch has to grow. */
 pp_status pp_cuda_prepare_program(struct pp_device *device, const struct pp_program *program);
 pp_status pp_cuda_queue_run(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame);
 pp_status pp_cuda_queue_sum(struct pp_device *device, struct pp_queue *queue, void *to, const void *const *parts,
@@ -173,7 +184,7 @@ pp_status pp_cuda_tune(struct pp_device *device, const struct pp_program *progra
 /* ---- do sharers compute at the same time? (probe.c) ---- */
 
 pp_status pp_cuda_probe(struct pp_device *device);
-/* Open devices are known to the probes of those they share a GPU with. */
+/* A device joins when it is open and leaves before it is closed: a probe uses all devices of its GPU. */
 void pp_cuda_probe_join(struct pp_device *device);
 void pp_cuda_probe_leave(struct pp_device *device);
 

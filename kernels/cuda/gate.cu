@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The gate: one thread that keeps its stream waiting until the host says so. A host function would not do: CUDA may run
- * those of all streams one after another, and hold other work up meanwhile.
+ * The gate: a kernel of one thread that keeps its stream waiting until the host opens the gate. A host function
+ * (cudaLaunchHostFunc) would not do: CUDA may run the host functions of all streams one after another, and hold other
+ * work back meanwhile.
  */
 #include "kernels/cuda/gpu.cuh"
 
-/* Memory of the host, as it is now. Tests that compile the kernels for the host define it before. */
+/* Reads host memory anew each time. Tests that compile the kernels for the host define PP_LOOK before. */
 #ifndef PP_LOOK
 #define PP_LOOK(p) (*(const volatile unsigned *)(p))
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside kernels/cuda/gemm.h: a product as cublasLt wants to know it, and what it can be computed with.
+ * Private to the implementation of kernels/cuda/gemm.h: how a product is described to cublasLt, and by which algorithm
+ * it is computed.
  */
 #ifndef PP_KERNELS_CUDA_GEMM_PLAN_H
 #define PP_KERNELS_CUDA_GEMM_PLAN_H
@@ -29,30 +30,34 @@ struct pp_cuda_gemm {
     char text[80];
 };
 
-/* The index among a call's operands, which are C, A, B, of FIRST, SECOND, RESULT. */
+/* For FIRST, SECOND and RESULT: the number of that operand in a call, whose operands are C, A, B. */
 extern const int pp_gemm_operand_of[PP_GEMM_OPERANDS];
 
-/* where: of the operands in pp_call's order, addresses or offsets, with whatever is added to them. */
+/* The key of a call's product. where: for each operand, in the order of the call (C, A, B), its address or offset,
+ * or'ed with all that may be added to that; its lowest bit that is set is the operand's alignment. */
 struct pp_gemm_key pp_gemm_key_of(const struct pp_call *call, const uint64_t *where);
-/* ... as the offsets in the call say. */
+/* The same, from the offsets in the call. */
 struct pp_gemm_key pp_gemm_key_of_offsets(const struct pp_call *call);
-/* Of all its matrices. */
+/* Bytes of all matrices of an operand (FIRST, SECOND or RESULT). */
 int64_t pp_gemm_operand_bytes(const struct pp_gemm_key *key, int operand);
 
-/* PP_OK, or a message "cuBLAS cannot <doing> <product>: <cuBLAS's words>". key: NULL, or of the product. */
+/* PP_OK, or a message "cuBLAS cannot <doing> <product>: <cuBLAS's words>". key: the product's; NULL: the message names
+ * no product. */
 pp_status pp_gemm_check(cublasStatus_t status, const struct pp_gemm_key *key, const char *doing);
 
-/* Descriptors of the product and its matrices, for plan->key. pp_gemm_plan_free, also after a failure. */
+/* Makes the descriptors of the product and of its matrices, for plan->key. The caller calls pp_gemm_plan_free, also
+ * after a failure. */
 pp_status pp_gemm_describe(const struct pp_cuda_gemm *gemm, struct pp_gemm_plan *plan) PP_MUST_CHECK;
 void pp_gemm_plan_free(struct pp_gemm_plan *plan);
 
-/* Algorithms that fit the workspace and the worker's multiprocessors, in the heuristic's order; *n may be 0. */
+/* The algorithms, `most` at most, that the heuristic offers for the worker's multiprocessors and that fit into the
+ * workspace, in the heuristic's order. *n: how many; it may be 0. */
 pp_status pp_gemm_candidates(const struct pp_cuda_gemm *gemm, const struct pp_gemm_plan *plan, int most,
                              cublasLtMatmulHeuristicResult_t *out, int *n) PP_MUST_CHECK;
-/* Sets the algorithm: the file's, else the heuristic's first. */
+/* Sets plan->algorithm and plan->workspace_bytes: the file's algorithm, else the first that the heuristic offers. */
 pp_status pp_gemm_choose(const struct pp_cuda_gemm *gemm, struct pp_gemm_plan *plan) PP_MUST_CHECK;
 
-/* p: FIRST, SECOND, RESULT. */
+/* Queues RESULT = FIRST x SECOND + beta RESULT. p: device addresses of FIRST, SECOND and RESULT. */
 pp_status pp_gemm_multiply(const struct pp_cuda_gemm *gemm, const struct pp_gemm_plan *plan, void *const *p, float beta,
                            cudaStream_t stream) PP_MUST_CHECK;
 

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the CUDA kernels share: element types, rows as quads, reductions in a fixed order, dropout's random numbers.
+ * What the CUDA kernels share: element types, rows as quads, reductions in a fixed order, and the random numbers of
+ * dropout.
  *
- * A quad is four columns of a row, the ones that share a counter of the random generator. Kernels hold numbers as float
- * whatever their type in memory. Blocks have whole warps, at most 1024 threads.
+ * A quad is four successive columns of a row, 4k .. 4k+3: one call of the random generator makes the numbers of all
+ * four. Kernels compute in float, whatever type numbers have in memory. Blocks consist of whole warps and have at most
+ * 1024 threads.
  *
- * Tests compile the kernels for the host; they define PP_LAUNCH, PP_SHARED and PP_SHARED_ONE before.
+ * Tests compile the kernels for the host; they define PP_LAUNCH, PP_SHARED and PP_SHARED_ONE before they include this.
  */
 #ifndef PP_KERNELS_CUDA_GPU_CUH
 #define PP_KERNELS_CUDA_GPU_CUH
@@ -15,20 +17,21 @@
 
 #include "kernels/cuda/launch.h"
 
-/* The kernel may be a pointer to one. */
+/* Launches a kernel; `kernel` may be a pointer to one. */
 #ifndef PP_LAUNCH
 #define PP_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                                      \
     kernel<<<(grid), (block), (shared_bytes), (stream)>>>(__VA_ARGS__)
 #endif
 
-/* type *name: the launch's shared_bytes of the block. Once in a kernel. */
+/* Declares `type *name`: the block's dynamic shared memory, of the size that the launch gave (shared_bytes). At most
+ * once in a kernel. */
 #ifndef PP_SHARED
 #define PP_SHARED(type, name)                                                                                          \
     extern __shared__ __align__(16) unsigned char pp_shared_bytes[];                                                   \
     type *const name = reinterpret_cast<type *>(pp_shared_bytes)
 #endif
 
-/* type name: a variable of the block. */
+/* Declares `type name`: a variable in static shared memory, which all threads of the block share. */
 #ifndef PP_SHARED_ONE
 #define PP_SHARED_ONE(type, name) __shared__ type name
 #endif
@@ -38,15 +41,16 @@
 
 enum { PP_WARP = 32, PP_BLOCK_WARPS = 32, PP_QUAD = 4 };
 
-/* One of each warp. */
+/* An array with a place for each warp of a block. */
 template <typename T> using pp_by_warp = T[PP_BLOCK_WARPS];
 
-/* One of these for each file of kernels; pp_cuda_prepare calls all. */
+/* Declares pp_cuda_prepare_NAME() for each file of kernels; pp_cuda_prepare() calls them all. */
 #define PP_CUDA_KERNELS(file) cudaError_t pp_cuda_prepare_##file(void);
 #include "kernels/cuda/kernels.def"
 #undef PP_CUDA_KERNELS
 
-/* Loads kernels, which CUDA would else do at their first launch. */
+/* Loads kernels: with lazy loading (CUDA_MODULE_LOADING=LAZY) CUDA would load a kernel at its first launch, and
+ * cudaFuncGetAttributes does it now. */
 static inline cudaError_t pp_load_kernels(const void *const *kernels, int n)
 {
     cudaError_t error = cudaSuccess;
@@ -57,7 +61,7 @@ static inline cudaError_t pp_load_kernels(const void *const *kernels, int n)
 
 static __host__ __device__ inline int pp_div_up(int64_t n, int by) { return (int)((n + by - 1) / by); }
 
-/* Threads for `items` of work in a block: whole warps, `most` at most. */
+/* How many threads a block needs for `items` of work, one item each: a multiple of a warp's threads, `most` at most. */
 static inline int pp_block_threads(int64_t items, int most)
 {
     const int64_t threads = (items + PP_WARP - 1) / PP_WARP * PP_WARP;
@@ -77,15 +81,17 @@ struct pp_quad {
     float v[PP_QUAD];
 };
 
-/* A quad as it lies in memory: read and written at once. */
+/* A quad as it lies in memory, so aligned that one instruction reads or writes all of it. */
 template <typename T> struct alignas(PP_QUAD * sizeof(T)) pp_pack {
     T v[PP_QUAD];
 };
 
-/* May quads of T at p be moved at once? Rows: also asks for width % PP_QUAD == 0. */
+/* Is p aligned as a pp_pack<T>? NULL is. For quads of all rows of a matrix the caller must also ask whether width %
+ * PP_QUAD == 0. */
 template <typename T> static inline bool pp_aligned(const T *p) { return (uintptr_t)p % sizeof(pp_pack<T>) == 0; }
 
-/* Columns 0..3 from p on; `left` of them exist, the others read as 0. aligned: all exist, and pp_aligned(p). */
+/* The quad at p. `left` columns exist from p on; columns beyond them read as 0. aligned: all four exist, and
+ * pp_aligned(p). */
 template <bool aligned, typename T> static __device__ inline pp_quad pp_load(const T *p, int64_t left)
 {
     pp_quad q;
@@ -100,7 +106,7 @@ template <bool aligned, typename T> static __device__ inline pp_quad pp_load(con
     return q;
 }
 
-/* The same from column j on of an operand that may be missing (NULL), and reads as 0 then. */
+/* The quad of columns j .. j+3 of a row at p. p may be NULL, for an operand that is not there: it reads as 0. */
 template <bool aligned, typename T> static __device__ inline pp_quad pp_load_any(const T *p, int64_t j, int64_t left)
 {
     return p ? pp_load<aligned>(p + j, left) : pp_quad{};
@@ -120,9 +126,9 @@ template <bool aligned, typename T> static __device__ inline void pp_store(T *p,
     }
 }
 
-/* ---- reductions: the same order every time, the result in all threads ---- */
+/* ---- reductions: numbers are combined in a fixed order, and all threads get the result ---- */
 
-/* Two sums at once. */
+/* Two sums that are made together. */
 struct pp_pair {
     float a, b;
     __device__ pp_pair &operator+=(const pp_pair &other)
@@ -156,7 +162,8 @@ static __device__ inline float pp_warp_max(float v)
     return v;
 }
 
-/* Over a block of one dimension. shared: [PP_BLOCK_WARPS], may be used again at once. */
+/* The sum over all threads of a one-dimensional block; all of them must call it. shared: [PP_BLOCK_WARPS] in shared
+ * memory. The caller may use `shared` for the next sum without a barrier in between. */
 template <typename V> static __device__ inline V pp_block_sum(V v, V *shared)
 {
     const int warps = (int)blockDim.x / PP_WARP;
@@ -183,18 +190,18 @@ static __device__ inline float pp_block_max(float v, float *shared)
     return v;
 }
 
-/* ---- dropout: the numbers of kernels/cpu/simd/random.h ---- */
+/* ---- dropout: the random numbers of kernels/cpu/simd/random.h ---- */
 
 struct pp_dropout {
     uint32_t key[2], step, site;
-    uint32_t threshold;     /* kept if the number is not below */
-    float scale;            /* of kept values: 1 / (1 - p) */
-    uint32_t first;         /* quads of columns before the row's: those of other workers of the rank */
-    pp_token_places places; /* seq 0: rows are not tokens */
-    bool on;
+    uint32_t threshold;     /* an element is kept if its random number is not below this */
+    float scale;            /* kept elements are multiplied by this: 1 / (1 - p) */
+    uint32_t first;         /* quads of columns that other workers of the rank have before ours */
+    pp_token_places places; /* where tokens stand in whole rows; seq 0: the call's rows are not tokens */
+    bool on;                /* false: the call has no dropout */
 };
 
-/* seq: the call's rows are tokens, so many of each row of the batch; 0: they are not. */
+/* The dropout of a call. seq: if the call's rows are tokens, the number of tokens in each row of the batch, else 0. */
 static inline struct pp_dropout pp_dropout_of(const struct pp_cuda_call *c, int seq)
 {
     const float p = c->call->p;
@@ -212,7 +219,7 @@ static inline struct pp_dropout pp_dropout_of(const struct pp_cuda_call *c, int 
     return drop;
 }
 
-/* The same where the call's rows are these tokens. */
+/* The same for a call whose rows are the tokens that `tokens` describes. */
 static inline struct pp_dropout pp_dropout_of_tokens(const struct pp_cuda_call *c, const struct pp_tokens *tokens)
 {
     struct pp_dropout drop = pp_dropout_of(c, tokens->seq);
@@ -220,8 +227,8 @@ static inline struct pp_dropout pp_dropout_of_tokens(const struct pp_cuda_call *
     return drop;
 }
 
-/* The same for an activation function, of whose columns the workers of a rank have a part each: whole quads where
- * there are several. */
+/* The same for an activation function. Each worker of a tensor-parallel rank has a part of its columns; if there are
+ * several workers, each part is whole quads. */
 static inline struct pp_dropout pp_dropout_of_part(const struct pp_cuda_call *c)
 {
     struct pp_dropout drop = pp_dropout_of(c, c->call->activation.seq);
@@ -229,13 +236,14 @@ static inline struct pp_dropout pp_dropout_of_part(const struct pp_cuda_call *c)
     return drop;
 }
 
-/* Number of the first row vector of calls over [rows*seq, width]: the worker's vectors are counted over the batch. */
+/* For calls over [rows * seq, width]: the number of the call's first row vector (token), counted over the batch. */
 static inline uint32_t pp_first_vector(const struct pp_cuda_call *c, int seq)
 {
     return (uint32_t)(c->frame->first_row * seq);
 }
 
-/* Philox4x32-10 (Salmon et al., SC'11). The four numbers of columns 4*quad .. 4*quad+3 of a row vector. */
+/* The random numbers of columns 4*quad .. 4*quad+3 of a row vector, by Philox4x32-10 (Salmon et al., "Parallel Random
+ * Numbers: As Easy as 1, 2, 3", SC'11). */
 static __device__ inline uint4 pp_random(const pp_dropout &drop, uint32_t vector, uint32_t quad)
 {
     uint32_t x0 = quad, x1 = vector, x2 = drop.step, x3 = drop.site, key0 = drop.key[0], key1 = drop.key[1];
@@ -252,13 +260,14 @@ static __device__ inline uint4 pp_random(const pp_dropout &drop, uint32_t vector
     return make_uint4(x0, x1, x2, x3);
 }
 
-/* Where a row's token t that the worker has stands in it. */
+/* The place in the whole row of the worker's token t of that row. */
 static __host__ __device__ inline int pp_place_of(const pp_row_places &p, int t)
 {
     return t + (t < p.run ? p.before : p.behind);
 }
 
-/* The number of a token's row vector among those of whole rows. */
+/* The number of the worker's token number `token`, counted over whole rows: also over tokens that other workers have.
+ */
 static __device__ inline uint32_t pp_token_place(const pp_token_places &p, uint32_t token)
 {
     const uint32_t gaps = p.run ? (token - p.first) / p.run * p.gap : 0, t = token - p.begin + gaps;
@@ -267,7 +276,8 @@ static __device__ inline uint32_t pp_token_place(const pp_token_places &p, uint3
     return t + row * p.others + p.before + (t - row * p.seq < p.half ? 0 : p.apart);
 }
 
-/* Scales the elements that are kept, zeroes the others; nothing where the call has no dropout. */
+/* Applies dropout to a quad: scales the elements that are kept and sets the others to 0. quad: its number in the row.
+ * Returns q as it is if the call has no dropout. */
 static __device__ inline pp_quad pp_drop(const pp_dropout &drop, uint32_t vector, uint32_t quad, pp_quad q)
 {
     if (!drop.on) return q;
