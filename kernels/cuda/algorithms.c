@@ -44,7 +44,7 @@ const struct pp_algorithm *pp_algorithms_find(const struct pp_algorithms *a, con
 
 /* ---- lines ---- */
 
-/* The index of the word among n; -1: it is none of them. */
+/* The index of `word` among n words; -1 if it is none of them. */
 static int index_of(const char *word, const char *const *words, int n)
 {
     for (int i = 0; i < n; i++)
@@ -96,7 +96,7 @@ static const char *value_of(const char *line, const char *word)
     return !strncmp(line, word, n) && line[n] == ' ' ? line + n + 1 : NULL;
 }
 
-/* Lines 2 and 3: what the file is of. */
+/* Lines 2 and 3 name the GPU and the version of cuBLAS that the file is for. PP_INPUT if they are not ours. */
 static pp_status check_origin(const struct pp_algorithms *a, const char *line)
 {
     char version[24];

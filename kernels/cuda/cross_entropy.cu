@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Softmax and cross-entropy, one block per token: maximum and sum in one pass over the logits, their gradient in a
- * second one. Which thread adds what depends on the vocabulary alone: padded rows give the same bits. Where the workers
- * of a rank share the vocabulary, each pass is a kernel of its own, and between them they tell each other.
+ * Softmax and cross-entropy, with a thread block for each token: a first pass over the token's logits makes their
+ * maximum and the sum of exponentials, a second pass their gradient. Which thread adds what depends on the vocabulary
+ * alone, so rows with padding give the same bits as rows without. Where the workers of a tensor-parallel rank have a
+ * part of the vocabulary each, the two passes are two kernels, and the workers exchange their maxima and sums between
+ * them.
  */
 #include <algorithm>
 
 #include "kernels/cuda/gpu.cuh"
 
-enum { THREADS = 1024, BLOCKS = 2 /* of a multiprocessor at a time, at least */ };
+enum { THREADS = 1024, BLOCKS = 2 /* a multiprocessor shall have room for so many blocks */ };
 
-/* Rows whose losses fit into the scratch. */
+/* So many tokens' losses fit into the scratch. */
 static const int64_t loss_rows = PP_CUDA_SCRATCH_BYTES / sizeof(double);
 
 template <typename D> struct entropy {
@@ -21,13 +23,13 @@ template <typename D> struct entropy {
     double *loss; /* [T]; NULL: no loss */
     int vocab, columns;
     float scale;
-    /* Of several workers: */
-    float *parts;           /* [tensor, all tokens, PP_ENTROPY_PART], from the call's first token on */
-    int64_t apart;          /* from a worker's part to the next one's */
-    int tensor, rank, word; /* word: the worker's first */
+    /* Where several workers share the vocabulary: */
+    float *parts;           /* [tensor, all tokens, PP_ENTROPY_PART], at the first token of this launch */
+    int64_t apart;          /* floats from one worker's part to the next one's */
+    int tensor, rank, word; /* number of workers; this worker's number; its first word */
 };
 
-/* Logits with bias, columns j .. j+3 of a row; -inf from the vocabulary's end on. */
+/* Logits with bias of columns j .. j+3 of a row; -infinity beyond the vocabulary's end. */
 template <bool aligned, typename D> static __device__ pp_quad scores_at(const entropy<D> &e, const float *row, int j)
 {
     const bool whole = j + PP_QUAD <= e.vocab;
@@ -45,7 +47,7 @@ template <bool aligned, typename D> static __device__ pp_quad scores_at(const en
     return s;
 }
 
-/* The row's greatest score, and the sum of exp(score - most), in all threads. */
+/* *most: the row's greatest score; *sum: the sum of exp(score - *most) over the row. All threads get both. */
 template <bool aligned, typename D>
 static __device__ void softmax_sums(const entropy<D> &e, const float *row, float *shared, float *most, float *sum)
 {
@@ -55,7 +57,7 @@ static __device__ void softmax_sums(const entropy<D> &e, const float *row, float
         float higher = top;
 #pragma unroll
         for (int k = 0; k < PP_QUAD; k++) higher = fmaxf(higher, s.v[k]);
-        const float base = higher == -INFINITY ? 0 : higher; /* nothing but -inf so far adds 0 */
+        const float base = higher == -INFINITY ? 0 : higher; /* if all scores so far are -infinity, they add 0 */
         mine *= expf(top - base);
         top = higher;
 #pragma unroll
@@ -65,8 +67,8 @@ static __device__ void softmax_sums(const entropy<D> &e, const float *row, float
     *sum = pp_block_sum(mine * expf(top - *most), shared);
 }
 
-/* The token's gradient of the logits. target: its word, counted from the worker's first; another worker's is none of
- * these columns. */
+/* Writes the gradient of the token's logits. target: the wanted word, counted from the worker's first word; it is no
+ * column of the row if another worker has it. */
 template <bool aligned, typename D>
 static __device__ void write_gradient(const entropy<D> &e, int target, float most, float sum)
 {
@@ -94,11 +96,12 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) cross_entropy(entropy<
         e.loss[blockIdx.x] = log((double)sum) + (double)most - (double)wanted;
     }
     if (!e.dlogits) return;
-    __syncthreads(); /* the loss has read what may lie in the gradient's place */
+    __syncthreads(); /* the gradient may replace the logits, of which the loss has read one */
     write_gradient<aligned>(e, target, most, sum);
 }
 
-/* What the worker tells of its words. */
+/* Writes what the worker knows of its words: maximum, sum, and the wanted word's score if it has that word; zeros in
+ * the places of other workers, for parts are added up over the workers. */
 template <bool aligned> static __global__ void __launch_bounds__(THREADS, BLOCKS) cross_entropy_part(entropy<float> e)
 {
     PP_SHARED_ONE(pp_by_warp<float>, shared);
@@ -116,7 +119,7 @@ template <bool aligned> static __global__ void __launch_bounds__(THREADS, BLOCKS
     }
 }
 
-/* What all workers' parts of the token make. */
+/* Combines all workers' parts of the token: the greatest score, the sum of exponentials, the wanted word's score. */
 template <typename D> static __device__ void join_parts(const entropy<D> &e, float *most, float *sum, float *wanted)
 {
     const float *const first = e.parts + (int64_t)blockIdx.x * PP_ENTROPY_PART;
@@ -140,7 +143,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) cross_entropy_join(ent
     if (e.dlogits) write_gradient<aligned>(e, target < e.vocab ? target : -1, most, sum); /* not in the padding */
 }
 
-/* One block: *total = sum of the losses, in a fixed order; add: to what is there. */
+/* *total = the sum of loss[0 .. n-1], or *total += it if `add`. One block; the order of the sum depends on n alone. */
 static __global__ void __launch_bounds__(THREADS) add_losses(const double *loss, int n, double *total, bool add)
 {
     PP_SHARED_ONE(pp_by_warp<double>, shared);
@@ -158,7 +161,7 @@ template <typename D>
 static const entropy_kernel<D> join_kernels[] = {cross_entropy_join<false, D>, cross_entropy_join<true, D>};
 static const entropy_kernel<float> part_kernels[] = {cross_entropy_part<false>, cross_entropy_part<true>};
 
-/* The call's words, and parts: of the tokens from `first` on. */
+/* Sets what depends on the worker's part of the vocabulary. first: the launch's first token. */
 template <typename D> static void set_words(const struct pp_cuda_call *c, int first, entropy<D> *e)
 {
     const struct pp_loss_dims *n = &c->call->loss;
@@ -171,7 +174,7 @@ template <typename D> static void set_words(const struct pp_cuda_call *c, int fi
     e->parts = shares ? static_cast<float *>(c->at.loss.parts) + (int64_t)first * PP_ENTROPY_PART : NULL;
 }
 
-/* The tokens from `first` on, as many as have room for their losses. */
+/* Launches the kernels for `tokens` tokens from `first` on, loss_rows at most. */
 template <typename D>
 static cudaError_t run_tokens(const struct pp_cuda_call *c, const entropy_kernel<D> *kernels, int first, int tokens)
 {
@@ -199,7 +202,8 @@ static cudaError_t run_tokens(const struct pp_cuda_call *c, const entropy_kernel
 template <typename D> static cudaError_t run(const struct pp_cuda_call *c, const entropy_kernel<D> *kernels)
 {
     const struct pp_loss_dims *n = &c->call->loss;
-    /* rows of another size in the logits' place would be written before they are read */
+    /* Gradients of another size than logits cannot take their place: they would be written before all logits are read.
+     */
     if (n->gradient && sizeof(D) != sizeof(float) && c->at.loss.dlogits == c->at.loss.logits)
         return cudaErrorInvalidValue;
     const int64_t tokens = (int64_t)n->rows * n->seq;

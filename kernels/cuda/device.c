@@ -8,7 +8,8 @@
 
 enum { BOUNCE_BYTES = 4 << 20 };
 
-/* GPUs of this process whose memory workers of this GPU read in sums, and write in copies. */
+/* Enables access to the memory of the other GPUs that workers of this process use: sums read it, and copies write it.
+ * Sets device->blind if some GPU's memory cannot be accessed. */
 static pp_status see_peers(struct pp_device *device)
 {
     for (int peer = device->place.first_gpu; peer <= device->place.last_gpu; peer++) {
@@ -28,8 +29,8 @@ static pp_status see_peers(struct pp_device *device)
     return PP_OK;
 }
 
-/* ", GPU 1 is NVIDIA L4, 58 SMs: GPUs differ": the first of another kind that workers of this process use. On the first
- * GPU alone, whose text is the run's. */
+/* Writes ", GPU 1 is NVIDIA L4, 58 SMs: GPUs differ" if workers of this process use a GPU of another kind: the first
+ * such GPU is named. Only for a worker on the process's first GPU, whose text becomes that of the run. */
 static pp_status write_other(const struct pp_cuda_place *place, const struct cudaDeviceProp *gpu, char *out,
                              size_t size)
 {
@@ -69,7 +70,7 @@ static pp_status open_products(const struct pp_device_spec *spec, const struct c
     return pp_cuda_gemm_open(&products, &device->gemm);
 }
 
-/* Waits for what is in the stream of upload and download. */
+/* Waits for what is in the stream of upload, download and alloc. */
 static pp_status finish(struct pp_device *device, const char *doing)
 {
     PP_CUDA(cudaEventRecord(device->computed, device->host), doing);
@@ -91,7 +92,8 @@ static void close_streams(struct pp_device *device)
     device->compute.stream = device->host = NULL;
 }
 
-/* All that is done with events later: times between two of a stream, and another one that waits for it. */
+/* Does with events what is done with them later: records two in a stream, lets another stream wait for one, and reads
+ * the time between both. */
 static pp_status use_events(struct pp_device *device, const cudaEvent_t timed[2])
 {
     static const char doing[] = "using an event in a part of the GPU";
@@ -114,9 +116,10 @@ static pp_status try_events(struct pp_device *device)
     return status;
 }
 
-/* cuEventRecord wants an event of the stream's own context. That of a green context's streams is the one that
- * cuCtxFromGreenCtx gives, so a share makes its events inside that. Where they are not taken it tries events as all
- * others are; then there is no share. */
+/* Makes the streams and the event of a device. cuEventRecord demands an event of the stream's own context. For a stream
+ * of a green context cuStreamGetCtx names the context that cuCtxFromGreenCtx returns, so a share makes its events while
+ * that context is current. If the streams refuse such events, events of the primary context are tried; if these are
+ * refused, too, the worker has no share. */
 static pp_status open_streams(struct pp_device *device, int gpu_sms)
 {
     for (;;) {
@@ -150,7 +153,8 @@ static pp_status open_on_gpu(const struct pp_device_spec *spec, struct pp_device
     return write_text(device, &gpu);
 }
 
-/* CUDA's own threads have the cores of the thread that starts them, and must not sit on a worker's. */
+/* Opens the device while the thread may run on all cores: threads that CUDA starts inherit the cores of the thread that
+ * starts them, and must not be tied to a worker's core. */
 static pp_status open_untied(const struct pp_device_spec *spec, struct pp_device *device)
 {
     cpu_set_t own, all;
@@ -175,7 +179,8 @@ pp_status pp_cuda_open(const struct pp_device_spec *spec, struct pp_device **out
     return status;
 }
 
-/* What is open of it. Failures are not reported: after one, every call of CUDA may fail. */
+/* Closes what is open of the device, which may be half open. Errors are not reported: once a GPU has failed, every call
+ * of CUDA may fail. */
 void pp_cuda_close(struct pp_device *device)
 {
     if (!device) return;
@@ -229,7 +234,7 @@ void pp_cuda_release(struct pp_device *device, void *memory, int64_t bytes)
     (void)cudaFree(memory);
 }
 
-/* What follows in the stream of upload and download comes after what is in the compute queue. */
+/* Makes what follows in the stream of upload and download wait for what is in the compute queue. */
 static pp_status after_compute(struct pp_device *device, const char *doing)
 {
     PP_CUDA(cudaEventRecord(device->computed, device->compute.stream), doing);
@@ -238,7 +243,7 @@ static pp_status after_compute(struct pp_device *device, const char *doing)
 
 static size_t piece_of(int64_t bytes) { return bytes < BOUNCE_BYTES ? (size_t)bytes : BOUNCE_BYTES; }
 
-/* By way of locked memory: a copy from other memory would stop the driver for the other workers. */
+/* Copies by way of locked memory: a copy from pageable memory would block the driver for the other workers. */
 pp_status pp_cuda_upload(struct pp_device *device, void *to, const void *from, int64_t bytes)
 {
     static const char doing[] = "copying to the GPU";

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Embedding with positions, and their gradients. That of words sorts the tokens by word, so that one block adds all of
- * a word's rows, in the order of the tokens; that of places has a block for each: no atomics, and the sums of the cpu.
+ * Embedding with positions, and the gradients of both. For the gradient of the words' vectors the tokens are sorted by
+ * word, so that one block adds all rows of a word, in the order of the tokens. For the gradient of learned positions
+ * each place has a block. So there are no atomic additions, and sums are made in the same order as on the cpu.
  */
 #include <algorithm>
 
@@ -9,8 +10,9 @@
 
 enum { THREADS = 256 };
 
-/* table [seq, d]: sine in even columns, cosine in odd ones, of t * exp(-ln(10000) * 2k/d), t the places of a row's
- * tokens. In double, and in half turns, which need no reduction of the angle. */
+/* Makes table [seq, d]: in column 2k the sine and in column 2k + 1 the cosine of t * exp(-ln(10000) * 2k / d), where t
+ * is the token's place in the whole row. In double, and by sincospi, whose argument is in half turns and so needs no
+ * reduction of large angles. Grid: (tokens of a row, pairs of columns / THREADS). */
 static __global__ void __launch_bounds__(THREADS) positions(float *table, pp_row_places places, int d)
 {
     const int k = (int)(blockIdx.y * THREADS + threadIdx.x), t = (int)blockIdx.x;
@@ -26,23 +28,23 @@ static __global__ void __launch_bounds__(THREADS) positions(float *table, pp_row
 template <typename T> struct embedding {
     T *out;
     const int32_t *token;
-    const float *weight, *table; /* table: NULL where nothing is added */
-    int word, words;             /* the worker's: from `word` on */
+    const float *weight, *table; /* [words, d]; [places, d] of positions, NULL: nothing is added */
+    int word, words;             /* the worker has so many words, from number `word` on */
     int seq, d;
-    pp_row_places places; /* of a row's tokens, in the table */
+    pp_row_places places; /* which rows of the table a row's tokens have */
     float scale;
     uint32_t vector;
     pp_dropout drop;
 };
 
-/* Grid (tokens, quads of a row / threads). */
+/* out [tokens, d] = drop(weight of the token's word * scale + position). Grid: (tokens, quads of a row / threads). */
 template <typename T, bool aligned> static __global__ void __launch_bounds__(THREADS) embed(embedding<T> e)
 {
     const int64_t j = PP_QUAD * ((int64_t)blockIdx.y * blockDim.x + threadIdx.x), left = e.d - j;
     if (left <= 0) return;
     T *out = e.out + (int64_t)blockIdx.x * e.d + j;
     const int word = e.token[blockIdx.x] - e.word;
-    if (word < 0 || word >= e.words) return pp_store<aligned>(out, left, {}); /* another worker of the rank has it */
+    if (word < 0 || word >= e.words) return pp_store<aligned>(out, left, {}); /* another worker has it */
     pp_quad q = pp_load<aligned>(e.weight + (int64_t)word * e.d + j, left);
     pp_quad position = {};
     if (e.table) {
@@ -91,7 +93,8 @@ struct sorted {
 };
 static_assert(PP_CUDA_SORT_TOKENS * sizeof(sorted) <= PP_CUDA_SCRATCH_BYTES, "the list lies in the scratch");
 
-/* A warp for each token: its place among all is the number of those before it. */
+/* Sorts tokens by word, and tokens of the same word by their number: out [tokens]. A warp counts how many tokens come
+ * before its token; that is the token's place. */
 static __global__ void __launch_bounds__(THREADS) sort_tokens(const int32_t *word, int tokens, sorted *out)
 {
     const int t = (int)(blockIdx.x * (THREADS / PP_WARP) + threadIdx.x / PP_WARP);
@@ -109,15 +112,16 @@ template <typename T> struct embedding_grad {
     const sorted *token;
     int tokens;
     const T *dy;
-    int word, words; /* the worker's: from `word` on */
+    int word, words; /* the worker has so many words, from number `word` on */
     int d;
     float scale;
     uint32_t vector;
     pp_dropout drop;
 };
 
-/* Grid (places in the sorted list, quads of a row / threads): the first place of a word adds all of its rows, if the
- * worker has the word. */
+/* grad [words, d] += scale * drop(dy) of each word's tokens. Grid: (places in the sorted list, quads of a row /
+ * threads). The blocks at the first place of a word add the rows of all its tokens, if the worker has the word; the
+ * others end at once. */
 template <typename T, bool aligned> static __global__ void __launch_bounds__(THREADS) embed_grad(embedding_grad<T> e)
 {
     const int place = (int)blockIdx.x;
@@ -141,7 +145,7 @@ template <typename T, bool aligned> static __global__ void __launch_bounds__(THR
     pp_store<aligned>(grad, left, sum);
 }
 
-/* The tokens first .. first+e.tokens-1. */
+/* Adds the rows of tokens first .. first + e.tokens - 1. */
 template <typename T>
 static void add_tokens(const struct pp_cuda_call *c, embedding_grad<T> e, int64_t first, bool aligned)
 {
@@ -196,7 +200,7 @@ template <typename T> struct position_grad {
     pp_dropout drop;
 };
 
-/* Which of a row's tokens stands at the place; beyond the row: none does. */
+/* The number of the worker's token that stands at this place of a row; `seq` or more if the worker has none there. */
 static __device__ inline int token_at(const pp_row_places &p, int seq, int place)
 {
     const int first = place - p.before, second = place - p.behind;
@@ -204,8 +208,9 @@ static __device__ inline int token_at(const pp_row_places &p, int seq, int place
     return second >= p.run ? second : seq;
 }
 
-/* Grid (places, or, where it adds, tokens of a row, quads of a row / threads): all rows' gradients of a place, in their
- * order; 0 where no token is. */
+/* The gradient of learned positions, grad [places, d]: the sum of drop(dy) over all rows of the batch, in their order.
+ * If it adds to what is there, grid: (tokens of a row, quads of a row / threads). Else grid: (places, ...), and places
+ * without a token of the worker become 0. */
 template <typename T, bool aligned> static __global__ void __launch_bounds__(THREADS) positions_grad(position_grad<T> p)
 {
     const int block = (int)blockIdx.x, t = p.adds ? block : token_at(p.at, p.seq, block),

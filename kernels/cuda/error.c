@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/cuda/device.h"
 
-/* What can be done about it, where something can. */
+/* Errors that have a status of their own or for which there is advice. All others are PP_IO. */
 static const struct {
     cudaError_t error;
     pp_status status;

@@ -78,8 +78,8 @@ static pp_status plan_make(struct pp_cuda_gemm *gemm, const struct pp_gemm_key *
     return PP_OK;
 }
 
-/* Runs it on zeros, as it writes and as it adds, which may be two kernels; all operands share one piece of memory, for
- * nobody reads the result. */
+/* Runs the product on zeros so that its kernels are loaded: with beta 0 and with beta 1, for which cuBLAS may have two
+ * kernels. All operands lie in one piece of memory, for nobody reads the result. Without memory it does nothing. */
 static pp_status load(const struct pp_cuda_gemm *gemm, const struct pp_gemm_plan *plan, cudaStream_t stream)
 {
     int64_t most = 0;
@@ -89,7 +89,7 @@ static pp_status load(const struct pp_cuda_gemm *gemm, const struct pp_gemm_plan
     }
     void *memory;
     if (cudaMalloc(&memory, (size_t)most) != cudaSuccess) {
-        cudaGetLastError(); /* else the next launch would report it */
+        cudaGetLastError(); /* clears the error, which the next launch would report */
         return PP_OK;
     }
     void *const p[PP_GEMM_OPERANDS] = {memory, memory, memory};

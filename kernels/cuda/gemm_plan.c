@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cublasLt counts columns first: our row-major C [m,n] is its C' [n,m], and C = op(A) op(B) becomes C' = op(B)' op(A)'.
- * So our B is its first factor, and an operand that we write transposed is one that it need not transpose.
+ * cublasLt stores matrices column by column, we row by row. So the memory of our C [m,n] is, for cublasLt, the
+ * transposed matrix C' [n,m], and our C = op(A) op(B) is its C' = op(B)' op(A)'. Therefore our B is its first factor,
+ * and a matrix that our product transposes is one that cublasLt does not transpose, and the other way round.
  */
 #include "kernels/cuda/gemm_plan.h"
 
 #include <stdio.h>
 
-/* Vector loads are of 16 bytes at most: no algorithm asks for more. */
+/* MOST_ALIGNMENT: no algorithm asks for more bytes, since a thread loads 16 at most. ODD_ALIGNMENT: of bfloat16 at an
+ * odd index, which a library may refuse. OFFERS: so many algorithms the heuristic is asked for, of which one that runs
+ * is taken. */
 enum { MOST_ALIGNMENT = 16, ODD_ALIGNMENT = 2, OFFERS = 8 };
 
-/* How each operation looks to cublasLt, where a matrix of `rows` has these as its leading dimension. */
+/* Each operation as cublasLt sees it. rows: of a matrix in cublasLt's sense, which is also its leading dimension. */
 enum size { SIZE_M, SIZE_N, SIZE_K };
 struct operation {
     int kernel;
@@ -88,14 +91,14 @@ void pp_gemm_plan_free(struct pp_gemm_plan *plan)
     if (plan->product) cublasLtMatmulDescDestroy(plan->product);
 }
 
-/* Of one of the operand's matrices. */
+/* Elements of one matrix of the operand. */
 static int64_t elements_of(const struct pp_gemm_key *key, int operand)
 {
     const struct operation *operation = operation_of(key->kernel);
     return (int64_t)size_of(key, operation->shape[operand].rows) * size_of(key, operation->shape[operand].columns);
 }
 
-/* Each matrix behind the one before. */
+/* Describes an operand of several matrices (key.times), which lie in memory one behind the other. */
 static pp_status describe_times(const struct pp_gemm_plan *plan, int operand, const char *doing)
 {
     const int32_t times = plan->key.times;
@@ -136,8 +139,9 @@ pp_status pp_gemm_describe(const struct pp_cuda_gemm *gemm, struct pp_gemm_plan 
     return PP_OK;
 }
 
-/* What the heuristic is asked, until it names something. Only the first question knows the worker's part of the device;
- * the last allows sums whose parts are rounded to the type of C. */
+/* The questions that the heuristic is asked, in this order, until it offers something: for the worker's number of
+ * multiprocessors; for all of the device; and, last, also for algorithms that split sums in parts which are rounded to
+ * the type of C. */
 static const struct question {
     bool whole_device;
     uint32_t reductions;
@@ -175,7 +179,8 @@ static pp_status set_preferences(cublasLtMatmulPreference_t preference, const st
 
 static const char choosing[] = "choose an algorithm for";
 
-/* No algorithm, in whatever words: a library may call an odd address of bf16 invalid rather than not supported. */
+/* Does the status mean that there is no algorithm? For an odd address of bfloat16 a library may answer "invalid value"
+ * in place of "not supported". */
 static bool has_none(cublasStatus_t status, const struct pp_gemm_key *key)
 {
     bool odd = false;
@@ -221,7 +226,8 @@ pp_status pp_gemm_candidates(const struct pp_cuda_gemm *gemm, const struct pp_ge
     return ask(gemm, plan, &questions[0], most, out, n);
 }
 
-/* The file's. A library that takes it for another product, or for another device, says so here and not in a step. */
+/* Takes the file's algorithm. cublasLtMatmulAlgoCheck refuses one that is of another product or device: the error is
+ * reported here, not in a step. */
 static pp_status take(const struct pp_cuda_gemm *gemm, const struct pp_algorithm *given, struct pp_gemm_plan *plan)
 {
     cublasLtMatmulHeuristicResult_t result = {0};
@@ -268,7 +274,8 @@ struct pp_gemm_key pp_gemm_key_of(const struct pp_call *call, const uint64_t *wh
                               .wide = call->precision == PP_BF16 && n->wide};
     const struct operation *operation = operation_of(call->kernel);
     for (int i = 0; i < PP_GEMM_OPERANDS; i++) {
-        /* whole rows lie between two matrices, so what holds for a row holds for the next matrix, too */
+        /* Rows are as aligned as the first address and the length of a row, `pitch`, allow; the next matrix of several
+         * begins behind whole rows, so the same holds for it. */
         const uint64_t pitch = (uint64_t)size_of(&key, operation->shape[i].rows) * (uint64_t)bytes_of(type_of(&key, i));
         const uint64_t bits = where[pp_gemm_operand_of[i]] | pitch | MOST_ALIGNMENT;
         key.alignment[i] = (int)(bits & -bits);

@@ -7,12 +7,12 @@
 
 enum { OLDEST_MAJOR = 8 }; /* compute capability: bfloat16 in products */
 
-/* What CUDA reads once, before its first call. The user's own values stay. */
+/* Sets variables that CUDA reads once, at its first call. Values that the user has set stay. */
 static void set_environment(void)
 {
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); /* hardware queues: streams that share one wait for each other */
-    /* A kernel that is loaded in a step stops the device. This loads those of libraries too, which costs time and
-     * memory at the start. */
+    /* A kernel that is loaded inside a step stops the device. EAGER loads all kernels at the start, those of libraries,
+     * too, which costs time and memory. */
     setenv("CUDA_MODULE_LOADING", "EAGER", 0);
 }
 
@@ -62,7 +62,8 @@ pp_status pp_cuda_available(void)
 
 static int at_least_1(int n) { return n > 1 ? n : 1; }
 
-/* Consecutive workers of the host share a GPU. */
+/* Finds the worker's place. GPUs are given out in order: if there are more workers than GPUs, successive workers of the
+ * host share one. PP_USAGE: more GPUs are asked for than there are, or workers cannot share them evenly. */
 static pp_status find_place(const struct pp_device_spec *spec, struct pp_cuda_place *out)
 {
     int count;

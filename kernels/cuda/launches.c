@@ -3,27 +3,29 @@
 #include "kernels/cuda/flash.h"
 #include "kernels/cuda/launch.h"
 
-/* Norms go back in one launch behind sums of columns, which are two. Attention of long rows: a part of what goes
- * through scratch, with room for parts that are not full. */
+/* MOST_LAUNCHES: of a kernel that is not named below. NORM_GRAD_LAUNCHES: two for the column sums, one for the rows.
+ * PART_LAUNCHES: of attention that stores scores, for each part that goes through scratch; more than a part has (four),
+ * for parts are not all full. */
 enum { MOST_LAUNCHES = 2, NORM_GRAD_LAUNCHES = 3, PART_LAUNCHES = 8 };
 
 static int stored_attention(const struct pp_call *call)
 {
-    const struct pp_attention_dims *n = &call->attention; /* row, head, query: scores and gradients of each */
+    const struct pp_attention_dims *n = &call->attention;
+    /* in scratch: for each row, head and query its scores, and gradients of a query, a key and a value */
     const int64_t floats = (int64_t)n->rows * n->heads * n->seq * (n->seq + 3 * n->dh);
     const int64_t group = n->heads / PP_KV_HEADS(n); /* each pair is a part where all of a group do not fit */
     return (int)(PART_LAUNCHES * (1 + group * floats * (int64_t)sizeof(float) / PP_CUDA_SCRATCH_BYTES));
 }
 
-/* Ways of the gradient of attention that stores no scores, in float arithmetic and on tensor cores: where a GPU has too
- * little shared memory for wide heads, it does them in the first. */
+/* May the gradient of attention that stores no scores be computed in this way: on tensor cores (multiplies), or in
+ * float arithmetic? For wide heads both are possible: GPUs with too little shared memory use float arithmetic. */
 static bool has_way(const struct pp_call *call, bool multiplies)
 {
     if (call->kernel != PP_KERNEL_FLASH_GRAD) return false;
     return pp_flash_multiplies(call) ? multiplies || call->attention.dh > PP_MMA_NARROW : !multiplies;
 }
 
-/* A part is a group of heads at least. */
+/* At least what all workers have; more where one part of flash_grad, which is at least a group of heads, needs more. */
 int64_t pp_cuda_scratch_bytes(const struct pp_call *call)
 {
     int64_t most = PP_CUDA_SCRATCH_BYTES;
@@ -43,14 +45,15 @@ static int flash_grad(const struct pp_call *call)
     return (int)most;
 }
 
-/* Zeros, then a list of some tokens and their sums at a time. */
+/* One launch to clear the gradient, then two for each PP_CUDA_SORT_TOKENS tokens: one sorts them, one adds their rows.
+ */
 static int embed_grad(const struct pp_call *call)
 {
     const int64_t tokens = (int64_t)call->embed.rows * call->embed.seq;
     return (int)(1 + 2 * ((tokens + PP_CUDA_SORT_TOKENS - 1) / PP_CUDA_SORT_TOKENS));
 }
 
-/* A copy from each of the others, where there are none: what a call is measured with. */
+/* Copies of a call without other workers, as it is measured: one in place of each worker's piece. */
 static int all_to_all(const struct pp_call *call)
 {
     const int64_t elements = pp_call_operand(call, 1).elements;

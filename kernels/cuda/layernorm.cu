@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The end of a residual block, fused: bias, dropout, residual and layer normalisation in one pass over the row; or a
- * layer normalisation alone (plain). That by the root mean square (rms) has a mean of 0 and no beta. One block per row.
- * Rows stay in registers, `held` quads of each thread; held = 0: rows too long for that are computed anew in each pass.
+ * The end of a residual block in one kernel: bias, dropout, residual and layer normalisation of a row; or only the
+ * layer normalisation (`plain`). RMSNorm (`rms`) is the same with a mean of 0 and without beta. A thread block has one
+ * row. Each thread keeps `held` quads of the row in registers. Rows that are too long for that (held = 0) are computed
+ * from memory again in each of the three passes: mean, variance, result.
  */
 #include "kernels/cuda/columns.cuh"
 
-/* The kernels, by how many quads a thread holds. */
+/* The variants of the kernels: how many quads a thread holds. */
 enum { VARIANTS = 4 };
 static const int variant_held[VARIANTS] = {1, 2, 4, 0};
 
-/* Threads of a block, at most. */
+/* The most threads of a block of the variant. */
 static __host__ __device__ constexpr int threads_of(int held) { return held == 1 ? 256 : held == 2 ? 512 : 1024; }
 
-/* The first that a row fits into. */
+/* The first variant whose registers have room for a row, and the threads of its blocks. */
 struct row_shape {
     int variant, threads;
 };
@@ -28,10 +29,10 @@ static struct row_shape row_shape_of(int width)
 }
 
 template <typename T> struct layer_norm {
-    T *y, *z, *sum; /* y, sum: may be NULL; sum may be x */
-    float *rstd;
-    const T *x;
-    const float *bias, *gamma, *beta; /* bias, beta: may be NULL */
+    T *y, *z, *sum;                   /* [T, d]. z becomes xhat. sum: gets r; it may be x. y and sum may be NULL */
+    float *rstd;                      /* [T] */
+    const T *x;                       /* [T, d] */
+    const float *bias, *gamma, *beta; /* [d]; bias and beta may be NULL */
     int d;
     bool plain, rms;
     float eps;
@@ -39,7 +40,7 @@ template <typename T> struct layer_norm {
     pp_dropout drop;
 };
 
-/* r = x + drop(z + bias), or x of a plain norm, columns j .. j+3 of a row */
+/* Columns j .. j+3 of r, what is normalised: r = x + drop(z + bias), or r = x if the norm is plain. z, x: the row. */
 template <typename T, bool aligned>
 static __device__ pp_quad residual(const layer_norm<T> &n, const T *z, const T *x, uint32_t vector, int j)
 {
@@ -147,17 +148,17 @@ cudaError_t pp_cuda_layernorm(const struct pp_cuda_call *c) { return PP_BY_PRECI
 cudaError_t pp_cuda_rmsnorm(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_norm, c); }
 
 template <typename T> struct layer_norm_grad {
-    T *dr, *xhat; /* xhat becomes dz, unless the norm is plain; dr may be dy, or add */
-    const float *rstd;
-    const T *dy, *add; /* add: may be NULL */
-    const float *gamma;
+    T *dr, *xhat;       /* [T, d]. dz replaces xhat, unless the norm is plain; dr may lie where dy or add does */
+    const float *rstd;  /* [T] */
+    const T *dy, *add;  /* [T, d]. add: added to dr; may be NULL */
+    const float *gamma; /* [d] */
     int d;
     bool plain, rms;
     uint32_t vector;
     pp_dropout drop;
 };
 
-/* g = dy * gamma, and xhat, of columns j .. j+3; zero past the row's end. */
+/* *g = dy * gamma and *xhat of columns j .. j+3; 0 beyond the row's end. at: index of the row's first element. */
 template <typename T, bool aligned>
 static __device__ void gradient_at(const layer_norm_grad<T> &n, int64_t at, int j, pp_quad *g, pp_quad *xhat)
 {
@@ -178,7 +179,7 @@ static __global__ void __launch_bounds__(threads_of(held)) layernorm_grad(layer_
     const int step = PP_QUAD * (int)blockDim.x, start = PP_QUAD * (int)threadIdx.x;
     const int turns = held ? held : pp_div_up(n.d, step);
     pp_quad g[held ? held : 1], xhat[held ? held : 1];
-    pp_pair sum = {}; /* of g, and of g * xhat */
+    pp_pair sum = {}; /* a: of g; b: of g * xhat */
 #pragma unroll
     for (int i = 0; i < turns; i++) {
         const int j = start + i * step, h = i % (held ? held : 1);
@@ -217,7 +218,8 @@ static const norm_grad_kernel<T> norm_grad_kernels[VARIANTS][2] = {
     {layernorm_grad<T, false, 4>, layernorm_grad<T, true, 4>},
     {layernorm_grad<T, false, 0>, layernorm_grad<T, true, 0>}};
 
-/* The gradients of gamma and beta (if there is one) first: the rows' kernel writes over their operands. */
+/* The gradients of gamma and, if there is one, beta come first: they read xhat and dy, which the kernel of the rows
+ * replaces. */
 template <typename T> static cudaError_t run_norm_grad(const struct pp_cuda_call *c)
 {
     const struct pp_norm_grad_memory *at = &c->at.norm_grad;

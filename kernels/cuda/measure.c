@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Programs with times: runs that block, and profiling.
+ * Programs with times: runs that block until the program has ended, and measurements for a profile.
  */
 #include <math.h>
 #include <time.h>
@@ -9,20 +9,23 @@
 #include "kernels/cuda/device.h"
 
 enum {
-    HELD_KERNELS = 500, /* that may pile up behind a closed gate: the GPU's queue has room for some 1000 */
-    REFERENCE_CYCLES = 400000,
-    WARM_UP_CYCLES = 4000000,       /* some milliseconds, which tell the clock better */
-    LONGEST_HOLD_CYCLES = 400000000 /* some 200 ms */
+    HELD_KERNELS = 500,             /* launches queued behind a closed gate, at most: a stream has room for some 1000 */
+    REFERENCE_CYCLES = 400000,      /* of the reference kernel: 0.2 ms at 1980 MHz */
+    WARM_UP_CYCLES = 4000000,       /* of a piece of the warm-up: some 2 ms, long enough to see how fast the clock is */
+    LONGEST_HOLD_CYCLES = 400000000 /* a gate opens by itself after so many: some 200 ms */
 };
 
 static const int64_t longest_rest_ns = INT64_C(5000000000);
 
-/* A GPU that was idle runs at a fraction of its clock (an H100 at 345 MHz of 1980), until it has worked for a while. */
+/* A GPU that was idle runs at a fraction of its clock rate (an H100 at 345 MHz of 1980) until it has worked for a
+ * while. So before the reference kernel the GPU works for warm_up_ns at least, until two pieces of work in succession
+ * take equally long, and for longest_warm_up_ns at most. Afterwards it counts as warm for stays_warm_ns. */
 static const int64_t warm_up_ns = 30000000, longest_warm_up_ns = 100000000, stays_warm_ns = 10000000;
-static const double steady = 0.01; /* of a run: its difference from the next one */
+static const double steady = 0.01; /* times that differ by less than this share are equal */
 
-/* The gate: a kernel that waits until the host has queued what is to run without gaps. It opens by itself after a
- * while, so that no mistake can close it for good. */
+/* Closes the gate: queues a kernel that ends when the host opens the gate (gate.cu). What is queued behind it then runs
+ * without gaps in which the device would wait for the host. It opens by itself after a while, so that no mistake can
+ * close it for good. */
 static pp_status close_gate(struct pp_device *device)
 {
     return pp_cuda_check(
@@ -32,13 +35,15 @@ static pp_status close_gate(struct pp_device *device)
 
 static void open_gate(struct pp_device *device) { atomic_store(device->gate, device->ticket); }
 
-/* Events around the program, or also between its calls: device->times[0..n]; n is returned. */
+/* The number n of intervals that are timed: one for each call if kernel_ns is not NULL, else one for the whole program.
+ * The events are device->times[0 .. n]. */
 static int intervals(const struct pp_program *program, const int64_t *kernel_ns)
 {
     return kernel_ns && program->ncalls > 0 ? program->ncalls : 1;
 }
 
-/* The gate opens before the queue is full: the host would wait in a launch, for itself. */
+/* Queues the program with its events. each: an event also between calls. Opens the gate before the stream is full:
+ * otherwise the host would block in a launch, waiting for a gate that only the host can open. */
 static pp_status queue_timed(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame,
                              bool each)
 {
@@ -47,7 +52,7 @@ static pp_status queue_timed(struct pp_device *device, const struct pp_program *
     PP_CUDA(cudaEventRecord(device->times[0], stream), "recording an event");
     for (int i = 0, n; i < program->ncalls; i += n) {
         n = each ? 1 : pp_cuda_group(program, i);
-        kernels += pp_cuda_launches(&program->calls[i]) + each; /* and the event */
+        kernels += pp_cuda_launches(&program->calls[i]) + each; /* an event takes a place, too */
         if (kernels > HELD_KERNELS) open_gate(device);
         PP_TRY(pp_cuda_queue_calls(device, &program->calls[i], n, frame));
         if (each && i + 1 < program->ncalls)
@@ -74,8 +79,8 @@ pp_status pp_cuda_run(struct pp_device *device, const struct pp_program *program
     return read_times(device, program, kernel_ns);
 }
 
-/* After a failure: what was queued before it uses the gate and the program's memory, which the caller may release.
- * Waits until it has ended, some seconds at most; keeps no failure. */
+/* To be called after a failure: what is queued already uses the gate and the program's memory, which the caller may
+ * release. Waits until it has ended, for longest_rest_ns at most, and clears CUDA's last error. */
 static void rest(struct pp_device *device)
 {
     const struct timespec nap = {.tv_nsec = 100 * 1000};
@@ -111,7 +116,7 @@ static pp_status time_spin(struct pp_device *device, int64_t cycles, int64_t *ns
     return pp_cuda_between(device->times[0], device->times[1], ns);
 }
 
-/* Two runs alone may agree before the clock has begun to rise. */
+/* warm_up_ns is a minimum because two pieces of work may also take equally long before the clock has begun to rise. */
 static pp_status warm_up(struct pp_device *device)
 {
     const int64_t start = pp_now_ns();

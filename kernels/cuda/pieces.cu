@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Between tokens' rows of all heads and pieces of some heads of all tokens, or keys and values alone: around attention,
- * where workers have parts of the tokens.
+ * Layouts around attention where workers have parts of the tokens (context parallelism). Before an exchange, rows of
+ * tokens with all heads become pieces, each with some of the heads of all tokens; behind it the other way round. Or
+ * only keys and values are gathered, and their gradients added up.
  */
 #include "kernels/cuda/gpu.cuh"
 
@@ -10,15 +11,15 @@ enum { THREADS = 256 };
 template <typename T> struct rearrangement {
     T *to;
     const T *from;
-    const float *bias; /* may be NULL */
+    const float *bias; /* [row]; may be NULL */
     int tokens;
-    int width, shared; /* of a piece: queries of a token; keys, and as many values */
-    int row;           /* of a token: all numbers */
-    int parts;
+    int width, shared; /* of a token in a piece: numbers of queries; numbers of keys, and as many of values */
+    int row;           /* numbers of a token in all pieces */
+    int parts;         /* pieces */
 };
 
-/* Where the j-th number of a token's part of a piece stands in the token's row: parts of queries, of keys and of values
- * lie one behind the other. */
+/* In a piece a token has its queries, keys and values one behind another. Returns the column of the token's row where
+ * number j of these stands: the row has the queries of all pieces, then all keys, then all values. */
 template <typename T> static __device__ inline int64_t column_of(const rearrangement<T> &r, int piece, int j)
 {
     if (j < r.width) return (int64_t)piece * r.width + j;
@@ -26,8 +27,8 @@ template <typename T> static __device__ inline int64_t column_of(const rearrange
     return (int64_t)r.parts * (r.width + (int64_t)which * r.shared) + (int64_t)piece * r.shared + rest;
 }
 
-/* Grid (tokens, quads of a row / threads). Quads do not cross from one part to another where there are only whole ones;
- * else they are numbers one by one. */
+/* Copies rows to pieces, or pieces to rows. Grid: (tokens, steps of a row / threads). A step is a quad if `whole`: no
+ * quad lies in two pieces then, or in queries and keys. Otherwise a step is one number. */
 template <typename T, bool to_pieces, bool whole>
 static __global__ void __launch_bounds__(THREADS) rearrange(rearrangement<T> r)
 {
@@ -73,17 +74,18 @@ template <typename T> static cudaError_t run_from(const struct pp_cuda_call *c) 
 cudaError_t pp_cuda_to_pieces(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_to, c); }
 cudaError_t pp_cuda_from_pieces(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_from, c); }
 
-/* Keys and values of tokens' rows, and elsewhere, with nothing between them. */
+/* Keys and values in tokens' rows of qkv [tokens, width], and alone: keys [parts, tokens, width - first]. */
 template <typename T> struct key_rows {
     T *qkv, *keys;
-    const float *bias; /* of qkv; may be NULL */
-    int first, width;  /* column of the first key; all columns */
-    int quads;         /* of columns before the first key, if they get a bias */
-    int parts;         /* of sums */
-    int64_t part;      /* numbers of one */
+    const float *bias; /* [width]; may be NULL */
+    int first, width;  /* column of the first key; columns of a row of qkv */
+    int quads;         /* quads of columns before the first key, if there is a bias; else 0 */
+    int parts;         /* that are added up */
+    int64_t part;      /* numbers of one part */
 };
 
-/* Grid (tokens, quads of a row / threads). With a bias all columns get it. */
+/* Copies keys and values from qkv. A bias is added to all columns of qkv before, queries too. Grid: (tokens, quads /
+ * threads), where quads are those of queries, if there is a bias, and those of keys and values. */
 template <typename T, bool whole> static __global__ void __launch_bounds__(THREADS) copy_keys(key_rows<T> r)
 {
     const int i = (int)(blockIdx.y * blockDim.x + threadIdx.x);
@@ -101,7 +103,8 @@ template <typename T, bool whole> static __global__ void __launch_bounds__(THREA
     if (key) pp_store<whole>(r.keys + (int64_t)blockIdx.x * (r.width - r.first) + j - r.first, left, q);
 }
 
-/* Grid as above, of keys alone: sums of the parts, in their order. */
+/* Writes the sums of all parts, added in their order, to the columns of keys and values of qkv. Grid: (tokens, quads of
+ * keys and values / threads). */
 template <typename T, bool whole> static __global__ void __launch_bounds__(THREADS) sum_keys(key_rows<T> r)
 {
     const int shared = r.width - r.first, j = PP_QUAD * (int)(blockIdx.y * blockDim.x + threadIdx.x), left = shared - j;

@@ -4,18 +4,20 @@
 #include "core/clock.h"
 #include "kernels/cuda/device.h"
 
-/* The work: blocks that watch the clock, WAVES times as many as a share has room for, so that a share that is one takes
- * WAVES times PROBE_CYCLES (some milliseconds: launches are small beside it), with and without the others. Streams that
- * have all of the GPU end earlier alone, and those that take turns later together: by a factor of two or more. */
+/* The probe asks whether workers that share a GPU compute at the same time, each on its own part of the
+ * multiprocessors. Its work: blocks that only wait for PROBE_CYCLES cycles (some milliseconds; a launch is short beside
+ * that), WAVES times as many as the share's multiprocessors can hold. On a share it takes WAVES * PROBE_CYCLES,
+ * whatever the others do. A stream that may use the whole GPU ends earlier when it is alone, and streams that take
+ * turns end later when all work: either changes the ratio of both times by a factor of two or more. */
 enum { WAVES = 2, PROBE_CYCLES = 10000000, TRIES = 5 };
 
 static const double most_slowdown = 1.5; /* of work beside that of all others */
 
-/* The open devices of each GPU that sharers of this process have, and what the probe found. */
+/* The open devices of this process on each GPU, and the times that the probe measured. */
 static struct gpu {
     struct pp_device *member[PP_CUDA_SHARES];
     int members;
-    double alone_ms, together_ms; /* 0: not measured since somebody came or went */
+    double alone_ms, together_ms; /* 0: not measured since a device joined or left */
 } gpus[PP_CUDA_GPUS];
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -61,8 +63,9 @@ static pp_status start_work(const struct pp_device *device)
     return pp_cuda_check(pp_cuda_spin(device->compute.stream, blocks, PROBE_CYCLES), "the probe");
 }
 
-/* Fixed work in the compute queues of the first n members, at once: the least time, also of what *best_ms is, if it is
- * not 0. By the host's clock: events of different shares need not have one. */
+/* Runs the work in the compute queues of the first n members at once, TRIES times. *best_ms becomes the least time of
+ * these and, unless it was 0, of the value that it had. Times are by the host's clock, for events of different shares
+ * need not have a common one. */
 static pp_status time_members(struct pp_device *const *member, int n, double *best_ms)
 {
     for (int attempt = 0; attempt < TRIES; attempt++) {
@@ -75,7 +78,8 @@ static pp_status time_members(struct pp_device *const *member, int n, double *be
     return PP_OK;
 }
 
-/* Alone also afterwards: the clock of a GPU that was idle may have risen in between, which would hide turns. */
+/* Measures one device alone, all together, and one alone again: if the clock of an idle GPU rose only after the first
+ * measurement, that one would be too long, and workers that take turns would not be noticed. */
 static pp_status time_work(struct gpu *gpu, int sharing)
 {
     double alone_ms = 0, together_ms = 0;

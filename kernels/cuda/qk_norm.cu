@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Queries and keys divided by their root mean square, head by head, with in_proj's bias. A thread block has a token, a
- * warp a head of it at a time. On the way back the gradients of the two weights come first, as sums over slices of all
- * heads of all tokens, since those of queries and keys take the place of what they are made of.
+ * Divides queries and keys by their root mean square, head by head, and adds in_proj's bias before. A thread block has
+ * a token; each of its warps works on one head at a time. In the backward the gradients of the two weights come first,
+ * as sums over the heads of all tokens, cut into slices: they need dy, which the gradients of queries and keys replace.
  */
 #include "kernels/cuda/columns.cuh"
 
 enum { THREADS = 256, WARPS = THREADS / PP_WARP, PIECE = PP_WARP * PP_QUAD /* columns that a warp has at a time */ };
 
 template <typename T> struct heads_norm {
-    T *x;              /* [T, width]: normalised in place; or gradients */
-    T *kept;           /* [T, heads * dh]: before the norm */
-    const float *bias; /* NULL: nothing is added */
-    const float *queries_gamma, *keys_gamma;
-    int tokens, queries, heads, dh, width; /* heads: that are normalised, the first ones of a token */
+    T *x;              /* [T, width]: qkv, normalised in place; or, in the backward, its gradients */
+    T *kept;           /* [T, heads * dh]: queries and keys before the norm */
+    const float *bias; /* [width]; NULL: nothing is added */
+    const float *queries_gamma, *keys_gamma; /* [dh] */
+    int tokens, queries, heads, dh, width;   /* heads: of queries and keys, the first ones of a token */
     float eps;
 };
 
@@ -33,7 +33,7 @@ template <typename T> static heads_norm<T> norm_of(const struct pp_cuda_call *c,
     return q;
 }
 
-/* May quads of all rows be moved at once? */
+/* Are the quads of all rows aligned? */
 template <typename T> static bool is_whole(const heads_norm<T> &q)
 {
     return q.dh % PP_QUAD == 0 && pp_aligned(q.x) && pp_aligned(q.kept) && pp_aligned(q.bias) &&
@@ -50,7 +50,7 @@ static __device__ inline pp_quad biased(const heads_norm<T> &q, const T *token, 
     return v;
 }
 
-/* One over the root mean square, from the lanes' sums of squares. */
+/* 1 / the root mean square of a head, in all lanes. squares: the lane's sum of squares. */
 static __device__ inline float scale_of(float squares, int dh, float eps)
 {
     return 1 / sqrtf(pp_warp_sum(squares) / (float)dh + eps);
@@ -92,7 +92,7 @@ template <typename T, bool whole> static __global__ void __launch_bounds__(THREA
         const float *const gamma = h < q.queries ? q.queries_gamma : q.keys_gamma;
         T *const dy = q.x + (int64_t)blockIdx.x * q.width + h * q.dh;
         const T *const kept = q.kept + ((int64_t)blockIdx.x * q.heads + h) * q.dh;
-        pp_pair sum = {}; /* of x * x, and of dy * gamma * x */
+        pp_pair sum = {}; /* a: of x * x; b: of dy * gamma * x */
         for (int j = lane; j < q.dh; j += PIECE) {
             const pp_quad x = pp_load<whole>(kept + j, q.dh - j), d = pp_load<whole>(dy + j, q.dh - j),
                           weight = pp_load<whole>(gamma + j, q.dh - j);
@@ -114,16 +114,16 @@ template <typename T, bool whole> static __global__ void __launch_bounds__(THREA
     }
 }
 
-/* Sums of dy * xhat over the heads of all tokens: of queries, of keys. */
+/* The gradients of the weights: sums of dy * xhat over the heads of all tokens, [0] of queries and [1] of keys. */
 struct weight_sums {
-    float *sum[2];
-    int slices; /* of which those of slice s go s * dh further on */
+    float *sum[2]; /* [slices, dh] */
+    int slices;
     bool accumulate;
 };
 
 using piece_sums = float[WARPS * PIECE];
 
-/* Grid (columns / PIECE, slices, 2). A slice is so many successive heads; a warp has every WARPS-th of them. */
+/* Grid: (columns / PIECE, slices, 2). A slice is a run of successive heads, of which each warp has every WARPS-th. */
 template <typename T, bool whole>
 static __global__ void __launch_bounds__(THREADS) qk_norm_weights(heads_norm<T> q, weight_sums sums)
 {
@@ -173,7 +173,7 @@ template <typename T> static cudaError_t run_norm(const struct pp_cuda_call *c)
     return cudaGetLastError();
 }
 
-/* In several slices of few columns each is one launch more. */
+/* Launches the sums of both weights; if there are several slices, one launch more adds them. */
 template <typename T> static cudaError_t sum_weights(const struct pp_cuda_call *c, const heads_norm<T> &q, bool whole)
 {
     float *const to[2] = {static_cast<float *>(c->at.qk_norm_grad.q_gamma_grad),

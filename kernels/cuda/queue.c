@@ -10,7 +10,7 @@
 #include "core/clock.h"
 #include "kernels/cuda/device.h"
 
-enum { LOOK_NS = 3000 /* from one look at the device to the next */ };
+enum { LOOK_NS = 3000 /* a polling thread looks at the device every so many ns */ };
 
 pp_status pp_cuda_use(struct pp_device *device)
 {
@@ -19,7 +19,8 @@ pp_status pp_cuda_use(struct pp_device *device)
 
 struct pp_queue *pp_cuda_compute(struct pp_device *device) { return &device->compute; }
 
-/* Transfers go before kernels: others wait for them. */
+/* These queues have transfers, for which other workers wait: their stream has a higher priority than the compute
+ * queue's. */
 pp_status pp_cuda_queue_create(struct pp_device *device, struct pp_queue **out)
 {
     PP_TRY(PP_NEW(out, 1));
@@ -78,7 +79,7 @@ static pp_status reached(cudaEvent_t event, bool *out)
     const cudaError_t error = cudaEventQuery(event);
     *out = error == cudaSuccess;
     if (error != cudaErrorNotReady) return pp_cuda_check(error, "work on the GPU");
-    (void)cudaGetLastError(); /* the next launch would report it */
+    (void)cudaGetLastError(); /* clears cudaErrorNotReady, which the next launch would report */
     return PP_OK;
 }
 
@@ -88,7 +89,7 @@ pp_status pp_cuda_reached(struct pp_device *device, struct pp_mark *mark, bool *
     return reached(mark->event, out);
 }
 
-/* A look takes a lock that launches of other threads need, too. */
+/* Looks are kept apart because each takes a lock of the driver that launches of other threads need, too. */
 void pp_cuda_pause(void)
 {
     const int64_t start = pp_now_ns();
@@ -158,8 +159,9 @@ pp_status pp_cuda_queue_copy(struct pp_device *device, struct pp_queue *queue, v
     return pp_cuda_check(cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDefault, queue->stream), "copying");
 }
 
-/* CUDA's strides end at 2 GiB: of what is larger, few copies have room on a GPU. And a copy that would go by way of the
- * host, as from GPUs that cannot be read, is made piece by piece. */
+/* One copy for all pieces, or a copy for each where cudaMemcpy2DAsync is not used: for strides from 2 GiB on, which it
+ * does not take (so few pieces of that size fit into a GPU that single copies cost nothing), and where the memory of
+ * some GPU cannot be accessed, so that a copy may go through the host. */
 pp_status pp_cuda_queue_copy_strided(struct pp_device *device, struct pp_queue *queue, const struct pp_strided *copies)
 {
     const struct pp_strided c = *copies;

@@ -1,28 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rotary positions of queries and keys in place, with in_proj's bias, and the rotation back of their gradients. One
- * pass over memory: a thread block has a token, makes its sines and cosines once, and uses them for all heads.
+ * Rotary positions: rotates queries and keys in place, after adding in_proj's bias, and rotates their gradients back.
+ * One pass over memory: a thread block has a token, computes its sines and cosines once and uses them for all heads.
  */
 #include <math.h>
 
 #include "kernels/cuda/gpu.cuh"
 #include "kernels/rotation.h"
 
-enum { THREADS = 256, PIECE = 512 /* pairs of columns whose angles are there at a time */ };
+enum { THREADS = 256, PIECE = 512 /* shared memory has the angles of so many pairs of columns at a time */ };
 using angles = float[PIECE];
 
 template <typename T> struct rotation {
     T *qkv;
-    const float *bias; /* NULL: nothing is added */
-    int seq, dh, half; /* half = dh / 2: columns of a pair lie so far apart */
-    int heads, width;  /* that are rotated, the first ones of a token; all of its columns */
+    const float *bias; /* [width]; NULL: nothing is added */
+    int seq, dh, half; /* half = dh / 2: the two columns of a pair lie so far apart */
+    int heads, width;  /* heads that are rotated (queries, then keys); columns of a token in qkv */
     pp_rotation rates;
-    float direction; /* 1; -1: back */
+    float direction; /* 1: forward; -1: backward, by the negative angle */
     pp_row_places places;
 };
 
-/* Of `n` pairs of columns from `first` on. The angle is made in double and in half turns, so that no position is too
- * large; what is left of it is good enough in float. */
+/* Makes sines and cosines of the token's angles for `n` pairs of columns from pair `first` on. The angle is computed in
+ * double, in half turns, and reduced to [-1, 1]: so large positions lose no accuracy, and float is enough for the rest.
+ */
 template <typename T>
 static __device__ inline void make_angles(const rotation<T> &r, int first, int n, float *sines, float *cosines)
 {
@@ -46,7 +47,8 @@ template <bool whole, typename T> static __device__ inline pp_quad biased(const 
     return q;
 }
 
-/* Four pairs, or `left` of them, from `column` and from `column` + half on; sines, cosines: theirs. */
+/* Rotates four pairs of columns, or `left` if there are fewer: column + i with column + half + i. sines, cosines: of
+ * these pairs. */
 template <bool whole, typename T>
 static __device__ inline void rotate(const rotation<T> &r, int column, int left, const float *sines,
                                      const float *cosines)
@@ -64,7 +66,7 @@ static __device__ inline void rotate(const rotation<T> &r, int column, int left,
     pp_store<whole>(at + r.half, left, to_y);
 }
 
-/* Grid: tokens. whole: quads of a head's halves may be moved at once. */
+/* Grid: tokens. whole: all quads are whole and aligned. */
 template <typename T, bool whole> static __global__ void __launch_bounds__(THREADS) rope(rotation<T> r)
 {
     PP_SHARED_ONE(angles, sines);

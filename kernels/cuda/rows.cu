@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Passes over matrices of activations: copy, relu, gelu and swiglu with their gradients, residuals without a norm,
- * column sums.
+ * Passes over matrices of activations: copies; relu, gelu and swiglu with their gradients; residuals without a norm;
+ * and column sums. Matrices are row-major; four successive columns are worked on together (a quad, gpu.cuh).
  */
 #include "kernels/cuda/columns.cuh"
 
@@ -39,7 +39,7 @@ template <typename T> struct relu_rows {
     pp_dropout drop;
 };
 
-/* Grid (rows, quads of a row / THREADS). */
+/* u = drop(relu(u + bias)) in place. Grid: (rows, quads of a row / threads). */
 template <typename T, bool aligned> static __global__ void __launch_bounds__(THREADS) relu(relu_rows<T> r)
 {
     const int64_t j = PP_QUAD * ((int64_t)blockIdx.y * blockDim.x + threadIdx.x), left = r.width - j;
@@ -50,7 +50,7 @@ template <typename T, bool aligned> static __global__ void __launch_bounds__(THR
 #pragma unroll
     for (int k = 0; k < PP_QUAD; k++) {
         const float sum = q.v[k] + bias.v[k];
-        q.v[k] = sum <= 0 ? 0 : sum; /* fmaxf would hide what is not a number */
+        q.v[k] = sum <= 0 ? 0 : sum; /* NaN stays NaN; fmaxf would make it 0 */
     }
     pp_store<aligned>(u, left, pp_drop(r.drop, r.vector + blockIdx.x, (uint32_t)(j / PP_QUAD), q));
 }
@@ -74,7 +74,8 @@ template <typename T> static cudaError_t run_relu(const struct pp_cuda_call *c)
 
 cudaError_t pp_cuda_relu(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_relu, c); }
 
-/* u > 0 exactly where neither the relu nor dropout cut it off. */
+/* du *= scale where relu's result u is above 0, else du = 0: u is above 0 exactly where neither relu nor dropout made
+ * it 0. n: elements. scale: dropout's 1 / (1 - p). */
 template <typename T, bool aligned>
 static __global__ void __launch_bounds__(THREADS) relu_grad(T *du, const T *u, int64_t n, float scale)
 {
@@ -100,7 +101,8 @@ template <typename T> static cudaError_t run_relu_grad(const struct pp_cuda_call
 
 cudaError_t pp_cuda_relu_grad(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_relu_grad, c); }
 
-/* What a pass goes over: n rows, whose first has the dropout of this row vector. */
+/* The rows that a pass goes over: n rows of `width` columns. vector: number of the first row in the whole batch, by
+ * which dropout's random numbers are drawn. */
 struct pass_rows {
     int64_t n;
     int width;
@@ -108,16 +110,16 @@ struct pass_rows {
     pp_dropout drop;
 };
 
-/* A pass over rows of activations, with dropout. */
+/* The operands of a pass over activations: [n, width], bias [width]. A pass uses some; the others are NULL. */
 template <typename T> struct row_pass : pass_rows {
     T *out, *in; /* out may be x */
     const T *x;
     const float *bias;
 };
 
-/* Four columns of a row, as grid (rows, quads of a row / threads) deals them out. */
+/* The quad of this thread. Grid: (rows, quads of a row / threads). */
 struct quad_place {
-    int64_t at, j, left; /* left: no more than 0 beyond the row */
+    int64_t at, j, left; /* index in the matrix; first column; columns from there to the row's end, 0 or less if none */
     uint32_t vector;
 };
 
@@ -136,7 +138,7 @@ template <typename T> static __device__ inline pp_quad drop_at(const row_pass<T>
     return pp_drop(r.drop, p.vector, (uint32_t)(p.j / PP_QUAD), q);
 }
 
-/* in + bias */
+/* The quad of in + bias. */
 template <bool aligned, typename T> static __device__ inline pp_quad biased(const row_pass<T> &r, const quad_place &p)
 {
     const pp_quad bias = pp_load_any<aligned>(r.bias, p.j, p.left);
@@ -146,15 +148,15 @@ template <bool aligned, typename T> static __device__ inline pp_quad biased(cons
     return q;
 }
 
-/* The normal distribution's Phi. */
+/* The distribution function of the normal distribution, Phi(a). */
 static __device__ inline float normal_below(float a) { return 0.5f * erfcf(a * -0.707106781f); }
 
-/* The factor f(a) of gelu(a) = a f(a), and a f'(a). */
+/* With gelu(a) = a f(a): factor = f(a), rise = a f'(a). Their sum is the derivative of gelu. */
 struct gelu_parts {
     float factor, rise;
 };
 
-/* By tanh, as kernels/cpu/simd/gelu.c has it; an a that is no number shows where it is multiplied by. */
+/* by_tanh: the approximation of kernels/cpu/simd/gelu.c, where a NaN in `a` may be lost; the caller multiplies by a. */
 template <bool by_tanh> static __device__ inline gelu_parts gelu_of(float a)
 {
     if (!by_tanh) return {normal_below(a), a * 0.398942280f * expf(-0.5f * a * a)};
@@ -163,7 +165,7 @@ template <bool by_tanh> static __device__ inline gelu_parts gelu_of(float a)
     return {a > 0 ? w : small, a * small * w * (linear + 3 * cubic * square)};
 }
 
-/* As memory keeps it: so what is made of it is the same when it is made again. */
+/* The numbers as memory of type T holds them: so the backward, which reads them, computes with the same numbers. */
 template <typename T> static __device__ inline pp_quad rounded(pp_quad q)
 {
 #pragma unroll
@@ -182,7 +184,8 @@ template <typename T, bool aligned, bool by_tanh> static __global__ void __launc
     pp_store<aligned>(r.out + p.at, p.left, drop_at(r, p, q));
 }
 
-/* Whether u was dropped is drawn again: that gelu(a) is 0 does not tell. */
+/* out: du becomes the gradient of a. in: a, with its bias. Dropout's numbers are drawn again, because u = 0 does not
+ * tell whether it was dropped: gelu(a) may be 0, too. */
 template <typename T, bool aligned, bool by_tanh>
 static __global__ void __launch_bounds__(THREADS) gelu_grad(row_pass<T> r)
 {
@@ -200,7 +203,7 @@ static __global__ void __launch_bounds__(THREADS) gelu_grad(row_pass<T> r)
 
 static __device__ inline float logistic(float g) { return 1 / (1 + expf(-g)); }
 
-/* A row of swiglu's a is two of its width: the gates g, and h behind them. */
+/* The thread's quad of gates g in swiglu's operand a [n, 2 * width], whose rows have g and behind them h. */
 template <typename T> static __device__ inline T *gate_at(const row_pass<T> &r, const quad_place &p, T *a)
 {
     return a + p.at + (int64_t)blockIdx.x * r.width;
@@ -230,7 +233,7 @@ template <typename T, bool aligned> static __global__ void __launch_bounds__(THR
     pp_store<aligned>(r.out + p.at, p.left, drop_at(r, p, g));
 }
 
-/* out: a, which becomes its gradient; in: du */
+/* out: a, which its gradient replaces. in: du. */
 template <typename T, bool aligned> static __global__ void __launch_bounds__(THREADS) swiglu_grad(row_pass<T> r)
 {
     const quad_place p = place_of(r);
@@ -266,9 +269,8 @@ template <typename T, bool aligned> static __global__ void __launch_bounds__(THR
     pp_store<aligned>(r.out + p.at, p.left, drop_at(r, p, pp_load<aligned>(r.in + p.at, p.left)));
 }
 
-/* [aligned] */
+/* Kernels of a pass by whether quads are aligned, [aligned]; gelu's by [by_tanh][aligned]. */
 template <typename T> using pass_kernel = void (*)(row_pass<T>);
-/* [by tanh][aligned] */
 template <typename T>
 static const pass_kernel<T> gelu_kernels[][2] = {{gelu<T, false, false>, gelu<T, true, false>},
                                                  {gelu<T, false, true>, gelu<T, true, true>}};
@@ -281,21 +283,21 @@ template <typename T> static const pass_kernel<T> residual_kernels[] = {residual
 template <typename T>
 static const pass_kernel<T> residual_grad_kernels[] = {residual_grad<T, false>, residual_grad<T, true>};
 
-/* Of an activation function: columns that the workers of a rank share. */
+/* The rows of an activation function's call; the workers of a tensor-parallel rank have a part of the columns each. */
 static pass_rows inner_rows(const struct pp_cuda_call *c)
 {
     const struct pp_activation_dims *n = &c->call->activation;
     return {(int64_t)n->rows * n->seq, n->width, pp_first_vector(c, n->seq), pp_dropout_of_part(c)};
 }
 
-/* Of the residual stream. */
+/* The rows of a call on the residual stream. */
 static pass_rows stream_rows(const struct pp_cuda_call *c)
 {
     const struct pp_tokens tokens = pp_call_tokens(c->call, c->frame);
     return {tokens.n, c->call->norm.d, (uint32_t)tokens.first, pp_dropout_of_tokens(c, &tokens)};
 }
 
-/* out, in, x, bias: operands; NULL where there is none. */
+/* Launches a pass. out, in, x, bias: its operands; NULL if it has none. */
 template <typename T>
 static cudaError_t run_pass(const struct pp_cuda_call *c, const pass_kernel<T> *kernels, const pass_rows &rows,
                             void *out, void *in, const void *x, const void *bias)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/cuda/device.h"
 
-/* What the workers of a rank make together is the run's: the kernels say only where it stands. */
+/* What the workers of a rank compute together (sums, exchanges) is made by the executor. The backend only tells it, at
+ * the right place among the calls. */
 static cudaError_t meet(const struct pp_cuda_call *c)
 {
     pp_call_meet(c->call, c->frame);
@@ -31,7 +32,8 @@ static cudaError_t (*const launchers[PP_KERNELS])(const struct pp_cuda_call *c) 
 #undef X
 };
 
-/* Programs have one call for each tensor: none reads what another writes. */
+/* Kernels whose calls are launched in groups. A program has one such call for each tensor, and none reads what another
+ * writes. */
 static cudaError_t (*const group_launchers[PP_KERNELS])(const struct pp_cuda_call *c,
                                                         int n) = {[PP_KERNEL_SUMSQ] = pp_cuda_sumsq_group,
                                                                   [PP_KERNEL_SGD] = pp_cuda_sgd_group,
@@ -93,7 +95,8 @@ int pp_cuda_queue_launches(struct pp_device *device, const struct pp_program *pr
     return launches;
 }
 
-/* What is there is given up, so it comes first: rows for which there is room only once may need it. */
+/* Makes scratch at least as large as `bytes`. The old scratch is released first: there may not be enough memory for
+ * both. */
 static pp_status grow_scratch(struct pp_device *device, int64_t bytes)
 {
     if (bytes <= device->scratch_bytes) return PP_OK;
@@ -114,7 +117,8 @@ pp_status pp_cuda_prepare_program(struct pp_device *device, const struct pp_prog
     return PP_OK;
 }
 
-/* Without peer access a kernel would die of the address. */
+/* Refuses parts that lie in another GPU's memory which this GPU cannot access: a kernel that read it would fail, and
+ * with it the whole context. */
 static pp_status check_parts(const struct pp_device *device, const void *const *parts, int nparts)
 {
     for (int i = 0; i < nparts; i++) {
@@ -159,7 +163,7 @@ pp_status pp_cuda_queue_clip(struct pp_device *device, struct pp_queue *queue, c
     return pp_cuda_check(pp_cuda_clip_factor(queue->stream, sums, n, most, factor), "the clip factor");
 }
 
-/* A failure of these two comes up again in the next call that reports one. */
+/* Has no status to return; a launch that fails is reported by the next call that has one. */
 void pp_cuda_add(struct pp_device *device, float *to, const float *a, const float *b, int64_t n)
 {
     const void *const parts[] = {a, b};

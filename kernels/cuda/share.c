@@ -6,8 +6,8 @@
 
 #include "kernels/cuda/device.h"
 
-/* The driver's functions, by the versions whose types these are. Written once, before the first share is open: workers
- * call them while others open theirs. */
+/* Functions of the driver API; the suffix of a type is the CUDA version in which the function got this signature.
+ * Written once, under the lock and before any share is open: afterwards workers read it without the lock. */
 static struct driver {
     PFN_cuDeviceGetDevResource_v12040 get;
     PFN_cuDevSmResourceSplitByCount_v12040 split;
@@ -21,13 +21,14 @@ static struct driver {
     PFN_cuCtxPopCurrent_v4000 pop;
 } driver;
 
-/* One division of each GPU, for as long as any of its shares is open. */
+/* How each GPU is divided: part[0 .. shares-1] are its parts. Valid while `open`, the number of shares in use, is not
+ * 0. */
 static struct division {
     int shares, open;
     CUdevResource part[PP_CUDA_SHARES];
 } divisions[PP_CUDA_GPUS];
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of both */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards `driver` while it is written, and `divisions` */
 
 static pp_status load_driver(void)
 {
@@ -64,7 +65,9 @@ static pp_status load_driver(void)
     return PP_OK;
 }
 
-/* Equal parts, as large as the GPU allows: their size is a multiple of what it wants. */
+/* Divides the GPU in place->sharing equal parts, as large as the driver allows: it rounds sizes up to a multiple of 8
+ * multiprocessors on compute capability 9.0, so of 132 four parts get 32 each. Sizes are tried from the largest down;
+ * with no array for the parts the driver only says how many there would be. */
 static pp_status divide(const struct pp_cuda_place *place, struct division *division)
 {
     if (division->open > 0) return PP_OK;
@@ -103,7 +106,7 @@ static pp_status make_context(const struct pp_cuda_place *place, struct division
     return PP_OK;
 }
 
-/* All of the GPU, and why, where no share is to be had. */
+/* Gives out->context a part of the GPU. If that fails, out stays the whole GPU, and out->none says why. */
 static void take_part(const struct pp_cuda_place *place, struct division *division, struct pp_cuda_share *out)
 {
     const int gpu_sms = out->sms;

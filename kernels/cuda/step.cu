@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The optimizer step: a kernel for each optimizer, over the tensors of a stage.
+ * The optimizer step: for each optimizer a kernel, which updates many tensors of a stage in one launch.
  */
 #include <cfloat>
 
@@ -9,9 +9,9 @@
 
 enum {
     THREADS = 256,
-    SGD_QUADS = 4, /* of each thread, all on their way from memory at a time */
+    SGD_QUADS = 4, /* of each thread, which loads all of them before it uses any */
     SGD_BLOCK_ELEMENTS = THREADS * SGD_QUADS * PP_QUAD,
-    ADAMW_QUADS = 2, /* the same: each is of four tensors */
+    ADAMW_QUADS = 2, /* the same; a quad is loaded from each of four arrays (w, g, m, v) */
     ADAMW_BLOCK_ELEMENTS = THREADS * ADAMW_QUADS * PP_QUAD
 };
 
@@ -20,21 +20,21 @@ enum {
 struct sgd_tensor {
     float *w;
     const float *g;
-    __nv_bfloat16 *copy; /* NULL: none */
+    __nv_bfloat16 *copy; /* w as bfloat16, for products; NULL: there is none */
     int64_t n;
     int first_block;
-    bool aligned, sparse;
+    bool aligned, sparse; /* sparse: most gradients are zero (an embedding's) */
 };
 
 struct sgd_rate {
     float rate, factor;
-    const float *clip; /* the factor, instead of `factor`; or NULL */
+    const float *clip; /* in device memory, used in place of `factor`; or NULL */
 };
 
 typedef pp_group<sgd_tensor, sgd_rate, PP_CUDA_GROUP> sgd_group;
 static_assert(sizeof(sgd_group) <= PP_PARAMETER_BYTES, "a group is passed by value");
 
-/* The quads first, first + THREADS quads, ... of a thread. */
+/* A thread's SGD_QUADS quads: the first begins with element `first`, the others THREADS quads apart. */
 template <bool aligned> static __device__ inline void sgd_step(const sgd_tensor &t, int64_t first, float rate)
 {
     pp_quad g[SGD_QUADS], w[SGD_QUADS];
@@ -64,7 +64,8 @@ static __device__ inline bool all_plus_zero(pp_quad q)
     return bits == 0;
 }
 
-/* The same bits, where w - (+0) * rate is w: weights without a gradient are neither read nor written. */
+/* The same, with the same bits, but weights whose gradients are all +0 are neither read nor written: w - (+0) * rate is
+ * w if rate is finite and not negative. */
 template <bool aligned> static __device__ inline void sgd_sparse(const sgd_tensor &t, int64_t first, float rate)
 {
     pp_quad g[SGD_QUADS];
@@ -91,7 +92,7 @@ static __global__ void __launch_bounds__(THREADS) sgd(sgd_group group)
     const int64_t first = ((int)blockIdx.x - t.first_block) * (int64_t)SGD_BLOCK_ELEMENTS + PP_QUAD * threadIdx.x;
     const float rate = group.all.rate * (group.all.clip ? *group.all.clip : group.all.factor);
     const bool sparse =
-        t.sparse && __float_as_uint(rate) <= __float_as_uint(FLT_MAX); /* not -0, infinite or no number */
+        t.sparse && __float_as_uint(rate) <= __float_as_uint(FLT_MAX); /* not negative, -0, infinite or NaN */
     if (sparse && t.aligned)
         sgd_sparse<true>(t, first, rate);
     else if (sparse)
@@ -112,7 +113,7 @@ static sgd_tensor sgd_tensor_of(const struct pp_cuda_call *c, int first_block)
     t.n = (int64_t)n->rows * n->width;
     t.first_block = first_block;
     t.aligned = t.n % PP_QUAD == 0 && pp_aligned(t.w) && pp_aligned(t.g) && pp_aligned(t.copy);
-    t.sparse = n->sparse && !t.copy; /* a copy is written in any case */
+    t.sparse = n->sparse && !t.copy; /* a copy must be written whole */
     return t;
 }
 
@@ -139,7 +140,7 @@ cudaError_t pp_cuda_sgd(const struct pp_cuda_call *c) { return pp_cuda_sgd_group
 struct adamw_tensor {
     float *w, *m, *v;
     const float *g;
-    __nv_bfloat16 *copy; /* NULL: none */
+    __nv_bfloat16 *copy; /* w as bfloat16, for products; NULL: there is none */
     int64_t n;
     int first_block;
     bool aligned;
@@ -148,7 +149,7 @@ struct adamw_tensor {
 struct adamw_numbers {
     struct pp_adamw a;
     float factor;
-    const float *clip; /* the factor, instead of `factor`; or NULL */
+    const float *clip; /* in device memory, used in place of `factor`; or NULL */
 };
 
 typedef pp_group<adamw_tensor, adamw_numbers, PP_CUDA_GROUP> adamw_group;
@@ -169,7 +170,7 @@ static __device__ inline void adamw_quad(const pp_adamw &a, float factor, adamw_
     }
 }
 
-/* The quads first, first + THREADS quads, ... of a thread. */
+/* A thread's ADAMW_QUADS quads: the first begins with element `first`, the others THREADS quads apart. */
 template <bool aligned>
 static __device__ inline void adamw_step(const adamw_tensor &t, int64_t first, const pp_adamw &a, float factor)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which algorithm is the fastest for a product: all that the heuristic offers take turns, round after round, each time
- * on other operands, so that none finds in the cache what the one before it has left there.
+ * Finds the fastest algorithm for each product. All algorithms that the heuristic offers run once in each round, one
+ * after another, each time on another set of operands: so none finds in the cache what the one before has left there.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,14 +12,15 @@
 enum {
     CANDIDATES = 16,
     ROUNDS = 11,
-    BLOCK_BYTES = 1 << 20,  /* of random numbers, repeated */
-    SAMPLE_BYTES = 1 << 20, /* of a result, looked at twice */
+    BLOCK_BYTES = 1 << 20,  /* random numbers, repeated until operands are full */
+    SAMPLE_BYTES = 1 << 20, /* of a result, which are compared with those of a second run */
     ALIGNMENT = 256,
-    GATE_CYCLES = 1000000, /* about 0.5 ms: a round is queued meanwhile */
-    WORTH_PERCENT = 98     /* of the time of the heuristic's first: what takes more is not better but luckier */
+    GATE_CYCLES = 1000000, /* before a round the stream waits so long, about 0.5 ms, while the host queues the round */
+    WORTH_PERCENT = 98     /* an algorithm must take less than this share of the first one's time to replace it */
 };
 
-/* Sets of operands, one behind the other. */
+/* Device memory with `sets` sets of operands, one behind another. offset: of an operand in its set. turn: counts the
+ * runs, which use one set after another. */
 struct pool {
     char *memory;
     int64_t offset[PP_GEMM_OPERANDS], set_bytes;
@@ -31,7 +32,7 @@ struct trial {
     struct pp_gemm_plan plan;
     struct pool pool;
     float beta;
-    int n; /* candidates */
+    int n; /* of candidates that take part */
     cublasLtMatmulHeuristicResult_t candidate[CANDIDATES];
     int64_t ns[CANDIDATES][ROUNDS];
     int64_t median_ns[CANDIDATES];
@@ -41,7 +42,8 @@ struct trial {
 
 static int64_t aligned(int64_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
-/* So many sets that one has left the cache when its turn comes again; fewer where there is no room. */
+/* Allocates enough sets, about twice the size of the L2 cache, so that a set has left the cache when its turn comes
+ * again; one set where there is no memory for more. */
 static pp_status open_pool(const struct pp_gemm_key *key, struct pool *pool)
 {
     struct cudaDeviceProp gpu;
@@ -64,7 +66,8 @@ static pp_status open_pool(const struct pp_gemm_key *key, struct pool *pool)
     return pp_cuda_check(error, "taking memory to choose algorithms");
 }
 
-/* Numbers in (-1, 1), as the operands' type has them: zeros would let the GPU run faster than it will. */
+/* Fills the block with numbers in (-1, 1): bfloat16 if `half`, else float32. Zeros would let the GPU run faster than it
+ * does on real data. */
 static void fill_block(char *block, bool half)
 {
     uint32_t x = 1;
@@ -98,7 +101,7 @@ static pp_status fill_pool(const struct pool *pool, bool half, cudaStream_t stre
 
 /* ---- rounds ---- */
 
-/* By candidate i, with that set of operands. */
+/* Queues the product by candidate i, on set number set_index. */
 static pp_status multiply(struct trial *t, int i, int64_t set_index, float beta)
 {
     const struct pool *pool = &t->pool;
@@ -110,7 +113,7 @@ static pp_status multiply(struct trial *t, int i, int64_t set_index, float beta)
     return pp_gemm_multiply(t->device->gemm, &t->plan, p, beta, t->device->compute.stream);
 }
 
-/* Does it run, and give the same bits again? sample: [2][SAMPLE_BYTES] */
+/* *good: candidate i runs, and gives the same bits when it runs again. sample: [2][SAMPLE_BYTES] */
 static pp_status try_one(struct trial *t, int i, char *sample, bool *good)
 {
     static const char doing[] = "trying algorithms";
@@ -118,7 +121,7 @@ static pp_status try_one(struct trial *t, int i, char *sample, bool *good)
     const int64_t all = pp_gemm_operand_bytes(&t->plan.key, PP_GEMM_RESULT);
     const size_t bytes = all < SAMPLE_BYTES ? (size_t)all : SAMPLE_BYTES;
     *good = false;
-    /* Whatever cuBLAS says against it; what broke the GPU comes up again in the next call. */
+    /* A refusal by cuBLAS is no error here. A failure of the GPU is reported by the next call. */
     if (multiply(t, i, 0, t->beta) != PP_OK) return PP_OK;
     for (int k = 0; k < 2; k++) {
         if (multiply(t, i, 0, 0) != PP_OK) return PP_OK;
@@ -131,7 +134,7 @@ static pp_status try_one(struct trial *t, int i, char *sample, bool *good)
     return PP_OK;
 }
 
-/* Leaves out those that are no good, and loads the kernels of the others. */
+/* Tries all candidates, which also loads their kernels, and keeps the good ones. */
 static pp_status try_all(struct trial *t)
 {
     int n = 0;
@@ -148,8 +151,8 @@ static pp_status try_all(struct trial *t)
     return status;
 }
 
-/* All of them once, beginning with another one each time. The host is ahead: between two marks is a product and nothing
- * that is late. */
+/* Runs all candidates once; each round begins with another one. The host queues the whole round while the stream waits
+ * (GATE_CYCLES), so the time between two events is that of a product, without waiting for the host. */
 static pp_status run_round(struct trial *t, int round)
 {
     static const char doing[] = "timing algorithms";
@@ -196,7 +199,7 @@ static pp_status run_trial(struct trial *t, int *best)
 
 /* ---- a product ---- */
 
-/* For the file and for this device. */
+/* Writes the choice into the file and keeps it for this device. */
 static pp_status keep(const struct trial *t, int best, FILE *out)
 {
     struct pp_algorithms *known = &t->device->gemm->algorithms;

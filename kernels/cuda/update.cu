@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is taken of gradients; norm and clip factor; sums of replicas; a kernel that only takes time.
+ * Gradients that are taken over from another place; the norm of all gradients and the clip factor; sums over replicas,
+ * and conversions for them; and a kernel that only takes time.
  */
 #include <algorithm>
 
@@ -11,15 +12,15 @@
 enum {
     THREADS = 256,
     NORM_THREADS = 512,
-    NORM_BLOCKS = 1024,           /* of a tensor, at most: their sums are added by one block */
-    NORM_BLOCK_ELEMENTS = 1 << 15 /* at least, so that small tensors take one block */
+    NORM_BLOCKS = 1024,           /* of one tensor, at most; a single block then adds their sums */
+    NORM_BLOCK_ELEMENTS = 1 << 15 /* of one block, at least: a small tensor takes one block */
 };
 
 static_assert(PP_CUDA_GROUP * NORM_BLOCKS * sizeof(double) <= PP_CUDA_SCRATCH_BYTES, "blocks' sums lie in the scratch");
 
 /* ---- take ---- */
 
-/* in NULL: zeros */
+/* grad [n] = in, or grad += in if accumulate. in: NULL stands for zeros. */
 template <bool aligned>
 static __global__ void __launch_bounds__(THREADS) take(float *grad, const float *in, int64_t n, bool accumulate)
 {
@@ -50,15 +51,15 @@ cudaError_t pp_cuda_take(const struct pp_cuda_call *c)
 
 struct norm_tensor {
     const float *g;
-    int64_t n, piece; /* elements: of the tensor, of a block */
+    int64_t n, piece; /* elements of the tensor, and of one block */
     int first_block, blocks;
-    int index; /* of its sum */
+    int index; /* of its sum in norm_sums.total */
     bool aligned;
 };
 
 struct norm_sums {
-    double *total;   /* [index] */
-    double *partial; /* of blocks, of tensors that have several */
+    double *total;   /* the sum of squares of each tensor */
+    double *partial; /* [blocks of the launch] sums of blocks, of tensors that have several blocks */
 };
 
 typedef pp_group<norm_tensor, norm_sums, PP_CUDA_GROUP> norm_group;
@@ -76,7 +77,7 @@ template <bool aligned> static __device__ inline double sum_squares(const float 
     return sum;
 }
 
-/* Sums of squares of `piece` elements per block, in double. */
+/* The sum of squares of `piece` elements of a tensor in each block, in double. */
 static __global__ void __launch_bounds__(NORM_THREADS) squares(norm_group group)
 {
     PP_SHARED_ONE(pp_by_warp<double>, shared);
@@ -88,7 +89,7 @@ static __global__ void __launch_bounds__(NORM_THREADS) squares(norm_group group)
     if (threadIdx.x == 0) *(t.blocks == 1 ? group.all.total + t.index : group.all.partial + blockIdx.x) = sum;
 }
 
-/* A block for each tensor. */
+/* Adds the blocks' sums of each tensor that has several. Grid: tensors. */
 static __global__ void __launch_bounds__(NORM_THREADS) add_squares(norm_group group)
 {
     PP_SHARED_ONE(pp_by_warp<double>, shared);
@@ -104,7 +105,7 @@ static norm_tensor norm_tensor_of(const struct pp_cuda_call *c, int first_block)
 {
     const struct pp_sumsq_dims *n = &c->call->sumsq;
     norm_tensor t;
-    const bool others = pp_counts_elsewhere(n->once, c->frame); /* the first one's: nothing is added up */
+    const bool others = pp_counts_elsewhere(n->once, c->frame); /* another worker counts it: its sum here is 0 */
     t.g = static_cast<const float *>(c->at.sumsq.gradient);
     t.n = others ? 0 : (int64_t)n->rows * n->width;
     const int64_t share = PP_QUAD * ((t.n + PP_QUAD * NORM_BLOCKS - 1) / (PP_QUAD * NORM_BLOCKS));
@@ -152,7 +153,8 @@ static __global__ void __launch_bounds__(THREADS) sum_doubles(double *to, parts 
     to[i] = sum;
 }
 
-/* float or bfloat16, as quads: each sum of two is rounded as it would be in memory */
+/* to [elements] = the sum of the parts, in their order. T: float or bfloat16; each sum of two numbers is rounded to T,
+ * as if it had been stored. */
 template <typename T, bool aligned>
 static __global__ void __launch_bounds__(THREADS) sum_quads(T *to, parts p, int64_t elements)
 {
@@ -192,7 +194,7 @@ cudaError_t pp_cuda_sum(cudaStream_t stream, void *to, const void *const *from, 
     return cudaGetLastError();
 }
 
-/* float to bfloat16, or back */
+/* to [n] = from [n], converted from float to bfloat16 or back. */
 template <typename To, typename From, bool aligned>
 static __global__ void __launch_bounds__(THREADS) convert_quads(To *to, const From *from, int64_t n)
 {
@@ -222,14 +224,15 @@ cudaError_t pp_cuda_widen(cudaStream_t stream, void *to, const void *from, int64
     return convert<float, __nv_bfloat16>(stream, to, from, n);
 }
 
-/* One thread: the sum must not depend on anything but the order of the tensors. */
+/* *factor = min(1, most / (norm + 1e-6)), where norm is the root of the sum of sums[0 .. n-1]. One thread adds, in the
+ * order of the tensors, so that the sum depends on nothing else. */
 static __global__ void clip_factor(const double *sums, int n, double most, float *factor)
 {
     double sum = 0;
 #pragma unroll 8
     for (int i = 0; i < n; i++) sum += sums[i];
     const double f = most / (sqrt(sum) + 1e-6);
-    *factor = f > 1 ? 1.0f : (float)f; /* not a number stays that */
+    *factor = f > 1 ? 1.0f : (float)f; /* NaN stays NaN */
 }
 
 cudaError_t pp_cuda_clip_factor(cudaStream_t stream, const double *sums, int n, double most, float *factor)
