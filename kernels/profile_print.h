@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What was measured, for people (table) and programs (tsv, json: one record per line or object, `what` = task, link,
- * parameter or reference; figures that a record does not have are empty or null).
+ * Prints what was measured: for people as tables, for programs as tsv or json. There each line or object is one record;
+ * its field `what` is task, link, parameter or reference. Fields that a record does not have are empty, or null.
  */
 #ifndef PP_KERNELS_PROFILE_PRINT_H
 #define PP_KERNELS_PROFILE_PRINT_H
@@ -10,7 +10,7 @@
 
 #include "kernels/profile.h"
 
-/* What exec/ measured of the links. */
+/* What was measured of links (exec/link_profile.h): samples, and parameters fitted to them. Borrowed. */
 struct pp_profile_links {
     const struct pp_sample *samples;
     int nsamples;
@@ -18,7 +18,7 @@ struct pp_profile_links {
     int nparameters;
 };
 
-/* format: enum pp_format. `out` is the caller's own memory: after PP_NOMEM there may be a part of it. */
+/* format: enum pp_format. out: a stream into memory of the caller; after PP_NOMEM it may hold a part of the output. */
 pp_status pp_profile_print(FILE *out, int format, struct pp_profile *profile,
                            const struct pp_profile_links *links) PP_MUST_CHECK;
 
