@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tensor cores and asynchronous copies of compute capability 8.0 and later, as PTX has them (PTX ISA 8.7, chapter 9.7:
+ * Tensor cores and asynchronous copies of compute capability 8.0 and later, by inline PTX (PTX ISA 8.7, chapter 9.7:
  * "Matrix Fragments for mma.m16n8k16 with floating point type", "ldmatrix", "cp.async").
  *
- * A warp multiplies matrices that its lanes hold together. With g = lane / 4 and t = lane % 4, and two bfloat16 in a
- * register, the one of the lower column (in b: row) in its lower half:
+ * A warp computes sums += a b. Its 32 lanes hold the three matrices together, each lane some elements (a fragment). Let
+ * g = lane / 4 and t = lane % 4. A register of a or b holds two bfloat16; its lower half is the one of the lower column
+ * (in b: of the lower row). A lane holds:
  *
- *   a, 16 x 16:  a[0] row g, columns 2t, 2t+1;  a[1] row g+8;  a[2] row g, columns 2t+8, 2t+9;  a[3] row g+8 of these
- *   b, 16 x 8:   b[0] rows 2t, 2t+1 of column g;  b[1] rows 2t+8, 2t+9
- *   sums, 16 x 8, floats:  [0], [1] row g, columns 2t, 2t+1;  [2], [3] row g+8
+ *   a, 16 x 16:           a[0] row g, columns 2t, 2t+1       a[1] row g+8, columns 2t, 2t+1
+ *                         a[2] row g, columns 2t+8, 2t+9     a[3] row g+8, columns 2t+8, 2t+9
+ *   b, 16 x 8:            b[0] column g, rows 2t, 2t+1       b[1] column g, rows 2t+8, 2t+9
+ *   sums, 16 x 8, float:  [0], [1] row g, columns 2t, 2t+1   [2], [3] row g+8, columns 2t, 2t+1
  *
- * Two neighbouring tiles of sums, rounded, are therefore an a: P needs no way through memory.
+ * So the sums of two neighbouring tiles, rounded to bfloat16, are a fragment of a as they lie. That is why attention's
+ * probabilities, which are sums of one product and a factor of the next, need not go through memory.
  *
  * Tests compile kernels for the host; tests/cuda/emulator/mma.h has these functions there.
  */
@@ -24,7 +27,7 @@ enum { PP_COPY_BYTES = 16 };
 
 #ifndef PP_EMULATOR
 
-/* sum += a b */
+/* sum += a b, for the fragments of the whole warp; all lanes call it. b0, b1: b[0] and b[1]. */
 static __device__ inline void pp_mma(float (&sum)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
@@ -35,8 +38,8 @@ static __device__ inline void pp_mma(float (&sum)[4], const uint32_t (&a)[4], ui
 
 static __device__ inline uint32_t pp_shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
 
-/* Four matrices of 8 x 8 bfloat16. row: of lane l it is row l % 8 of matrix l / 8, 16 bytes in shared memory, aligned
- * to them. to[m]: row g, columns 2t, 2t+1 of matrix m. */
+/* Loads four matrices of 8 x 8 bfloat16 from shared memory; all lanes call it. row: lane l passes the address of row l
+ * % 8 of matrix l / 8, which is 16 bytes, aligned to 16. to[m]: the lane gets row g, columns 2t, 2t+1 of matrix m. */
 static __device__ inline void pp_ldmatrix(uint32_t (&to)[4], const void *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -45,7 +48,7 @@ static __device__ inline void pp_ldmatrix(uint32_t (&to)[4], const void *row)
                  : "memory");
 }
 
-/* to[m]: rows 2t, 2t+1 of column g of matrix m. */
+/* The same, transposed. to[m]: the lane gets rows 2t, 2t+1 of column g of matrix m. */
 static __device__ inline void pp_ldmatrix_transposed(uint32_t (&to)[4], const void *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -54,8 +57,9 @@ static __device__ inline void pp_ldmatrix_transposed(uint32_t (&to)[4], const vo
                  : "memory");
 }
 
-/* Starts to copy to shared memory, zeros unless `real`; bytes, to which both are aligned: 4, or PP_COPY_BYTES. `from`
- * is an address of the same memory in any case. */
+/* Starts an asynchronous copy of `bytes` bytes (4, or PP_COPY_BYTES) from global to shared memory; both addresses are
+ * aligned to as many bytes. Unless `real`, zeros are written and nothing is read, but `from` must be an address in
+ * global memory all the same. */
 template <int bytes> static __device__ inline void pp_copy_start(void *to, const void *from, bool real)
 {
     const int size = real ? bytes : 0;
@@ -67,12 +71,12 @@ template <int bytes> static __device__ inline void pp_copy_start(void *to, const
                      : "memory");
 }
 
-/* What this thread started has landed. Others see it behind a barrier. */
+/* Waits until all copies that this thread started have ended. Other threads see their data behind a barrier. */
 static __device__ inline void pp_copy_wait(void) { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 #endif
 
-/* Two floats as bfloat16, `low` in the lower half. */
+/* Two floats, rounded to bfloat16, in one register; `low` in its lower half. */
 static __device__ inline uint32_t pp_pair_of(float low, float high)
 {
     const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
