@@ -148,10 +148,14 @@ stopped() {
     exit 143
 }
 
+# show_figures PAGE: what matters most of it. Where no file comes back, the call's output has this.
+show_figures() { awk '/^## / { on = /Speed|Learning/ } /^All [0-9]+ together/ || (on && /^\|/)' "$1" 2>/dev/null | cut -c1-250; }
+
 # Ends the call: 0 all has worked, 1 something failed, 3 out of time.
 finish() {
     local failed=0
     echo
+    show_figures "$results/$(machine_name).md"
     awk -F'\t' '{ state[$1] = $2 } END { for (step in state) { split(step, part, "."); n[part[1] "\t" state[step]]++ }
         for (key in n) print key "\t" n[key] }' "$results/steps.tsv" 2>/dev/null | sort | { column -t -s "$(printf '\t')" 2>/dev/null || cat; }
     echo "results: $results ($(machine_name).md)"

@@ -3,6 +3,7 @@
 """scripts/gpu over programs that only pretend to: which steps it runs, resumes and leaves out."""
 
 import contextlib
+import json
 import os
 import pathlib
 import shutil
@@ -178,6 +179,19 @@ class Script(unittest.TestCase):
         self.assertNotIn("could not be made", self.start("report", OUT=str(out))[1])
         self.assertEqual({path.name for path in out.iterdir()}, {"emulated.md", "results.tar.gz", "build.tar.gz"})
         self.assertIn("Emulated", (out / "emulated.md").read_text())
+
+    def test_the_end_of_the_output_has_the_most_important_figures(self):
+        row = dict(model="tutorial", precision="bf16", chunks=1, microbatches=1, floor_ms=10.0, paper_ms=9.4)
+        row.update(ppexec_ms=[12.25], torch_ms=[13.5], batch_w_ms=[], batch_w_floor_ms=None)
+        row.update(ppexec_gpu=[], torch_gpu=[], ceilings=None)
+        (self.results / "speed.jsonl").write_text(json.dumps(row) + "\n")
+        (self.results / "fidelity").mkdir()
+        table = "# Predicted and measured\n\nAll 8 together: mean error 2.50 %\n\n| other | table |\n"
+        (self.results / "fidelity" / "table.md").write_text(table)
+        said = self.start("report")[1]
+        self.assertIn("All 8 together: mean error 2.50 %\n", said)
+        self.assertRegex(said, r"\| tutorial \| bf16 .* 12\.25 .* 13\.50 ")
+        self.assertNotIn("other", said)
 
     def test_a_fresh_host_goes_on_from_the_archives_beside_the_bundle(self):
         self.start("profile")
