@@ -17,13 +17,17 @@
 #include "core/operand.h"
 
 /* seq: queries of a row; causal: 1: a query sees no later keys (0 for qk_norm and rope); kv: 0: as many as heads; keys:
- * of flash alone, tokens of a whole row whose keys and values lie in the operand `keys`; 0: those of qkv */
-PP_DIMS(attention, rows, seq, heads, dh, causal, kv, keys);
+ * of flash alone, tokens of a whole row whose keys and values lie in the operand `keys`; 0: those of qkv; window: only
+ * with causal: the query of a row's token t sees the keys of the tokens t - window + 1 to t, as far as there are any;
+ * 0: of all tokens up to t (0 for qk_norm and rope). Tokens count by their places in the whole row. */
+PP_DIMS(attention, rows, seq, heads, dh, causal, kv, keys, window);
 
-/* Of such dimensions of any type: heads of keys and values; heads of a token's qkv; keys of a row. */
+/* Of such dimensions of any type: heads of keys and values; heads of a token's qkv; keys of a row; the most keys that a
+ * query sees, of a mask without a window all. */
 #define PP_KV_HEADS(n) ((n)->kv ? (n)->kv : (n)->heads)
 #define PP_QKV_HEADS(n) ((n)->heads + 2 * PP_KV_HEADS(n))
 #define PP_ROW_KEYS(n) ((n)->keys ? (n)->keys : (n)->seq)
+#define PP_SEEN_KEYS(n) ((n)->window && (n)->window < PP_ROW_KEYS(n) ? (n)->window : PP_ROW_KEYS(n))
 
 /* attention: qkv += bias; P = softmax(q k' / sqrt(dh)); ctx = drop(P) v
  *     p               probability of dropout
@@ -113,8 +117,9 @@ PP_OPERANDS(rope, qkv, bias);
  */
 PP_OPERANDS(rope_grad, dqkv);
 
-/* Queries that flash works on at a time on the cpu. */
-enum { PP_FLASH_QUERIES = 64 };
+/* Queries that flash works on at a time on the cpu, and attention with a window. The first key that they then work on
+ * is the first one that they see, rounded down to a multiple of PP_WINDOW_STEP. */
+enum { PP_FLASH_QUERIES = 64, PP_WINDOW_STEP = 16 };
 
 /* Bytes of scratch of attention and attention_grad, for one row and head at a time: two squares of scores, gradients of
  * the keys and values of a group. */

@@ -158,6 +158,8 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
         .vocab = config->vocab,
         .mask = config->mask,
         .attention = config->attention,
+        .window = config->window_size,
+        .window_skip = config->window_attn_skip_freq,
         .dropout = config->dropout,
         .positions = config->positions,
         .rope_theta = config->rope_theta,

@@ -25,6 +25,7 @@ struct pp_config {
     const char *preset;
     int d_model, heads, d_ff, layers, vocab, mask, style; /* enum pp_mask, enum pp_style */
     int attention;                                        /* enum pp_attention_kind */
+    int window_size, window_attn_skip_freq;               /* 0: no window; 0: no layer without it */
     int norm, activation;                                 /* enum pp_norm, enum pp_activation */
     int normalization, bias;                              /* enum pp_normalization, enum pp_bias */
     int kv_heads;                                         /* 0: as many as heads */

@@ -31,6 +31,7 @@ static pp_status check_additions(const struct pp_config *config)
                      {"rope-low-freq-factor", "--rope-factor; add that", scaled},
                      {"rope-high-freq-factor", "--rope-factor; add that", scaled},
                      {"rope-original-tokens", "--rope-factor; add that", scaled},
+                     {"window-attn-skip-freq", "--window-size; add that", config->window_size},
                      {"max-positions", "--positions learned; add that", learned},
                      {"adam-beta1", "--optimizer adamw; add that", adamw},
                      {"adam-beta2", "--optimizer adamw; add that", adamw},
@@ -99,6 +100,15 @@ static pp_status check_heads(const struct pp_config *config)
     if ((int64_t)config->heads * columns > 1 << 24)
         return pp_fail(PP_USAGE, "--head-dim: %d heads of %d columns are wider than any model", config->heads, columns);
     return PP_OK;
+}
+
+static pp_status check_window(const struct pp_config *config)
+{
+    const int window = config->window_size, skips = config->window_attn_skip_freq;
+    if (window && config->mask != PP_MASK_CAUSAL)
+        return pp_fail(PP_USAGE, "--window-size %d is of tokens before a token: add --mask causal", window);
+    if (!window || skips != 1) return PP_OK;
+    return pp_fail(PP_USAGE, "--window-attn-skip-freq 1 leaves no layer the window: leave --window-size out");
 }
 
 static pp_status check_experts(const struct pp_config *config)
@@ -283,6 +293,7 @@ pp_status pp_config_check(const struct pp_config *config, unsigned tool)
     PP_TRY(check_additions(config));
     PP_TRY(check_norms(config));
     PP_TRY(check_heads(config));
+    PP_TRY(check_window(config));
     PP_TRY(check_experts(config));
     if (config->workers.n == 0) PP_TRY(pp_config_check_replicas(config, config->replicas));
     PP_TRY(check_positions(config));

@@ -150,9 +150,16 @@ static void add_rope(struct text *t, const struct pp_config *config)
     add(t, ":%d", scaling->tokens);
 }
 
+static void add_window(struct text *t, const struct pp_config *config)
+{
+    if (config->window_size) add(t, " window%d", config->window_size);
+    if (config->window_attn_skip_freq) add(t, "/%d", config->window_attn_skip_freq);
+}
+
 /* What layers are beside the tutorials'. */
 static void add_layer_words(struct text *t, const struct pp_config *config)
 {
+    add_window(t, config);
     if (config->attention == PP_ATTENTION_FLASH) add(t, " flash");
     if (config->norm == PP_NORM_FIRST) add(t, " pre");
     if (config->normalization == PP_RMSNORM) add(t, " rmsnorm");

@@ -14,6 +14,14 @@ static void add_rope(const struct pp_shape *shape, char *buf, size_t size)
     snprintf(buf, size, ", rope of base %g%s", shape->rope_theta, slower);
 }
 
+static void add_window(const struct pp_shape *shape, char *buf, size_t size)
+{
+    char skipped[48] = "";
+    if (shape->window_skip)
+        snprintf(skipped, sizeof skipped, " except in layers %d, %d ...", shape->window_skip, 2 * shape->window_skip);
+    snprintf(buf, size, ", window of %d token%s%s", shape->window, pp_plural(shape->window), skipped);
+}
+
 /* Adds how the layers differ from those of PyTorch's tutorials. */
 static void add_layer_words(const struct pp_shape *shape, char *buf, size_t size)
 {
@@ -22,14 +30,15 @@ static void add_layer_words(const struct pp_shape *shape, char *buf, size_t size
                                          [PP_BIAS_LAYERS] = ", no bias of the decoder",
                                          [PP_BIAS_QKV] = ", biases of queries, keys and values alone"};
     const bool named = shape->activation != PP_RELU;
-    char positions[80] = "", epsilon[40] = "";
+    char positions[80] = "", epsilon[40] = "", window[80] = "";
+    if (shape->window) add_window(shape, window, sizeof window);
     if (pp_norm_epsilon(shape) != PP_NORM_EPSILON)
         snprintf(epsilon, sizeof epsilon, ", epsilon %g", pp_norm_epsilon(shape));
     if (shape->positions == PP_POSITIONS_ROPE) add_rope(shape, positions, sizeof positions);
     if (shape->positions == PP_POSITIONS_LEARNED)
         snprintf(positions, sizeof positions, ", %d learnt position%s", shape->max_positions,
                  pp_plural(shape->max_positions));
-    snprintf(buf, size, "%s%s%s%s%s%s%s%s%s%s", positions, shape->tied ? ", tied embeddings" : "",
+    snprintf(buf, size, "%s%s%s%s%s%s%s%s%s%s%s", window, positions, shape->tied ? ", tied embeddings" : "",
              shape->attention == PP_ATTENTION_FLASH ? ", attention flash" : "",
              shape->norm == PP_NORM_FIRST ? ", norm first" : "", shape->normalization == PP_RMSNORM ? ", rmsnorm" : "",
              epsilon, shape->qk_norm ? ", norms of queries and keys" : "", named ? ", " : "",
@@ -40,7 +49,7 @@ const char *pp_model_text(const struct pp_model *model, char *buf, size_t size)
 {
     const struct pp_shape *shape = &model->shape;
     const int kv = pp_kv_heads(shape);
-    char words[280], columns[24] = "", of_keys[40] = "", experts[96] = "", beside[48] = "";
+    char words[360], columns[24] = "", of_keys[40] = "", experts[96] = "", beside[48] = "";
     if (shape->head_dim) snprintf(columns, sizeof columns, " of %d", shape->head_dim);
     if (kv != shape->heads) snprintf(of_keys, sizeof of_keys, " (%d of keys and values)", kv);
     if (shape->experts)

@@ -59,6 +59,10 @@ struct pp_shape {
     int d_model, heads, d_ff, layers, vocab;
     int mask;      /* enum pp_mask */
     int attention; /* enum pp_attention_kind */
+    /* Sliding window (Beltagy et al. 2020, "Longformer"; Mistral 7B), only with PP_MASK_CAUSAL. A token sees itself and
+     * the window - 1 tokens before it; 0: all tokens before it. With window_skip = N > 0 the N-th, 2 N-th ... layer of
+     * the model has no window (Megatron-LM's --window-attn-skip-freq). Of one layer: pp_layer_window(). */
+    int window, window_skip;
     double dropout;
     bool scale_embedding; /* the embedding is multiplied by sqrt(d_model) */
     bool residual_only;   /* dropout only on the two residual branches (preset lab); else wherever torch has it */
@@ -157,6 +161,13 @@ static inline int64_t pp_expert_capacity(const struct pp_shape *shape, int64_t t
                  most = shape->capacity_factor * even * (1 - 1e-12); /* rounding: 1.1 * 100 must not be above 110 */
     const int64_t whole = most < (double)tokens ? (int64_t)most : tokens;
     return whole + (whole < tokens && (whole == 0 || (double)whole < most));
+}
+
+/* The window of a layer of the model, counted from 0; 0: it has none. */
+static inline int pp_layer_window(const struct pp_shape *shape, int layer)
+{
+    const bool skipped = shape->window_skip > 0 && (layer + 1) % shape->window_skip == 0;
+    return skipped ? 0 : shape->window;
 }
 
 /* Number of stages that may have no layer, but the embedding or the decoder alone: none if --split is uniform, else the

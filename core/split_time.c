@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 /* Times are taken of a small model of three stages with one layer each: they tell embedding, layer and decoder apart.
- */
+ * Where some layers have a window and others not, they are taken of a model of each kind. */
 enum { STAND_IN = 3 };
 static const struct pp_cut stand_in_cut = {.stages = STAND_IN};
 
@@ -91,28 +91,40 @@ void pp_split_time_workers(const struct pp_config *config, const struct pp_model
     }
 }
 
+/* Times of the stages of a small model of this shape, of microbatches of so many rows. */
+static pp_status stand_in_ns(const struct pp_config *config, const struct pp_shape *shape, int rows,
+                             const struct pp_model_ops *ops, const struct pp_call_times *times, double ns[STAND_IN])
+{
+    struct pp_model *model = NULL;
+    pp_status status = PP_OK;
+    PP_TRY(ops->create(shape, &stand_in_cut, &model));
+    for (int s = 0; s < STAND_IN && status == PP_OK; s++) {
+        const struct pp_class of = {.stage = s, .rows = rows};
+        status = stage_ns(model, &of, config->tokens, ops, times, &ns[s]);
+    }
+    ops->destroy(model);
+    return status;
+}
+
 pp_status pp_split_time_by(struct pp_config *config, const struct pp_config *workers, const struct pp_model_ops *ops,
                            const struct pp_call_times *times)
 {
-    struct pp_model *model = NULL;
-    struct pp_shape shape;
-    double ns[STAND_IN];
-    pp_status status = PP_OK;
+    struct pp_shape shape, all_alike;
+    double ns[STAND_IN], full[STAND_IN]; /* full: without a window */
     if (strcmp(config->split, "time") != 0) return PP_OK;
     stand_in(workers, &shape);
     const int rows = (config->rows + config->chunks.v[0] - 1) / config->chunks.v[0];
-    PP_TRY(ops->create(&shape, &stand_in_cut, &model));
-    for (int s = 0; s < STAND_IN; s++) {
-        const struct pp_class of = {.stage = s, .rows = rows};
-        PP_TRY_DONE(stage_ns(model, &of, config->tokens, ops, times, &ns[s]));
-    }
-    PP_TRY_DONE(PP_NEW(&config->layer_ns, config->layers + 2));
+    all_alike = shape;
+    all_alike.window_skip = 0;
+    PP_TRY(stand_in_ns(config, &all_alike, rows, ops, times, ns));
+    all_alike.window = 0;
+    memcpy(full, ns, sizeof full);
+    if (shape.window_skip) PP_TRY(stand_in_ns(config, &all_alike, rows, ops, times, full));
+    PP_TRY(PP_NEW(&config->layer_ns, config->layers + 2));
     config->layer_ns[0] = surplus(ns[0], ns[1]);
-    for (int l = 1; l <= config->layers; l++) config->layer_ns[l] = ns[1];
+    for (int l = 1; l <= config->layers; l++) config->layer_ns[l] = pp_layer_window(&shape, l - 1) ? ns[1] : full[1];
     config->layer_ns[config->layers + 1] = surplus(ns[2], ns[1]);
-done:
-    ops->destroy(model);
-    return status;
+    return PP_OK;
 }
 
 pp_status pp_split_time(struct pp_config *config, const struct pp_model_ops *ops, const char *device, struct pp_db *db)

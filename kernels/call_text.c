@@ -23,6 +23,7 @@ static const char *heads_words(const struct pp_call *call, char *buf, size_t siz
     const int kv = PP_KV_HEADS(n);
     size_t used = kv == n->heads ? 0 : (size_t)snprintf(buf, size, " kv%d", kv);
     if (n->keys) used += (size_t)snprintf(buf + used, size - used, " of%d", n->keys);
+    if (n->window) used += (size_t)snprintf(buf + used, size - used, " w%d", n->window);
     snprintf(buf + used, size - used, "%s", pp_call_lacks_bias(call) && !n->keys ? " plain" : "");
     return buf;
 }
@@ -83,7 +84,7 @@ static bool is_wide(const struct pp_call *call)
 const char *pp_call_text(const struct pp_call *call, char *buf, size_t size)
 {
     const struct pp_kernel_info *info = &pp_kernel_table[call->kernel];
-    char words[32];
+    char words[64];
     size_t used = (size_t)snprintf(buf, size, "%s ", info->name);
     for (int i = 0; i < info->named && used < size; i++)
         used += (size_t)snprintf(buf + used, size - used, i ? "x%d" : "%d", call->n[i]);

@@ -16,7 +16,7 @@ enum { PP_EXPERTS_MAX = 4096, PP_EXPERTS_PER_TOKEN_MAX = 64, PP_CHOICES_MAX = 8 
 
 /* Products that a call of gemm makes; scores of attention. Of dimensions of any type. */
 #define PP_TIMES(n) ((n)->times ? (n)->times : 1)
-#define PP_SCORES(n) ((n)->rows * (n)->heads * (n)->seq * PP_ROW_KEYS(n))
+#define PP_SCORES(n) ((n)->rows * (n)->heads * (n)->seq * PP_SEEN_KEYS(n))
 /* Operations for each score that are no product: of attention and its gradient; of flash_grad, which makes the score
  * again. */
 enum { PP_SOFTMAX_FLOPS = 6, PP_SOFTMAX_AGAIN_FLOPS = 9 };
@@ -24,8 +24,8 @@ enum { PP_SOFTMAX_FLOPS = 6, PP_SOFTMAX_AGAIN_FLOPS = 9 };
 /* X(ID, name, dims, named, flops)
  *   dims    the PP_DIMS of its calls: call->dims
  *   named   how many of these dimensions, from the first on, stand in names of calls ("gemm_nt 175x600x200")
- *   flops   floating-point operations that a call asks for, with a mask too of all scores. n: the dimensions, as
- *           doubles; bare: the call could have a bias, and has none
+ *   flops   floating-point operations that a call asks for, with a mask too of all scores (with a window, of
+ *           as many keys for each query). n: the dimensions, as doubles; bare: the call could have a bias, and has none
  */
 #define PP_KERNEL_LIST(X)                                                                                              \
     X(COPY, copy, matrix, 2, 0)                                                                                        \
@@ -164,6 +164,7 @@ void pp_call_meet(const struct pp_call *call, const struct pp_frame *frame);
  *   /28800      cross_entropy: columns, where rows of logits are padded
  *   kv2         attention, flash, qk_norm, rope: heads of keys and values, where there are fewer
  *   of4096      flash: keys of a whole row, where queries are some of them
+ *   w1024       attention, flash: the window, where it hides keys
  *   plain       a plain norm; attention, flash, qk_norm and rope without a bias; an embedding without positions
  *   learned     an embedding with learnt positions
  *   sum         a norm that writes its sum; a norm's gradient that adds one

@@ -21,6 +21,17 @@ static pp_status check_heads(const struct pp_shape *shape)
     return PP_OK;
 }
 
+static pp_status check_window(const struct pp_shape *shape)
+{
+    if (shape->window < 0 || shape->window_skip < 0 || (shape->window && shape->mask != PP_MASK_CAUSAL))
+        return pp_fail(
+            PP_USAGE,
+            "--window-size %d and --window-attn-skip-freq %d must not be negative, and a window needs --mask "
+            "causal",
+            shape->window, shape->window_skip);
+    return PP_OK;
+}
+
 enum { DROPOUT_QUAD = 4 /* columns whose random numbers come together */ };
 
 /* Can so many workers share the tensors? */
@@ -95,6 +106,7 @@ pp_status pp_shape_check(const struct pp_shape *shape)
     if (shape->d_model < 2 || shape->d_model % 2)
         return pp_fail(PP_USAGE, "--d-model %d must be an even number of at least 2", shape->d_model);
     PP_TRY(check_heads(shape));
+    PP_TRY(check_window(shape));
     if (shape->d_ff < 1 || shape->layers < 1 || shape->vocab < 2)
         return pp_fail(PP_USAGE, "--d-ff %d, --layers %d and --vocab %d must be at least 1, 1 and 2", shape->d_ff,
                        shape->layers, shape->vocab);

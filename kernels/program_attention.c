@@ -62,12 +62,20 @@ static struct pp_call *write_heads(struct pp_writer *w, enum pp_kernel kernel)
     return call;
 }
 
+/* The window of the stage's layer l; 0 if it hides nothing, as in rows that are not longer. */
+static int window_of(const struct pp_writer *w, int l)
+{
+    const int window = pp_layer_window(&w->model->shape, w->stage->first_layer + l);
+    return window < w->row_seq ? window : 0;
+}
+
 /* Attention, or its gradient, as far as its kinds do not differ. */
 static struct pp_call *write_scores(struct pp_writer *w, int l, enum pp_kernel math, enum pp_kernel flash)
 {
     const struct pp_shape *shape = &w->model->local;
     struct pp_call *call = write_heads(w, shape->attention == PP_ATTENTION_FLASH ? flash : math);
     call->attention.causal = shape->mask == PP_MASK_CAUSAL;
+    call->attention.window = window_of(w, l);
     if (gathers(w)) call->attention.keys = w->row_seq;
     pp_writer_dropout(w, call, l, PP_DROP_ATTENTION);
     return call;

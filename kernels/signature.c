@@ -100,6 +100,21 @@ static void write_workers(const struct pp_shape *shape, bool tensors, char *text
         snprintf(text, size, "%s", context);
 }
 
+/* " window4096", of a program whose layers have a window that hides something. Of those that have none, " full3" is the
+ * only one, " full3/6" the first, and each sixth after it: layers count from 1 within the program. */
+static void write_window(const struct pp_writer *w, char *text, size_t size)
+{
+    const struct pp_shape *shape = &w->model->shape;
+    const int skip = shape->window_skip, n = w->part.end - w->part.begin,
+              before = w->stage->first_layer + w->part.begin, first = skip ? skip - before % skip : n + 1;
+    char others[32] = "";
+    *text = '\0';
+    if (!shape->window || shape->window >= w->row_seq || (first == 1 && n == 1) || n == 0) return;
+    if (first <= n) snprintf(others, sizeof others, " full%d", first);
+    if (first + skip <= n) snprintf(others, sizeof others, " full%d/%d", first, skip);
+    snprintf(text, size, " window%d%s", shape->window, others);
+}
+
 /* What differs in norm and step of a stage that has a copy of a tensor, or what it is a copy of. */
 static const char *tied_word(const struct pp_writer *w)
 {
@@ -138,9 +153,10 @@ pp_status pp_write_signature(const struct pp_writer *w, int kind)
     const size_t size = sizeof w->out->signature;
     const bool tensors = kind == PP_NORM || kind == PP_STEP || pp_keeps_shards(kind);
     char vocab[32] = "", dropout[32] = "", precision[16], layers[80], share[24] = "", heads[48], parts[64], experts[96];
-    char again[48];
+    char again[48], window[64];
     write_layer_words(w, tensors, layers, sizeof layers);
     write_again(w, kind, again, sizeof again);
+    write_window(w, window, sizeof window);
     write_heads(shape, tensors, heads, sizeof heads);
     write_experts(shape, tensors, experts, sizeof experts);
     write_vocabulary(w, tensors, vocab, sizeof vocab);
@@ -155,8 +171,8 @@ pp_status pp_write_signature(const struct pp_writer *w, int kind)
                          vocab, parts, precision, layers, tied_word(w),
                          kind == PP_STEP ? optimizer_words[shape->optimizer] : "", share);
     else
-        used += snprintf(text + used, size - (size_t)used, "%s ff%d%s%s%s %s%s%s%s%s%s seq%d rows%d", heads,
-                         shape->d_ff, experts, vocab, parts, shape->mask == PP_MASK_CAUSAL ? "causal" : "full",
+        used += snprintf(text + used, size - (size_t)used, "%s ff%d%s%s%s %s%s%s%s%s%s%s seq%d rows%d", heads,
+                         shape->d_ff, experts, vocab, parts, shape->mask == PP_MASK_CAUSAL ? "causal" : "full", window,
                          attention_words[shape->attention], dropout, precision, layers, again, w->row_seq, w->rows);
     if ((size_t)used < size) return PP_OK;
     return pp_fail(PP_INTERNAL, "a program's name has %d characters: raise PP_SIGNATURE_BYTES", used);

@@ -19,26 +19,55 @@ static bool is_flash(const struct pp_call *call)
     return call->kernel == PP_KERNEL_FLASH || call->kernel == PP_KERNEL_FLASH_GRAD;
 }
 
-/* The same of queries that are two chunks of a row (pp_row_places): of the first worker's; others have as many, but for
- * tiles in which chunks end. */
-static double scores_of_chunks(const struct pp_attention_dims *n, int64_t queries, int64_t keys)
+/* Tiles in which scores are computed, of queries x keys; a window's first tile of keys begins with a multiple of
+ * `first`. Does the last tile have as many queries as all others? All divide PERIOD. */
+struct tiles {
+    int64_t queries, keys, first;
+    bool filled;
+};
+enum { PERIOD = 64 };
+
+/* Where the call's query t stands among the keys. Of two chunks of a row (pp_row_places) it is that of one worker: with
+ * a mask alone all have as much to do, but for tiles in which chunks end, and the first one counts. With a window the
+ * last one has most, because the fewest of its queries stand near the row's begin; its chunks are neighbours. */
+static int64_t place_of(const struct pp_attention_dims *n, int64_t t)
 {
-    const int64_t half = n->seq / 2;
+    if (n->keys && n->window) return t + (n->keys - n->seq) / 2;
+    return n->keys && t >= n->seq / 2 ? t + n->keys - n->seq : t;
+}
+
+/* Scores of tiles of a head's queries begin .. end - 1. */
+static double scores_between(const struct pp_attention_dims *n, struct tiles t, int64_t begin, int64_t end)
+{
     double sum = 0;
-    for (int64_t i = 0; i < n->seq; i += queries) {
-        const int64_t end = i + queries < n->seq ? i + queries : n->seq,
-                      seen = end <= half ? end : end + n->keys - n->seq;
-        sum += (double)queries * (double)up(n->causal ? seen : n->keys, keys);
+    for (int64_t i = begin; i < end; i += t.queries) {
+        const int64_t left = end - i < t.queries ? end - i : t.queries, before = place_of(n, i) + 1 - n->window;
+        const int64_t seen = n->causal ? place_of(n, i + left - 1) + 1 : n->keys;
+        const int64_t hidden = n->window && before > 0 ? before / t.first * t.first : 0;
+        sum += (double)(t.filled ? t.queries : left) * (double)(up(seen, t.keys) - hidden);
     }
     return sum;
+}
+
+/* The same of a call with a window. Behind it, each PERIOD of queries is like the one before. */
+static double scores_of_window(const struct pp_attention_dims *n, struct tiles t, int64_t begin, int64_t end)
+{
+    const int64_t alike = begin + up(n->window, PERIOD);
+    if (alike + PERIOD > end) return scores_between(n, t, begin, end);
+    const int64_t periods = (end - alike) / PERIOD;
+    return scores_between(n, t, begin, alike) + (double)periods * scores_between(n, t, alike, alike + PERIOD) +
+           scores_between(n, t, alike + periods * PERIOD, end);
 }
 
 /* Scores of a head that are computed in tiles of queries x keys, one a multiple of the other. With a mask a tile is
  * left out where none of its queries sees any of its keys. */
 static double scores(const struct pp_attention_dims *n, int64_t queries, int64_t keys)
 {
-    const int64_t tiles = up(n->seq, queries) / queries;
-    if (n->keys) return scores_of_chunks(n, queries, keys);
+    const int64_t tiles = up(n->seq, queries) / queries,
+                  first = queries == PP_TILE_SIDE ? PP_TILE_SIDE : keys; /* attention_tile.cuh */
+    const struct tiles t = {queries, keys, first, true};
+    if (n->window) return scores_of_window(n, t, 0, n->seq);
+    if (n->keys) return scores_between(n, t, 0, n->seq);
     if (!n->causal) return (double)(tiles * queries) * (double)up(n->seq, keys);
     if (queries >= keys) /* t + 1 tiles of `queries` keys each; of the last as many as there are */
         return (double)queries * ((double)queries * (double)(tiles - 1) * (double)tiles / 2 + (double)up(n->seq, keys));
@@ -111,15 +140,22 @@ static double block_scores(int64_t queries)
     return side * side * blocks * (blocks + 1) / 2 + rest * (double)queries;
 }
 
-/* On a processor all scores are made, by flash those of blocks of queries up to the last key that they see. Of two
- * chunks the second sees all keys before its own ones, of the first worker's. */
+/* On a processor all scores are made, by flash those of blocks of queries up to the last key that they see, and with a
+ * window from the first one that they see on. Blocks begin with chunks. Of two chunks the second sees all keys before
+ * its own ones, of the first worker's. */
+static double processor_scores(const struct pp_attention_dims *n, bool flash)
+{
+    static const struct tiles blocks = {PP_FLASH_QUERIES, 1, PP_WINDOW_STEP, false};
+    const int64_t half = n->seq / 2, run = n->keys ? half : n->seq;
+    if (n->window) return scores_of_window(n, blocks, 0, run) + scores_of_window(n, blocks, run, n->seq);
+    if (!flash || !n->causal) return (double)n->seq * PP_ROW_KEYS(n);
+    return n->keys ? 2 * block_scores(half) + (double)half * (double)(n->keys - half) : block_scores(n->seq);
+}
+
 static struct parts on_processor(const struct pp_call *call)
 {
     const struct pp_attention_dims *n = &call->attention;
-    const int64_t half = n->seq / 2;
-    double made = (double)n->seq * PP_ROW_KEYS(n);
-    if (is_flash(call) && n->causal)
-        made = n->keys ? 2 * block_scores(half) + (double)half * (double)(n->keys - half) : block_scores(n->seq);
+    const double made = processor_scores(n, is_flash(call));
     return (struct parts){{{made, n->dh, is_gradient(call) ? (is_flash(call) ? 5 : 4) : 2, 0}}};
 }
 

@@ -3,6 +3,18 @@
 
 #include "core/devices.h"
 
+/* Keys that a token counts in attention, summed over the layers: all of its row, masked or not, but no more than a
+ * layer's window has. */
+static double keys_of_layers(const struct pp_shape *shape, int tokens)
+{
+    double sum = 0;
+    for (int l = 0; l < shape->layers; l++) {
+        const int window = pp_layer_window(shape, l);
+        sum += window && window < tokens ? window : tokens;
+    }
+    return sum;
+}
+
 double pp_model_flops(const struct pp_shape *shape, int tokens)
 {
     const double d = shape->d_model, t = tokens, context = pp_context_width(shape);
@@ -13,9 +25,9 @@ double pp_model_flops(const struct pp_shape *shape, int tokens)
     const double chosen = shape->experts_per_token * (shape->capacity_factor < 1 ? shape->capacity_factor : 1);
     const double forward = shape->experts ? one * chosen + shape->experts + shared + shape->shared_gate : one;
     const double layer_weights = d * (double)pp_qkv_width(shape) + context * d + d * forward;
-    const double attention = 2 * t * context; /* Q K^T, and P V */
+    const double attention = 2 * keys_of_layers(shape, tokens) * context; /* Q K^T, and P V, of all layers */
     const double decoder = d * shape->vocab;
-    const double multiplications = shape->layers * (layer_weights + attention) + decoder;
+    const double multiplications = shape->layers * layer_weights + attention + decoder;
     return 3 * 2 * multiplications * t; /* the gradient of each factor takes as much as the forward */
 }
 

@@ -25,6 +25,7 @@ struct pp_attention {
     bool key_grads_apart;        /* gradients of keys have memory of their own, nobody else's keys lie there */
     pp_row_places places;        /* of queries among keys */
     bool causal;
+    int window;        /* 0: none */
     bool whole_heads;  /* quads of qkv and ctx may be moved at once */
     bool whole_scores; /* and those of P */
     float scale;       /* of scores */
@@ -84,6 +85,7 @@ static inline struct pp_attention pp_attention_of(const struct pp_cuda_call *c, 
     a.key_grads_apart = n->keys;
     a.places = pp_query_places_of(a.seq, c->frame);
     a.causal = n->causal;
+    a.window = n->window;
     a.whole_heads = a.dh % PP_QUAD == 0 && pp_aligned(static_cast<const T *>(qkv)) &&
                     pp_aligned(static_cast<const T *>(ctx)) && (!n->keys || pp_aligned(static_cast<const T *>(keys))) &&
                     (!n->keys || pp_aligned(static_cast<const T *>(dkeys)));
@@ -137,10 +139,23 @@ static __device__ inline int pp_attention_place(const pp_attention &a, int query
     return query + (query < a.places.run ? a.places.before : a.places.behind);
 }
 
-/* Keys that a query sees. */
+/* End and begin of the keys that a query sees. */
 static __device__ inline int pp_attention_open(const pp_attention &a, int query)
 {
     return a.causal ? pp_attention_place(a, query) + 1 : a.keys;
+}
+static __device__ inline int pp_attention_begin(const pp_attention &a, int query)
+{
+    return a.window ? max(pp_attention_place(a, query) + 1 - a.window, 0) : 0;
+}
+
+struct pp_attention_span {
+    int begin, end;
+    __device__ inline bool has(int key) const { return key >= begin && key < end; }
+};
+static __device__ inline pp_attention_span pp_attention_seen(const pp_attention &a, int query)
+{
+    return {pp_attention_begin(a, query), pp_attention_open(a, query)};
 }
 
 /* First query that sees keys from this one on; beyond the row where none does. */
@@ -149,6 +164,12 @@ static __device__ inline int pp_attention_first(const pp_attention &a, int key)
     const int first = max(key - a.places.before, 0);
     if (!a.causal) return 0;
     return first < a.places.run ? first : max(key - a.places.behind, a.places.run);
+}
+
+/* One behind the last query that sees this key, or an earlier one. */
+static __device__ inline int pp_attention_end(const pp_attention &a, int key)
+{
+    return a.window ? min(pp_attention_first(a, key + a.window), a.seq) : a.seq;
 }
 
 template <typename T> static __device__ inline pp_quad pp_load_if(bool whole, const T *p, int64_t left)

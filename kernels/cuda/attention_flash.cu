@@ -24,6 +24,9 @@
 namespace
 {
 
+using pp_tile::end_query;
+using pp_tile::first_key;
+using pp_tile::first_query;
 using pp_tile::held;
 using pp_tile::keys_of;
 using pp_tile::last_key;
@@ -46,10 +49,10 @@ template <int N> __device__ inline int first_column() { return (int)blockIdx.y *
 __device__ inline int query_tile() { return (int)(gridDim.z - 1 - blockIdx.z) * SIDE; }
 __device__ inline int key_tile() { return (int)blockIdx.z * SIDE; }
 
-/* Keys that a query sees; none beyond the row. */
-__device__ inline int open_keys(const pp_attention &a, int query)
+/* The keys that a query sees; none beyond the row. */
+__device__ inline pp_attention_span seen_keys(const pp_attention &a, int query)
 {
-    return query < a.seq ? pp_attention_open(a, query) : 0;
+    return query < a.seq ? pp_attention_seen(a, query) : pp_attention_span{0, 0};
 }
 
 /* The softmax of one row as far as its keys are known: the largest scaled score, and this thread's part of the sum of
@@ -60,20 +63,20 @@ struct running {
 
 /* Takes in the scores of four keys: they become their exponentials. Returns what all earlier ones are to be multiplied
  * by. */
-__device__ inline float take_in(const pp_attention &a, int open, int key, pp_quad &scores, running &r)
+__device__ inline float take_in(const pp_attention &a, pp_attention_span seen, int key, pp_quad &scores, running &r)
 {
     float most = r.most;
 #pragma unroll
     for (int i = 0; i < PP_QUAD; i++)
-        if (key + i < open) most = fmaxf(most, scores.v[i] * a.scale);
+        if (seen.has(key + i)) most = fmaxf(most, scores.v[i] * a.scale);
     most = row_max(most);
-    /* a row beyond the end has no scores at all */
-    const float factor = open > 0 ? expf(r.most - most) : 0;
+    /* a row beyond the end has no scores at all, and one with a window may have none in the first tile */
+    const float factor = most > -INFINITY ? expf(r.most - most) : 0;
     r.most = most;
     r.sum *= factor;
 #pragma unroll
     for (int i = 0; i < PP_QUAD; i++) {
-        scores.v[i] = key + i < open ? expf(scores.v[i] * a.scale - most) : 0;
+        scores.v[i] = seen.has(key + i) ? expf(scores.v[i] * a.scale - most) : 0;
         r.sum += scores.v[i];
     }
     return factor;
@@ -93,13 +96,13 @@ __global__ void __launch_bounds__(THREADS) forward(pp_attention a, T *ctx, float
     pp_quad out[N][PP_QUAD] = {};
 #pragma unroll
     for (int u = 0; u < PP_QUAD; u++) r[u] = {-INFINITY, 0};
-    for (int j = 0; j < last_key(a, i); j += SIDE) {
+    for (int j = first_key(a, i); j < last_key(a, i); j += SIDE) {
         const int key = j + pp_tile::column();
         pp_quad s[PP_QUAD] = {};
         pp_tile::multiply<false, false>(m, queries, keys, i, j, 0, a.dh, s);
 #pragma unroll
         for (int u = 0; u < PP_QUAD; u++) {
-            const float factor = take_in(a, open_keys(a, row + u), key, s[u], r[u]);
+            const float factor = take_in(a, seen_keys(a, row + u), key, s[u], r[u]);
             const uint32_t vector = vectors + (uint32_t)pp_attention_place(a, row + u);
             s[u] = pp_drop(a.drop, vector, (uint32_t)(key / PP_QUAD), s[u]);
 #pragma unroll
@@ -175,10 +178,10 @@ __device__ inline known known_of(const pp_attention &a, const stage &s, const fl
 __device__ inline pp_quad probabilities(const pp_attention &a, uint32_t vectors, int query, int key, pp_quad scores,
                                         float lse)
 {
-    const int open = open_keys(a, query);
+    const pp_attention_span seen = seen_keys(a, query);
     pp_quad p;
 #pragma unroll
-    for (int i = 0; i < PP_QUAD; i++) p.v[i] = key + i < open ? expf(scores.v[i] * a.scale - lse) : 0;
+    for (int i = 0; i < PP_QUAD; i++) p.v[i] = seen.has(key + i) ? expf(scores.v[i] * a.scale - lse) : 0;
     pp_attention_sign(a, vectors + (uint32_t)pp_attention_place(a, query), key / PP_QUAD, p);
     return p;
 }
@@ -199,7 +202,7 @@ __global__ void __launch_bounds__(THREADS, N <= 2 ? 2 : 1)
     pp_quad out[N][PP_QUAD] = {};
 #pragma unroll
     for (int w = 0; w < PP_QUAD; w++) of[w] = known_of(a, s, lse, pair, i + pp_tile::column() + w);
-    for (int j = 0; j < last_key(a, i); j += SIDE) {
+    for (int j = first_key(a, i); j < last_key(a, i); j += SIDE) {
         const int key = j + pp_tile::row();
         pp_quad score[PP_QUAD] = {}, dkept[PP_QUAD] = {};
         pp_tile::multiply<false, false>(m, keys, queries, j, i, 0, a.dh, score);
@@ -247,7 +250,7 @@ __global__ void __launch_bounds__(THREADS)
         const uint32_t vectors = pp_attention_vectors(a, pair);
         const pp_tile::matrix<T> queries = queries_of<T>(a, qkv, pair),
                                  grads = tokens_of(a, pp_attention_context(a, dctx, pair), a.d);
-        for (int i = pp_tile::first_query(a, j); i < a.seq; i += SIDE) {
+        for (int i = first_query(a, j); i < end_query(a, j); i += SIDE) {
             const int end = min(a.seq, i + (int)SIDE);
             pp_quad score[PP_QUAD] = {}, dkept[PP_QUAD] = {};
             pp_tile::multiply<false, false>(m, queries, keys, i, j, 0, a.dh, score);

@@ -19,6 +19,8 @@ namespace
 
 using pp_tile::add_bias;
 using pp_tile::bias_kernel;
+using pp_tile::end_query;
+using pp_tile::first_key;
 using pp_tile::first_query;
 using pp_tile::keys_of;
 using pp_tile::last_key;
@@ -58,7 +60,7 @@ __global__ void __launch_bounds__(pp_tile::THREADS)
     PP_SHARED_ONE(pp_tile::memory, m);
     const int pair = s.pair + (int)blockIdx.z, i = s.query + (int)blockIdx.y * pp_tile::SIDE,
               j = (int)blockIdx.x * pp_tile::SIDE;
-    if (j >= last_key(a, i)) return;
+    if (j >= last_key(a, i) || j < first_key(a, i)) return;
     const T *head = x + (int64_t)(pair / a.heads) * a.seq * x_pitch + pair % a.heads * a.dh;
     pp_quad sum[PP_QUAD] = {};
     pp_tile::multiply<false, false>(m, tokens_of(a, head, x_pitch),
@@ -80,30 +82,32 @@ template <typename T> __global__ void __launch_bounds__(SOFTMAX_THREADS) softmax
 {
     int pair, query;
     if (!my_row(s, &pair, &query)) return;
-    const int lane = (int)threadIdx.x % PP_WARP, open = pp_attention_open(a, query);
+    const int lane = (int)threadIdx.x % PP_WARP,
+              first = pp_attention_begin(a, query) / WARP_COLUMNS * WARP_COLUMNS + lane * PP_QUAD;
+    const pp_attention_span seen = pp_attention_seen(a, query);
     const float *scores = score_row(s, pair, query);
     T *to = pp_attention_row(a, p, pair, query);
     float most = -INFINITY, sum = 0;
-    for (int column = lane * PP_QUAD; column < open; column += WARP_COLUMNS) {
+    for (int column = first; column < seen.end; column += WARP_COLUMNS) {
         const pp_quad q = pp_load_if(s.whole, scores + column, a.seq - column);
 #pragma unroll
         for (int i = 0; i < PP_QUAD; i++)
-            if (column + i < open) most = fmaxf(most, q.v[i]);
+            if (seen.has(column + i)) most = fmaxf(most, q.v[i]);
     }
     const float shift = pp_warp_max(most) * a.scale;
-    for (int column = lane * PP_QUAD; column < open; column += WARP_COLUMNS) {
+    for (int column = first; column < seen.end; column += WARP_COLUMNS) {
         const pp_quad q = pp_load_if(s.whole, scores + column, a.seq - column);
 #pragma unroll
         for (int i = 0; i < PP_QUAD; i++)
-            if (column + i < open) sum += expf(q.v[i] * a.scale - shift);
+            if (seen.has(column + i)) sum += expf(q.v[i] * a.scale - shift);
     }
     const float norm = 1 / pp_warp_sum(sum);
     const uint32_t vector = pp_attention_vectors(a, pair) + (uint32_t)query;
     for (int column = lane * PP_QUAD; column < a.seq; column += WARP_COLUMNS) {
         pp_quad q = {};
-        if (column < open) q = pp_load_if(s.whole, scores + column, a.seq - column);
+        if (column >= first && column < seen.end) q = pp_load_if(s.whole, scores + column, a.seq - column);
 #pragma unroll
-        for (int i = 0; i < PP_QUAD; i++) q.v[i] = column + i < open ? expf(q.v[i] * a.scale - shift) * norm : 0;
+        for (int i = 0; i < PP_QUAD; i++) q.v[i] = seen.has(column + i) ? expf(q.v[i] * a.scale - shift) * norm : 0;
         pp_attention_sign(a, vector, column / PP_QUAD, q);
         pp_store_if(a.whole_scores, to + column, a.seq - column, q);
     }
@@ -116,10 +120,11 @@ __global__ void __launch_bounds__(SOFTMAX_THREADS) softmax_grad(pp_attention a, 
     int pair, query;
     if (!my_row(s, &pair, &query)) return;
     /* In a tile that is masked in part all of it is read later. */
-    const int lane = (int)threadIdx.x % PP_WARP, end = last_key(a, query / pp_tile::SIDE * pp_tile::SIDE);
+    const int lane = (int)threadIdx.x % PP_WARP, tile = query / pp_tile::SIDE * pp_tile::SIDE, end = last_key(a, tile),
+              first = first_key(a, tile) + lane * PP_QUAD;
     const T *from = pp_attention_row(a, p, pair, query);
     float *scores = score_row(s, pair, query), sum = 0;
-    for (int column = lane * PP_QUAD; column < end; column += WARP_COLUMNS) {
+    for (int column = first; column < end; column += WARP_COLUMNS) {
         const pp_quad q = pp_load_if(a.whole_scores, from + column, a.seq - column),
                       weights = pp_attention_kept(a.drop.scale, q),
                       grad = pp_load_if(s.whole, scores + column, a.seq - column);
@@ -127,7 +132,7 @@ __global__ void __launch_bounds__(SOFTMAX_THREADS) softmax_grad(pp_attention a, 
         for (int i = 0; i < PP_QUAD; i++) sum += weights.v[i] * grad.v[i];
     }
     const float mean = pp_warp_sum(sum);
-    for (int column = lane * PP_QUAD; column < end; column += WARP_COLUMNS) {
+    for (int column = first; column < end; column += WARP_COLUMNS) {
         const pp_quad q = pp_load_if(a.whole_scores, from + column, a.seq - column),
                       grad = pp_load_if(s.whole, scores + column, a.seq - column);
         pp_store_if(s.whole, scores + column, a.seq - column, pp_attention_dscores(a, q, grad, mean));
@@ -144,7 +149,8 @@ __global__ void __launch_bounds__(pp_tile::THREADS)
               j = (int)blockIdx.x * pp_tile::SIDE;
     const pp_tile::kept<T> weights = {probabilities(a, p, pair), a.drop.scale};
     pp_quad sum[PP_QUAD] = {};
-    pp_tile::multiply<false, true>(m, weights, pp_tile::values_of(a, qkv, pair), i, j, 0, last_key(a, i), sum);
+    pp_tile::multiply<false, true>(m, weights, pp_tile::values_of(a, qkv, pair), i, j, first_key(a, i), last_key(a, i),
+                                   sum);
     pp_tile::write(pp_attention_context(a, ctx, pair), a.d, a.seq, a.dh, a.whole_heads, i, j, sum);
 }
 
@@ -160,7 +166,7 @@ __global__ void __launch_bounds__(pp_tile::THREADS)
     for (int pair = first; pair < first + a.group; pair++) {
         const pp_tile::kept<T> weights = {probabilities(a, p, pair), a.drop.scale};
         pp_tile::multiply<true, true>(m, weights, tokens_of(a, pp_attention_context(a, dctx, pair), a.d), i, j,
-                                      first_query(a, i), a.seq, sum);
+                                      first_query(a, i), end_query(a, i), sum);
     }
     T *to = pp_attention_shared(a, pp_attention_values(a, qkv), first);
     pp_tile::write(to, a.width, a.seq, a.dh, a.whole_heads, i, j, sum);
@@ -195,7 +201,8 @@ __device__ inline void add_key_grad(pp_tile::memory &m, const pp_attention &a, c
         pp_tile::matrix<T> queries = queries_of(a, qkv, pair);
         queries.at += (int64_t)s.query * a.width;
         queries.rows = s.queries;
-        pp_tile::multiply<true, true>(m, dscores, queries, i, j, max(0, first_query(a, i) - s.query), s.queries, sum);
+        pp_tile::multiply<true, true>(m, dscores, queries, i, j, max(0, first_query(a, i) - s.query),
+                                      min(s.queries, end_query(a, i) - s.query), sum);
     }
     pp_tile::write(to, a.dh, a.seq, a.dh, out.whole, i, j, sum);
 }
@@ -214,7 +221,8 @@ __global__ void __launch_bounds__(pp_tile::THREADS) query_key_grad(pp_attention 
     if (i >= s.queries) return;
     const pp_tile::matrix<float> dscores = {score_row(s, pair, s.query), s.pitch, s.queries, a.seq, s.whole};
     pp_quad sum[PP_QUAD] = {};
-    pp_tile::multiply<false, true>(m, dscores, keys_of(a, qkv, pair), i, j, 0, last_key(a, s.query + i), sum);
+    pp_tile::multiply<false, true>(m, dscores, keys_of(a, qkv, pair), i, j, first_key(a, s.query + i),
+                                   last_key(a, s.query + i), sum);
     pp_tile::write(out.query + (int64_t)turn * s.queries * a.dh, a.dh, s.queries, a.dh, out.whole, i, j, sum);
 }
 

@@ -71,7 +71,8 @@ template <int N> __device__ inline float take_in(float scale2, int half, float (
 #pragma unroll
     for (int n = 0; n < N; n++) most = fmaxf(most, fmaxf(score[n][2 * half], score[n][2 * half + 1]));
     most = row_max(most);
-    const float factor = exp2f((r.most - most) * scale2), offset = most * scale2;
+    const bool any = most > -INFINITY; /* with a window a row may see nothing of its first tiles */
+    const float factor = any ? exp2f((r.most - most) * scale2) : 0, offset = any ? most * scale2 : 0;
     r.most = most;
     r.sum *= factor;
 #pragma unroll
@@ -92,7 +93,7 @@ __global__ void __launch_bounds__(THREADS, W <= 64 ? 2 : 1)
     constexpr int KEYS = keys<W>, TILE = 2 * KEYS * pitch<W>;
     PP_SHARED(number, shared); /* keys and values of two tiles; before that, queries */
     const int pair = (int)blockIdx.z * batch + (int)blockIdx.x, i = (int)(gridDim.y - 1 - blockIdx.y) * QUERIES,
-              first = i + first_row(), end = open_keys(a, i + QUERIES - 1);
+              first = i + first_row(), begin = begin_keys(a, i) / KEYS * KEYS, end = open_keys(a, i + QUERIES - 1);
     if (pair >= a.rows * a.heads) return;
     const heads<const number> at = heads_of(a, qkv, pair);
     const uint32_t vectors = pp_attention_vectors(a, pair);
@@ -105,14 +106,14 @@ __global__ void __launch_bounds__(THREADS, W <= 64 ? 2 : 1)
     __syncthreads();
     queries.take(shared + first_row() * pitch<W>);
     __syncthreads();
-    fetch<W, KEYS, THREADS, 2>(a, shared, keys_at(a, at.key), 0, a.apart);
-    for (int j = 0; j < end; j += KEYS) {
+    fetch<W, KEYS, THREADS, 2>(a, shared + begin / KEYS % 2 * TILE, keys_at(a, at.key), begin, a.apart);
+    for (int j = begin; j < end; j += KEYS) {
         number *const tile = shared + j / KEYS % 2 * TILE;
         pp_copy_wait();
         __syncthreads(); /* this tile is there, and the other one, which the next replaces, is done with */
         if (j + KEYS < end)
             fetch<W, KEYS, THREADS, 2>(a, shared + (j / KEYS + 1) % 2 * TILE, keys_at(a, at.key), j + KEYS, a.apart);
-        if (is_blind(a, first, j)) continue;
+        if (is_blind<KEYS>(a, first, j)) continue;
         float score[KEYS / PP_MMA_COLUMNS][PP_MMA_SUMS];
         multiply<W, KEYS>(queries, tile, score);
         hide(a, first, j, score);

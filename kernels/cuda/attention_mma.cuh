@@ -40,29 +40,38 @@ template <typename T> static __device__ inline heads<T> heads_of(const pp_attent
     return {pp_attention_query(a, qkv, pair), pp_attention_shared(a, pp_attention_keys(a, qkv), pair)};
 }
 
-/* Keys that a query sees. One beyond the row sees what the last one does, and is not written. */
+/* End and begin of the keys that a query sees. One beyond the row sees what the last one does, and is not written. */
 static __device__ inline int open_keys(const pp_attention &a, int query)
 {
     return pp_attention_open(a, min(query, a.seq - 1));
 }
 
-/* Do all queries of the warp, which begins with `first`, lie beyond the row, or before the key? */
-static __device__ inline bool is_blind(const pp_attention &a, int first, int key)
+static __device__ inline int begin_keys(const pp_attention &a, int query)
 {
-    return first >= a.seq || key >= open_keys(a, first + PP_MMA_ROWS - 1);
+    return pp_attention_begin(a, min(query, a.seq - 1));
+}
+
+/* Do all queries of the warp, which begins with `first`, lie beyond the row, or see none of the N keys from `key` on?
+ */
+template <int N> static __device__ inline bool is_blind(const pp_attention &a, int first, int key)
+{
+    return first >= a.seq || key >= open_keys(a, first + PP_MMA_ROWS - 1) || key + N <= begin_keys(a, first);
 }
 
 /* Hides the scores of keys that are not seen, of a tile that begins with `key`. */
 template <int N>
 static __device__ inline void hide(const pp_attention &a, int first, int key, float (&score)[N][PP_MMA_SUMS])
 {
-    if (key + N * PP_MMA_COLUMNS <= open_keys(a, first)) return;
-    const int open[2] = {open_keys(a, first + g()) - key - 2 * t(), open_keys(a, first + 8 + g()) - key - 2 * t()};
+    if (key + N * PP_MMA_COLUMNS <= open_keys(a, first) && key >= begin_keys(a, first + PP_MMA_ROWS - 1)) return;
+    const int mine = key + 2 * t(), open[2] = {open_keys(a, first + g()) - mine, open_keys(a, first + 8 + g()) - mine},
+              begin[2] = {begin_keys(a, first + g()) - mine, begin_keys(a, first + 8 + g()) - mine};
 #pragma unroll
     for (int n = 0; n < N; n++)
 #pragma unroll
-        for (int e = 0; e < PP_MMA_SUMS; e++)
-            if (n * PP_MMA_COLUMNS + e % 2 >= open[e / 2]) score[n][e] = -INFINITY;
+        for (int e = 0; e < PP_MMA_SUMS; e++) {
+            const int at = n * PP_MMA_COLUMNS + e % 2;
+            if (at >= open[e / 2] || at < begin[e / 2]) score[n][e] = -INFINITY;
+        }
 }
 
 /* A head's numbers of so many tokens, which lie `step` apart. */

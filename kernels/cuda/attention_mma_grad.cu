@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(THREADS)
     PP_SHARED(number, shared); /* queries and gradients of ctx; then, or behind, keys and values of two tiles */
     number *const tiles = shared + (is_wide<W> ? 2 * TOKENS * pitch<W> : 0);
     const int turn = (int)blockIdx.x, pair = s.pair + turn, i = (int)(gridDim.y - 1 - blockIdx.y) * TOKENS,
-              first = i + first_row(), end = open_keys(a, i + TOKENS - 1);
+              first = i + first_row(), begin = begin_keys(a, i) / N * N, end = open_keys(a, i + TOKENS - 1);
     const heads<number> at = heads_of(a, qkv, pair);
     const number *grad = pp_attention_context(a, dctx, pair);
     const uint32_t vectors = pp_attention_vectors(a, pair);
@@ -94,13 +94,13 @@ __global__ void __launch_bounds__(THREADS)
     queries.take(shared + first_row() * pitch<W>);
     grads.take(shared + (TOKENS + first_row()) * pitch<W>);
     __syncthreads();
-    fetch<W, N, THREADS, 2>(a, tiles, keys_at(a, at.key), 0, a.apart);
-    for (int j = 0; j < end; j += N) {
+    fetch<W, N, THREADS, 2>(a, tiles + begin / N % 2 * TILE, keys_at(a, at.key), begin, a.apart);
+    for (int j = begin; j < end; j += N) {
         number *const tile = tiles + j / N % 2 * TILE;
         pp_copy_wait();
         __syncthreads();
         if (j + N < end) fetch<W, N, THREADS, 2>(a, tiles + (j / N + 1) % 2 * TILE, keys_at(a, at.key), j + N, a.apart);
-        if (is_blind(a, first, j)) continue;
+        if (is_blind<N>(a, first, j)) continue;
         float score[N / PP_MMA_COLUMNS][PP_MMA_SUMS], dkept[N / PP_MMA_COLUMNS][PP_MMA_SUMS];
         multiply<W, N>(queries, tile, score);
         multiply<W, N>(grads, tile + N * pitch<W>, dkept);
@@ -125,11 +125,30 @@ struct place {
     int pair, query;
 };
 
-/* The one behind it: of the same pair, or with query `begin` of the next. */
-__device__ inline place behind(const pp_attention &a, place p, int begin)
+/* Queries of each pair. */
+struct range {
+    int begin, end;
+};
+
+/* The one behind it: of the same pair, or with the first query of the next. */
+__device__ inline place behind(place p, range queries)
 {
-    if (p.query + OVER < a.seq) return {p.pair, p.query + OVER};
-    return {p.pair + 1, begin};
+    if (p.query + OVER < queries.end) return {p.pair, p.query + OVER};
+    return {p.pair + 1, queries.begin};
+}
+
+/* Those that see some of the keys of a block, from `key` on: at least one, whether it sees any or not. */
+__device__ inline range seeing(const pp_attention &a, int key)
+{
+    return {min(pp_attention_first(a, key), a.seq - 1), pp_attention_end(a, key + TOKENS - 1)};
+}
+
+/* Do all keys of the warp, which begins with `first`, lie beyond the row, or does none of the N queries from `query` on
+ * see any of them? */
+template <int N> __device__ inline bool is_unseen(const pp_attention &a, int first, int query)
+{
+    return first >= a.keys || first >= pp_attention_open(a, query + N - 1) ||
+           first + PP_MMA_ROWS <= pp_attention_begin(a, query);
 }
 
 /* Starts to copy a tile of the other side's: queries, gradients of ctx, and lse and means of N of them. */
@@ -162,29 +181,29 @@ __global__ void __launch_bounds__(THREADS)
     number *const tiles = shared + 2 * TOKENS * pitch<W>;
     float *const known = reinterpret_cast<float *>(tiles + 2 * TILE);
     const int group = s.pair + (int)blockIdx.x * a.group, end = group + a.group, j = (int)blockIdx.y * TOKENS,
-              first = j + first_row(), begin = min(pp_attention_first(a, j), a.seq - 1), /* a block has some query */
-        column0 = (int)blockIdx.z * C;
+              first = j + first_row(), column0 = (int)blockIdx.z * C;
+    const range queries = seeing(a, j);
     const float scale2 = a.scale * LOG2E;
     lying_rows<W> keys, values;
     float dk[C / PP_MMA_COLUMNS][PP_MMA_SUMS] = {}, dv[C / PP_MMA_COLUMNS][PP_MMA_SUMS] = {};
     fetch<W, TOKENS, THREADS, 2>(a, shared, keys_at(a, heads_of<const number>(a, qkv, group).key), j, a.apart);
-    fetch_queries<W, N>(a, s, tiles, known, qkv, dctx, lse, {group, begin});
+    fetch_queries<W, N>(a, s, tiles, known, qkv, dctx, lse, {group, queries.begin});
     pp_copy_wait();
     __syncthreads();
     keys.take(shared + first_row() * pitch<W>);
     values.take(shared + (TOKENS + first_row()) * pitch<W>);
-    place next = {group, begin};
+    place next = {group, queries.begin};
     for (int odd = 0; next.pair < end; odd ^= 1) {
         const number *tile = tiles + odd * TILE;
         const float *of = known + odd * 2 * N;
         const uint32_t vectors = pp_attention_vectors(a, next.pair);
         const int i = next.query;
-        next = behind(a, next, begin);
+        next = behind(next, queries);
         pp_copy_wait();
         __syncthreads();
         if (next.pair < end)
             fetch_queries<W, N>(a, s, tiles + (odd ^ 1) * TILE, known + (odd ^ 1) * 2 * N, qkv, dctx, lse, next);
-        if (first >= a.keys || first >= pp_attention_open(a, i + N - 1)) continue;
+        if (is_unseen<N>(a, first, i)) continue;
         float score[N / PP_MMA_COLUMNS][PP_MMA_SUMS], dkept[N / PP_MMA_COLUMNS][PP_MMA_SUMS];
         multiply<W, N>(keys, tile, score);
         multiply<W, N>(values, tile + N * pitch<W>, dkept);
@@ -194,7 +213,7 @@ __global__ void __launch_bounds__(THREADS)
             const uint32_t kept = a.drop.on ? kept_by_keys(a, vectors, i + n * PP_MMA_COLUMNS, first) : ~0u;
 #pragma unroll
             for (int e = 0; e < PP_MMA_SUMS; e++) {
-                const bool seen = first + e / 2 * 8 + g() < pp_attention_open(a, i + column + e % 2),
+                const bool seen = pp_attention_seen(a, i + column + e % 2).has(first + e / 2 * 8 + g()),
                            keeps = kept >> e & 1;
                 const float p = seen ? exp2f(score[n][e] * scale2 - of[column + e % 2] * LOG2E) : 0;
                 score[n][e] = p * (keeps ? 1.0f : 0.0f); /* what is not a number stays so */

@@ -217,17 +217,17 @@ __device__ inline void multiply_tn(const pp_attention &a, const room &r, const f
 template <typename T>
 __device__ inline void softmax(const pp_attention &a, const room &r, int pair, int query, float *scores, T *p)
 {
-    const int lane = (int)threadIdx.x % PP_WARP, column = lane * PP_QUAD, open = pp_attention_open(a, query);
-    pp_quad q = {};
+    const int lane = (int)threadIdx.x % PP_WARP, column = lane * PP_QUAD;
+    const pp_attention_span seen = pp_attention_seen(a, query);
+    pp_quad q = column < a.seq ? add_parts(r, scores + column) : pp_quad{};
     float most = -INFINITY, sum = 0;
-    if (column < a.seq) q = add_parts(r, scores + column);
 #pragma unroll
     for (int i = 0; i < PP_QUAD; i++)
-        if (column + i < open) most = fmaxf(most, q.v[i]);
+        if (seen.has(column + i)) most = fmaxf(most, q.v[i]);
     const float shift = pp_warp_max(most) * a.scale;
 #pragma unroll
     for (int i = 0; i < PP_QUAD; i++) {
-        q.v[i] = column + i < open ? expf(q.v[i] * a.scale - shift) : 0;
+        q.v[i] = seen.has(column + i) ? expf(q.v[i] * a.scale - shift) : 0;
         sum += q.v[i];
     }
     const float norm = 1 / pp_warp_sum(sum);

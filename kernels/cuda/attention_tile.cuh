@@ -200,8 +200,12 @@ static __device__ inline int last_key(const pp_attention &a, int i)
     return pp_attention_open(a, min(a.seq, i + (int)SIDE) - 1);
 }
 
-/* First query that sees keys of the tile from j on. */
+/* Begin of these terms, in whole tiles. */
+static __device__ inline int first_key(const pp_attention &a, int i) { return pp_attention_begin(a, i) / SIDE * SIDE; }
+
+/* First query that sees keys of the tile from j on; one behind the last one. */
 static __device__ inline int first_query(const pp_attention &a, int j) { return pp_attention_first(a, j); }
+static __device__ inline int end_query(const pp_attention &a, int j) { return pp_attention_end(a, j + SIDE - 1); }
 
 static inline int tiles(int n) { return pp_div_up(n, SIDE); }
 

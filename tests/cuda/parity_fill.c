@@ -76,12 +76,15 @@ static void fill_logits(float *logits, int experts, int64_t rows)
 }
 
 /* Rows of probabilities, some of them marked as dropped. */
-static void fill_probabilities(float *p, int seq, int64_t rows, bool causal, bool drop, uint32_t *state)
+static void fill_probabilities(float *p, const struct pp_attention_dims *n, bool drop, uint32_t *state)
 {
+    const int64_t rows = (int64_t)n->rows * n->heads * n->seq;
+    const int seq = n->seq;
     for (int64_t row = 0; row < rows; row++, p += seq) {
-        const int open = causal ? (int)(row % seq) + 1 : seq;
+        const int query = (int)(row % seq), open = n->causal ? query + 1 : seq,
+                  begin = n->window && query >= n->window ? query + 1 - n->window : 0;
         float sum = 0;
-        for (int j = 0; j < seq; j++) sum += p[j] = j < open ? 1.1f + random_number(state) : 0;
+        for (int j = 0; j < seq; j++) sum += p[j] = j >= begin && j < open ? 1.1f + random_number(state) : 0;
         for (int j = 0; j < open; j++)
             p[j] *= (drop && random_number(state) < 2 * PARITY_PROBABILITY - 1 ? -1 : 1) / sum;
     }
@@ -113,7 +116,7 @@ static float within_range(const struct pp_call *call, int i, float x)
     if (kernel == PP_KERNEL_ADAMW && i == PP_OPERAND(step, v)) return fabsf(x); /* a mean of squares */
     if (kernel == PP_KERNEL_RELU_GRAD && i == PP_OPERAND(relu_grad, u)) return x > 0 ? x : 0;
     if (kernel == PP_KERNEL_FLASH_GRAD && i == PP_OPERAND(flash_grad, lse))
-        return x + logf((float)PP_ROW_KEYS(&call->attention)); /* rows of P add up to about 1 */
+        return x + logf((float)PP_SEEN_KEYS(&call->attention)); /* rows of P add up to about 1 */
     return x;
 }
 
@@ -145,8 +148,7 @@ void parity_fill(void *out, const struct pp_call *call, int i, const struct pp_f
     for (int64_t k = 0; k < n; k++) x[k] = random_number(&state);
     if (kernel == PP_KERNEL_ROUTE && i == 0) fill_logits(x, shape[2], n / shape[2]);
     for (int64_t k = 0; k < n && kernel == PP_KERNEL_WEIGH_GRAD && i == 3; k += 5) x[k] = -1.25f; /* becomes 0 */
-    if (kernel == PP_KERNEL_ATTENTION_GRAD && i == 1)
-        fill_probabilities(x, shape[1], n / shape[1], shape[4], frame->training, &state);
+    if (kernel == PP_KERNEL_ATTENTION_GRAD && i == 1) fill_probabilities(x, &call->attention, frame->training, &state);
     for (int64_t k = 0; k < n; k++) {
         x[k] = within_range(call, i, x[k]);
         if (info.type == PP_TYPE_ACTIVATION && info.element_bytes == 2) x[k] = parity_from_bf16(parity_to_bf16(x[k]));

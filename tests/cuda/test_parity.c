@@ -80,7 +80,7 @@ static void run_case(const struct parity_case *c, int precision)
 /* *state: the kernel. */
 static void test_kernel(void **state)
 {
-    const struct parity_case *const all[] = {parity_cases, parity_context_cases, parity_update_cases};
+    const struct parity_case *const all[] = {parity_cases, parity_context_cases, parity_windows, parity_update_cases};
     const int kernel = *(const int *)*state;
     int runs = 0;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)

@@ -3,6 +3,7 @@
  * What calls of kernels do: bytes that they move, counted by hand; operations, by the arithmetic that does them, beside
  * the loops of the kernels of attention, walked tile by tile. (On tensor cores: emulated.attention.)
  */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -164,12 +165,12 @@ struct loops {
 static int least(int a, int b) { return a < b ? a : b; }
 static int in_steps(int n, int step) { return (n + step - 1) / step * step; }
 
-static struct loops walk(int seq, bool causal)
+static struct loops walk(int seq, bool causal, int window)
 {
     struct loops sum = {0, 0};
     for (int i = 0; i < seq; i += 64) {
         const int last_key = causal ? least(seq, i + 64) : seq;
-        for (int j = 0; j < last_key; j += 64) {
+        for (int j = window && i >= window ? (i + 1 - window) / 64 * 64 : 0; j < last_key; j += 64) {
             sum.scores += 64 * 64;
             for (int term = j; term < least(last_key, j + 64); term += 16) sum.columns += 64 * 16;
         }
@@ -181,20 +182,22 @@ static void test_tiles_of_long_rows(void **state)
 {
     (void)state;
     static const int rows[] = {129, 160, 192, 500, 1024, 1111}, heads[] = {16, 33, 64, 100, 128, 250, 260};
-    for (int i = 0; i < 6 * 7 * 2; i++) {
-        const int seq = rows[i % 6], dh = heads[i / 6 % 7], causal = i / 42, terms = in_steps(dh, 16);
+    static const int windows[] = {0, 0, 1, 64, 65, 200, 999}; /* the first without a mask */
+    for (int i = 0; i < 6 * 7 * 7; i++) {
+        const int seq = rows[i % 6], dh = heads[i / 6 % 7], causal = i >= 42, window = windows[i / 42],
+                  terms = in_steps(dh, 16);
         const int block = dh <= 64    ? 64
                           : dh <= 128 ? 128
                                       : 256,
                   columns = in_steps(dh, block), blocks = columns / block;
-        const struct loops t = walk(seq, causal);
-        check_flops((struct pp_call){PP_KERNEL_ATTENTION, .attention = {1, seq, 1, dh, causal}}, true,
+        const struct loops t = walk(seq, causal, window);
+        check_flops((struct pp_call){PP_KERNEL_ATTENTION, .attention = {1, seq, 1, dh, causal, 0, 0, window}}, true,
                     t.scores * (2 * terms + 6) + 2 * t.columns * in_steps(dh, 64), 0, 0);
-        check_flops((struct pp_call){PP_KERNEL_ATTENTION_GRAD, .attention = {1, seq, 1, dh, causal}}, true,
-                    t.scores * (2 * terms + 6) + 2 * 3 * t.columns * in_steps(dh, 64), 0, 0);
-        check_flops((struct pp_call){PP_KERNEL_FLASH, .attention = {1, seq, 1, dh, causal}}, true,
+        check_flops((struct pp_call){PP_KERNEL_ATTENTION_GRAD, .attention = {1, seq, 1, dh, causal, 0, 0, window}},
+                    true, t.scores * (2 * terms + 6) + 2 * 3 * t.columns * in_steps(dh, 64), 0, 0);
+        check_flops((struct pp_call){PP_KERNEL_FLASH, .attention = {1, seq, 1, dh, causal, 0, 0, window}}, true,
                     t.scores * (2 * terms * blocks + 6) + 2 * t.columns * columns, 0, 0);
-        check_flops((struct pp_call){PP_KERNEL_FLASH_GRAD, .attention = {1, seq, 1, dh, causal}}, true,
+        check_flops((struct pp_call){PP_KERNEL_FLASH_GRAD, .attention = {1, seq, 1, dh, causal, 0, 0, window}}, true,
                     t.scores * (2 * 4 * terms * blocks + 2 * 9) + 2 * 3 * t.columns * columns, 0, 0);
     }
 }
@@ -212,21 +215,58 @@ static void test_processor(void **state)
     check_flops((struct pp_call){PP_KERNEL_FLASH, .attention = {1, 150, 1, 20, 1}}, false, seen * (4 * 20 + 6), 0, 0);
     check_flops((struct pp_call){PP_KERNEL_FLASH_GRAD, .attention = {1, 150, 1, 20, 1}}, false, seen * (10 * 20 + 9), 0,
                 0);
+    /* With a window stored ones, too, are made in blocks, from a multiple of 16 keys on. */
+    const double some = 64 * 64 + 64 * (128 - 48) + 22 * (150 - 112);
+    for (int kernel = PP_KERNEL_ATTENTION; kernel <= PP_KERNEL_FLASH_GRAD; kernel++) {
+        const int products = (int[]){4, 8, 4, 10}[kernel - PP_KERNEL_ATTENTION],
+                  others = kernel == PP_KERNEL_FLASH_GRAD ? 9 : 6;
+        check_flops((struct pp_call){kernel, .attention = {1, 150, 1, 20, 1, 0, 0, 17}}, false,
+                    some * (products * 20 + others), 0, 0);
+    }
+    /* Of long rows a period is counted once. */
+    double walked = 0;
+    for (int i = 0; i < 5000; i += 64)
+        walked += (double)(least(5000, i + 64) - i) * (least(5000, i + 64) - (i >= 300 ? (i + 1 - 300) / 16 * 16 : 0));
+    check_flops((struct pp_call){PP_KERNEL_FLASH, .attention = {1, 5000, 1, 20, 1, 0, 0, 300}}, false,
+                walked * (4 * 20 + 6), 0, 0);
 }
 
 /* Scores of tiles that some query of two chunks of a row sees, of worker `rank`. */
-static double seen_by(int rank, int context, int chunk, int queries, int keys)
+static double seen_by(int rank, int context, int chunk, int queries, int keys, int window)
 {
+    const int step = keys > 1 ? keys : 16; /* in which a window's first key is found */
     double made = 0;
     for (int i = 0; i < 2 * chunk; i += queries) {
-        int last = 0;
+        int first = 2 * context * chunk, last = 0;
         for (int q = i; q < i + queries && q < 2 * chunk; q++) {
             const int place = (q < chunk ? rank : 2 * context - 1 - rank) * chunk + q % chunk;
+            first = place < first ? place : first;
             last = place > last ? place : last;
         }
-        made += queries * in_steps(last + 1, keys);
+        const int hidden = window && first >= window ? (first + 1 - window) / step * step : 0;
+        made += queries * (in_steps(last + 1, keys) - hidden);
     }
     return made;
+}
+
+/* The worker counts that has most to do. */
+static void test_windows_of_chunks(void **state)
+{
+    (void)state;
+    enum { COLUMNS = 64, CONTEXT = 3, CHUNK = 256 };
+    for (int window = 1; window < 2 * CONTEXT * CHUNK; window += 77) {
+        double cores = 0, blocks = 0;
+        for (int rank = 0; rank < CONTEXT; rank++) {
+            cores = fmax(cores, seen_by(rank, CONTEXT, CHUNK, 16, 64, window));
+            blocks = fmax(blocks, seen_by(rank, CONTEXT, CHUNK, 64, 1, window));
+        }
+        struct pp_call call = {.kernel = PP_KERNEL_FLASH,
+                               .attention = {1, 2 * CHUNK, 1, COLUMNS, 1, 0, 2 * CONTEXT * CHUNK, window},
+                               .precision = PP_BF16};
+        assert_true(pp_call_work(&call, true).flops[PP_BF16] == cores * 2 * 2 * COLUMNS);
+        call.precision = PP_FP32;
+        assert_true(pp_call_work(&call, false).flops[PP_FP32] == blocks * (4 * COLUMNS + 6));
+    }
 }
 
 /* Of chunks that are whole tiles all workers make as many. A processor's blocks begin with chunks. */
@@ -239,7 +279,8 @@ static void test_chunks_of_rows(void **state)
             struct pp_call call = {.kernel = PP_KERNEL_FLASH,
                                    .attention = {1, 2 * chunk, 1, COLUMNS, 1, 0, 2 * CONTEXT * chunk},
                                    .precision = PP_BF16};
-            const double cores = seen_by(rank, CONTEXT, chunk, 16, 64), blocks = seen_by(rank, CONTEXT, chunk, 64, 1);
+            const double cores = seen_by(rank, CONTEXT, chunk, 16, 64, 0),
+                         blocks = seen_by(rank, CONTEXT, chunk, 64, 1, 0);
             assert_true(pp_call_work(&call, true).flops[PP_BF16] == cores * 2 * 2 * COLUMNS);
             call.precision = PP_FP32;
             assert_true(pp_call_work(&call, false).flops[PP_FP32] == blocks * (4 * COLUMNS + 6));
@@ -251,12 +292,10 @@ static void test_chunks_of_rows(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_chunks_of_rows),
-                                       cmocka_unit_test(test_bytes_moved),
-                                       cmocka_unit_test(test_bytes_moved_where_gradients_are_added),
-                                       cmocka_unit_test(test_shape_of_products),
-                                       cmocka_unit_test(test_arithmetic),
-                                       cmocka_unit_test(test_tiles_of_long_rows),
-                                       cmocka_unit_test(test_processor)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_chunks_of_rows),     cmocka_unit_test(test_windows_of_chunks),
+        cmocka_unit_test(test_bytes_moved),        cmocka_unit_test(test_bytes_moved_where_gradients_are_added),
+        cmocka_unit_test(test_shape_of_products),  cmocka_unit_test(test_arithmetic),
+        cmocka_unit_test(test_tiles_of_long_rows), cmocka_unit_test(test_processor)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Both kinds of attention against a double-precision oracle, their gradients against differences of the oracle and,
- * where rows are long, against its formulas; also where heads share keys and values.
+ * where rows are long, against its formulas; also where heads share keys and values, and with windows.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,19 +17,41 @@ struct shape {
     bool causal;
     double p;
     int kv; /* heads of keys and values; 0: as many */
+    int window;
 };
 
 static const struct shape shapes[] = {
-    {2, 9, 4, 3, false, 0},      {2, 5, 2, 6, true, 0},       {2, 9, 4, 3, true, 0.25},    {1, 7, 3, 12, false, 0.25},
-    {2, 35, 2, 20, true, 0.2},   {1, 35, 1, 40, false, 0.2},  {1, 1, 2, 2, true, 0},       {1, 48, 2, 8, true, 0.5},
-    {1, 23, 2, 100, true, 0.25}, {1, 70, 1, 16, false, 0.25}, {1, 1, 1, 1, false, 0},      {2, 3, 3, 1, true, 0.2},
-    {2, 9, 4, 3, true, 0.25, 2}, {1, 35, 6, 20, false, 0, 2}, {2, 7, 4, 5, true, 0.25, 1},
+    {2, 9, 4, 3, false, 0},
+    {2, 5, 2, 6, true, 0},
+    {2, 9, 4, 3, true, 0.25},
+    {1, 7, 3, 12, false, 0.25},
+    {2, 35, 2, 20, true, 0.2},
+    {1, 35, 1, 40, false, 0.2},
+    {1, 1, 2, 2, true, 0},
+    {1, 48, 2, 8, true, 0.5},
+    {1, 23, 2, 100, true, 0.25},
+    {1, 70, 1, 16, false, 0.25},
+    {1, 1, 1, 1, false, 0},
+    {2, 3, 3, 1, true, 0.2},
+    {2, 9, 4, 3, true, 0.25, 2},
+    {1, 35, 6, 20, false, 0, 2},
+    {2, 7, 4, 5, true, 0.25, 1},
+    /* windows of one token, of some, of all but one, of all, and of more; the last reach over blocks of queries */
+    {2, 9, 2, 3, true, 0, 0, 1},
+    {1, 9, 4, 3, true, 0.25, 2, 4},
+    {1, 9, 2, 6, true, 0, 0, 8},
+    {1, 9, 2, 6, true, 0.2, 0, 9},
+    {1, 9, 2, 6, true, 0, 0, 50},
+    {1, 70, 2, 5, true, 0.25, 1, 3},
+    {1, 100, 1, 16, true, 0.2, 0, 37},
 };
 /* Whole blocks of queries, one query more, several blocks; products that the library computes and tiny ones. */
 static const struct shape long_shapes[] = {
-    {1, 64, 2, 5, true, 0.2},  {2, 65, 1, 1, true, 0.25}, {1, 65, 1, 9, false, 0.25},
-    {1, 128, 1, 3, true, 0},   {1, 200, 2, 7, true, 0.3}, {1, 150, 1, 40, false, 0.1},
-    {1, 301, 1, 1, true, 0.2}, {2, 130, 2, 16, false, 0}, {2, 130, 4, 3, true, 0.2, 2},
+    {1, 64, 2, 5, true, 0.2},          {2, 65, 1, 1, true, 0.25},         {1, 65, 1, 9, false, 0.25},
+    {1, 128, 1, 3, true, 0},           {1, 200, 2, 7, true, 0.3},         {1, 150, 1, 40, false, 0.1},
+    {1, 301, 1, 1, true, 0.2},         {2, 130, 2, 16, false, 0},         {2, 130, 4, 3, true, 0.2, 2},
+    {1, 301, 2, 4, true, 0.2, 1, 1},   {2, 301, 1, 16, true, 0, 0, 17},   {1, 301, 4, 9, true, 0.25, 2, 64},
+    {1, 301, 1, 40, true, 0.1, 0, 65}, {1, 192, 2, 3, true, 0.2, 0, 100}, {1, 301, 1, 5, true, 0.2, 0, 300},
 };
 enum { MOST_KEYS = 512 };
 
@@ -44,25 +66,28 @@ static int to_value(const struct shape *s) { return kv_of(s) * s->dh; }
 
 static struct pp_call call_of(const struct shape *s)
 {
-    return (struct pp_call){.attention = {s->rows, s->seq, s->heads, s->dh, s->causal, s->kv},
+    return (struct pp_call){.attention = {s->rows, s->seq, s->heads, s->dh, s->causal, s->kv, 0, s->window},
                             .site = s->p > 0 ? CASE_SITE : 0,
                             .p = (float)s->p};
 }
 
+/* The first key that query i sees. */
+static int first_key(const struct shape *s, int i) { return s->window && i >= s->window ? i - s->window + 1 : 0; }
+
 /* ctx of one query; qkv: [T, width] with bias, in double. Returns 1 / (1 - p) * sum of kept probabilities * v. */
 static void oracle_query(const struct shape *s, const double *qkv, int r, int h, int i, double *ctx)
 {
-    const int width = width_of(s), open = s->causal ? i + 1 : s->seq;
+    const int width = width_of(s), open = s->causal ? i + 1 : s->seq, first = first_key(s, i);
     const double *row = qkv + (int64_t)r * s->seq * width, *q = row + (int64_t)i * width + h * s->dh;
     const uint32_t number = (uint32_t)(((CASE_FIRST_ROW + r) * s->heads + h) * s->seq + i);
     double score[MOST_KEYS], sum = 0;
-    for (int j = 0; j < open; j++) {
+    for (int j = first; j < open; j++) {
         score[j] = 0;
         for (int k = 0; k < s->dh; k++) score[j] += q[k] * row[key_at(s, h, j) + k];
         sum += score[j] = exp(score[j] / sqrt(s->dh));
     }
     for (int k = 0; k < s->dh; k++) ctx[k] = 0;
-    for (int j = 0; j < open; j++) {
+    for (int j = first; j < open; j++) {
         const double p = case_drop(number, j, s->p, score[j] / sum);
         for (int k = 0; k < s->dh; k++) ctx[k] += p * row[key_at(s, h, j) + to_value(s) + k];
     }
@@ -134,18 +159,18 @@ struct expected {
 /* Adds what one query gives: its lse, its gradient, and those of the keys and values that it sees. */
 static void oracle_grad_query(const struct shape *s, const struct expected *e, const float *dctx, int r, int h, int i)
 {
-    const int open = s->causal ? i + 1 : s->seq;
+    const int open = s->causal ? i + 1 : s->seq, first = first_key(s, i);
     const int64_t row = (int64_t)r * s->seq * width_of(s), query = row + (int64_t)i * width_of(s) + h * s->dh;
     const uint32_t number = (uint32_t)(((CASE_FIRST_ROW + r) * s->heads + h) * s->seq + i);
     const float *dc = dctx + ((int64_t)(r * s->seq + i) * s->heads + h) * s->dh;
     double p[MOST_KEYS], dp[MOST_KEYS], sum = 0, mean = 0;
-    for (int j = 0; j < open; j++) {
+    for (int j = first; j < open; j++) {
         p[j] = 0;
         for (int k = 0; k < s->dh; k++) p[j] += e->qkv[query + k] * e->qkv[row + key_at(s, h, j) + k];
         sum += p[j] = exp(p[j] / sqrt(s->dh));
     }
     e->lse[(int64_t)(r * s->heads + h) * s->seq + i] = log(sum);
-    for (int j = 0; j < open; j++) {
+    for (int j = first; j < open; j++) {
         const int64_t value = row + key_at(s, h, j) + to_value(s);
         const double kept = case_drop(number, j, s->p, p[j] /= sum);
         dp[j] = 0;
@@ -155,7 +180,7 @@ static void oracle_grad_query(const struct shape *s, const struct expected *e, c
         }
         mean += p[j] * dp[j];
     }
-    for (int j = 0; j < open; j++)
+    for (int j = first; j < open; j++)
         for (int k = 0; k < s->dh; k++) {
             const int64_t key = row + key_at(s, h, j) + k;
             const double ds = p[j] * (dp[j] - mean) / sqrt(s->dh);
@@ -265,12 +290,35 @@ static void test_plain(void **state)
     }
 }
 
+/* Probabilities of keys that a window hides are zeros, those of whole blocks of queries, too. */
+static void check_hidden(const struct pp_cpu_isa *isa)
+{
+    const struct shape shape = {1, 150, 1, 4, true, 0, 0, 20}, *s = &shape;
+    const int64_t squares = (int64_t)s->seq * s->seq;
+    float *qkv = case_floats((int64_t)s->seq * width_of(s), 1), *ctx = case_floats((int64_t)s->seq * s->dh, 2);
+    float *p = case_floats(squares, 3), *scratch = malloc((size_t)pp_attention_scratch(s->seq, s->dh));
+    struct pp_frame frame = case_frame();
+    struct pp_call call = call_of(s);
+    assert_non_null(scratch);
+    for (int64_t i = 0; i < squares; i++) p[i] = NAN;
+    isa->run[PP_KERNEL_ATTENTION](&(struct pp_cpu_call){&call, &frame, .p = {ctx, p, qkv, NULL, scratch}});
+    for (int i = 0; i < s->seq; i++)
+        for (int j = 0; j < s->seq; j++) {
+            const bool seen = j <= i && j >= first_key(s, i);
+            assert_true(seen ? p[i * s->seq + j] > 0 : p[i * s->seq + j] == 0);
+        }
+    case_free(qkv, ctx, p, scratch, NULL);
+}
+
 static void test_attention(void **state)
 {
     (void)state;
     assert_int_equal(pp_gemm_open(1), PP_OK);
     FOR_EACH_ISA(isa)
-    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) check_attention(isa, &shapes[i]);
+    {
+        for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) check_attention(isa, &shapes[i]);
+        check_hidden(isa);
+    }
 }
 
 int main(void)

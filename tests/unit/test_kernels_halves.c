@@ -18,6 +18,7 @@ enum { ROWS = 2, KV = 2, DH = 6, MOST_HEADS = 4 };
 struct shape {
     int seq, context, heads;
     bool causal;
+    int window;
 };
 
 static int own_of(const struct shape *s) { return s->seq / s->context; }
@@ -53,7 +54,9 @@ static void run(const struct pp_cpu_isa *isa, const struct shape *s, bool back, 
 {
     const int queries = a->keys ? own_of(s) : s->seq;
     const struct pp_call call = {
-        .attention = {ROWS, queries, s->heads, DH, s->causal, KV, a->keys ? s->seq : 0}, .site = CASE_SITE, .p = 0.3f};
+        .attention = {ROWS, queries, s->heads, DH, s->causal, KV, a->keys ? s->seq : 0, s->window},
+        .site = CASE_SITE,
+        .p = 0.3f};
     float *scratch = malloc((size_t)pp_flash_scratch(queries, s->seq, DH));
     assert_non_null(scratch);
     if (back)
@@ -114,8 +117,10 @@ static void check(const struct pp_cpu_isa *isa, struct shape s)
 static void test_attention(void **state)
 {
     (void)state;
-    static const struct shape shapes[] = {{8, 4, 2, true},   {12, 3, 4, true},  {12, 2, 2, false},
-                                          {280, 2, 4, true}, {600, 3, 2, true}, {140, 1, 2, true}};
+    static const struct shape shapes[] = {{8, 4, 2, true},       {12, 3, 4, true},      {12, 2, 2, false},
+                                          {280, 2, 4, true},     {600, 3, 2, true},     {140, 1, 2, true},
+                                          {8, 4, 2, true, 2},    {12, 3, 4, true, 5},   {280, 2, 4, true, 70},
+                                          {280, 2, 4, true, 71}, {600, 3, 2, true, 16}, {600, 3, 2, true, 350}};
     assert_int_equal(pp_gemm_open(1), PP_OK);
     FOR_EACH_ISA(isa)
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) check(isa, shapes[i]);

@@ -70,6 +70,7 @@ static void test_gradients(void **state)
             struct pp_shape shape = of_kind(tiny, kind);
             const bool lab = attended == 1 || attended == 2;
             shape.mask = attended % 2 ? PP_MASK_CAUSAL : PP_MASK_NONE;
+            if (shape.mask == PP_MASK_NONE) shape.window = 0;
             shape.attention = attended / 2 ? PP_ATTENTION_FLASH : PP_ATTENTION_MATH;
             shape.dropout = (attended + kind) % 2 ? 0.2 : 0;
             shape.residual_only = shape.lab_init = lab;

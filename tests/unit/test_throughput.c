@@ -19,7 +19,7 @@
 static double product_flops(const struct pp_call *call)
 {
     const double entries =
-        (double)call->attention.rows * call->attention.heads * call->attention.seq * call->attention.seq;
+        (double)call->attention.rows * call->attention.heads * call->attention.seq * PP_SEEN_KEYS(&call->attention);
     if (pp_kernel_is_product(call->kernel)) return pp_call_flops(call);
     if (call->kernel == PP_KERNEL_FLASH_GRAD)
         return pp_call_flops(call) - (PP_SOFTMAX_AGAIN_FLOPS + 2.0 * call->attention.dh) * entries;
@@ -61,22 +61,25 @@ static void predict(struct fixture *f, int n, char **options, const struct pp_po
 static void test_products_of_the_programs(void **state)
 {
     static const struct pp_point points[] = {{"gpipe", 1, 1, 1}, {"1f1b", 3, 1, 4}, {"zbv", 2, 2, 5}};
-    static char *options[] = {
-        "ppsim",  "--layers",   "7",  "--heads",     "4",    "--d-ff",     "72", "--rows",      "11",   "--mask",
-        "causal", "--d-model",  "64", "--vocab",     "99",   "--tokens",   "13", "--precision", "fp32", "--activation",
-        "relu",   "--kv-heads", "0",  "--attention", "math", "--head-dim", "0"};
+    static char *options[] = {"ppsim", "--layers",     "7",    "--heads",       "4",      "--d-ff",
+                              "72",    "--rows",       "11",   "--mask",        "causal", "--d-model",
+                              "64",    "--vocab",      "99",   "--tokens",      "13",     "--precision",
+                              "fp32",  "--activation", "relu", "--kv-heads",    "0",      "--attention",
+                              "math",  "--head-dim",   "0",    "--window-size", "0",      "--window-attn-skip-freq",
+                              "3"};
     enum { OPTIONS = sizeof options / sizeof *options };
     (void)state;
     for (int i = 0; i < 3; i++)
-        for (int turn = 0; turn < 4; turn++) {
+        for (int turn = 0; turn < 6; turn++) {
             const bool checkpoints = turn % 2;
             struct fixture f;
             double again;
             struct pp_point point = points[i];
-            options[OPTIONS - 1] = turn / 2 ? "24" : "0"; /* wider together than the model */
-            options[OPTIONS - 3] = turn / 2 ? "flash" : "math";
-            options[OPTIONS - 5] = turn / 2 ? "2" : "0";
-            options[OPTIONS - 7] = turn / 2 ? "swiglu" : "gelu";
+            options[OPTIONS - 3] = turn / 4 ? "5" : "20"; /* more tokens than a row has */
+            options[OPTIONS - 5] = turn / 2 ? "24" : "0"; /* wider together than the model */
+            options[OPTIONS - 7] = turn / 2 ? "flash" : "math";
+            options[OPTIONS - 9] = turn / 2 ? "2" : "0";
+            options[OPTIONS - 11] = turn / 2 ? "swiglu" : "gelu";
             point.checkpoint = checkpoints ? PP_CHECKPOINT_ALWAYS : PP_CHECKPOINT_NEVER;
             predict(&f, OPTIONS, options, &point);
             const double work = step_flops(f.prediction.job, &again);
@@ -107,6 +110,22 @@ static void test_by_hand(void **state)
     f.config.machine.n = 0;
     assert_true(pp_mfu(&f.predictor, &f.prediction) == 0);
     pp_prediction_free(&f.prediction);
+}
+
+/* With a window of 2 of 3 tokens a token has 2 2 8 multiplications in attention; in every second layer 2 3 8. */
+static void test_windows_by_hand(void **state)
+{
+    (void)state;
+    struct pp_shape shape = {.d_model = 8, .heads = 2, .d_ff = 16, .layers = 3, .vocab = 10, .mask = PP_MASK_CAUSAL};
+    const double full = pp_model_flops(&shape, 3);
+    shape.window = 2;
+    assert_true(pp_model_flops(&shape, 3) == full - 3 * 6 * 3 * 2 * 8);
+    shape.window_skip = 2;
+    assert_true(pp_model_flops(&shape, 3) == full - 3 * 6 * 2 * 2 * 8);
+    shape.window = 3;
+    assert_true(pp_model_flops(&shape, 3) == full);
+    shape.window = 1000;
+    assert_true(pp_model_flops(&shape, 3) == full);
 }
 
 /* A token's own two experts and the router; not places that nobody has, nor experts of others: twice 2 128 and 4 8 for
@@ -161,6 +180,7 @@ static void test_days_and_cost(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_products_of_the_programs), cmocka_unit_test(test_by_hand),
-                                       cmocka_unit_test(test_experts_by_hand), cmocka_unit_test(test_days_and_cost)};
+                                       cmocka_unit_test(test_windows_by_hand), cmocka_unit_test(test_experts_by_hand),
+                                       cmocka_unit_test(test_days_and_cost)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,49 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention, one row and head at a time, so that scores stay in the first-level cache between the two products.
+ * Attention, one row and head at a time, so that scores stay in the first-level cache between the two products. With a
+ * window it is one block of queries of these at a time, and scores of keys that no query of a block sees are not made.
  *
  * The probabilities are kept, so the backward pass needs no random numbers.
  */
 #include "kernels/cpu/simd/attention.h"
+
+/* The block of queries from `first` on; without a window it is all queries. */
+static struct block block_from(const struct attention *a, int first)
+{
+    const int left = a->seq - first;
+    return block_of(a, first, a->window && left > PP_FLASH_QUERIES ? PP_FLASH_QUERIES : left, first);
+}
+
+/* Where the block lies in [seq, seq]. */
+static int64_t place_of(const struct attention *a, struct block b) { return (int64_t)b.first * a->seq + b.key; }
+
+/* From scores of the block to probabilities, zeros for all keys outside the block. p: of the head. */
+static void softmax_block(const struct attention *a, struct block b, float *p)
+{
+    const struct span of_block = {b.key, b.key + b.keys};
+    float *row = p + (int64_t)b.first * a->seq;
+    for (int i = 0; i < b.n; i++, row += a->seq) {
+        softmax_row(row + b.key, seen_keys(a, b, i), b.keys, a->scale);
+        hide(row, of_block, a->seq);
+    }
+}
+
+/* One head of one row: from its queries to ctx and p [seq, seq]; kept: room for drop(p), or p. */
+static void forward_head(const struct attention *a, int row, int head, const float *q, float *ctx, float *p,
+                         float *kept)
+{
+    const int seq = a->seq, dh = a->dh, width = a->width;
+    const float *k = keys_of(a, row, head), *v = values_of(a, row, head);
+    for (int first = 0; first < seq;) {
+        const struct block b = block_from(a, first);
+        const int64_t at = place_of(a, b), key = (int64_t)b.key * width;
+        product(PP_GEMM_NT, b.n, b.keys, dh, q + (int64_t)first * width, width, k + key, width, 0, p + at, seq);
+        softmax_block(a, b, p);
+        if (a->dropping) drop_scores(a, first_vector(a, row, head), b, seq, p + at, kept + at);
+        product(PP_GEMM_NN, b.n, dh, b.keys, kept + at, seq, v + key, width, 0, ctx + (int64_t)first * a->d, a->d);
+        first += b.n;
+    }
+}
 
 void PP_SIMD(pp_cpu_attention)(const struct pp_cpu_call *c)
 {
@@ -15,23 +54,17 @@ void PP_SIMD(pp_cpu_attention)(const struct pp_cpu_call *c)
     for (int r = 0; r < a.rows; r++, ctx += (int64_t)seq * a.d) {
         float *q = qkv + (int64_t)r * seq * width;
         add_bias(&a, q, at->bias);
-        for (int h = 0; h < a.heads; h++, q += dh, p += (int64_t)seq * seq) {
-            float *kept = a.dropping ? at->scratch : p;
-            product(PP_GEMM_NT, seq, seq, dh, q, width, keys_of(&a, r, h), width, 0, p, seq);
-            for (int i = 0; i < seq; i++) softmax_row(p + (int64_t)i * seq, a.causal ? i + 1 : seq, seq, a.scale);
-            if (a.dropping) drop_scores(&a, first_vector(&a, r, h), seq, seq, p, kept);
-            product(PP_GEMM_NN, seq, dh, seq, kept, seq, values_of(&a, r, h), width, 0, ctx + h * dh, a.d);
-        }
+        for (int h = 0; h < a.heads; h++, p += (int64_t)seq * seq)
+            forward_head(&a, r, h, q + h * dh, ctx + h * dh, p, a.dropping ? at->scratch : p);
     }
 }
 
 /* Row of dkept (gradient of kept) -> gradient of the scores before scaling, in place. */
-static void softmax_grad_row(const struct attention *a, const float *p, float *ds)
+static void softmax_grad_row(const struct attention *a, const float *p, float *ds, int keys)
 {
     vf sum = {0};
-    for (int j = 0; j < a->seq; j += VL)
-        sum += vf_max(vf_all(0), vf_load(p + j, a->seq - j)) * vf_load(ds + j, a->seq - j);
-    dscores_row(a, p, ds, vf_sum(sum) * a->drop.scale, a->seq);
+    for (int j = 0; j < keys; j += VL) sum += vf_max(vf_all(0), vf_load(p + j, keys - j)) * vf_load(ds + j, keys - j);
+    dscores_row(a, p, ds, vf_sum(sum) * a->drop.scale, keys);
 }
 
 /* Scratch of the backward. */
@@ -40,22 +73,39 @@ struct scratch {
     float *dk, *dv;   /* [seq, dh] */
 };
 
-/* dq in place of q, which then nobody needs any more; dk and dv are written by the first head of a group, and the
- * others add to them. p, dctx: of the head. */
+/* dq in place of q, which then nobody needs any more; dk and dv are written, or added to. q, k, v, p and dctx are those
+ * of the head. */
+static void backward_block(const struct attention *a, struct block b, float *q, const float *k, const float *v,
+                           const float *p, const float *dctx, float add, const struct scratch *s)
+{
+    const int seq = a->seq, dh = a->dh, width = a->width;
+    const int64_t at = place_of(a, b), key = (int64_t)b.key * width, grad = (int64_t)b.key * dh;
+    float *ds = s->ds + at;
+    const float *kept = a->dropping ? s->kept + at : p + at;
+    q += (int64_t)b.first * width;
+    dctx += (int64_t)b.first * a->d;
+    product(PP_GEMM_NT, b.n, b.keys, dh, dctx, a->d, v + key, width, 0, ds, seq);
+    if (a->dropping) kept_scores(a, b, seq, p + at, s->kept + at);
+    product(PP_GEMM_TN, b.keys, dh, b.n, kept, seq, dctx, a->d, add, s->dv + grad, dh);
+    for (int i = 0; i < b.n; i++) softmax_grad_row(a, p + at + (int64_t)i * seq, ds + (int64_t)i * seq, b.keys);
+    product(PP_GEMM_TN, b.keys, dh, b.n, ds, seq, q, width, add, s->dk + grad, dh);
+    product(PP_GEMM_NN, b.n, dh, b.keys, ds, seq, k + key, width, 0, q, width);
+}
+
+/* The first block of a group's first head writes all of dk and dv, and the others add to them. p, dctx: of the head. */
 static void backward_head(const struct attention *a, float *qkv, int row, int head, const float *p, const float *dctx,
                           const struct scratch *s)
 {
-    const int seq = a->seq, dh = a->dh, width = a->width;
-    const int64_t square = (int64_t)seq * seq;
-    const float add = head % a->group != 0;
-    float *q = qkv + (int64_t)row * seq * width + head * dh;
+    float *q = qkv + (int64_t)row * a->seq * a->width + head * a->dh;
     const float *k = keys_of(a, row, head), *v = values_of(a, row, head);
-    product(PP_GEMM_NT, seq, seq, dh, dctx, a->d, v, width, 0, s->ds, seq);
-    if (a->dropping) kept_scores(a, square, p, s->kept);
-    product(PP_GEMM_TN, seq, dh, seq, a->dropping ? s->kept : p, seq, dctx, a->d, add, s->dv, dh);
-    for (int i = 0; i < seq; i++) softmax_grad_row(a, p + (int64_t)i * seq, s->ds + (int64_t)i * seq);
-    product(PP_GEMM_TN, seq, dh, seq, s->ds, seq, q, width, add, s->dk, dh);
-    product(PP_GEMM_NN, seq, dh, seq, s->ds, seq, k, width, 0, q, width);
+    bool add = head % a->group != 0;
+    for (int first = 0; first < a->seq;) {
+        const struct block b = block_from(a, first);
+        if (!add) clear_others(a, b, s->dk, s->dv);
+        backward_block(a, b, q, k, v, p, dctx, add, s);
+        add = true;
+        first += b.n;
+    }
 }
 
 void PP_SIMD(pp_cpu_attention_grad)(const struct pp_cpu_call *c)

@@ -23,6 +23,7 @@ struct attention {
     float *shared, *grads;       /* the first key; where its gradient goes */
     struct pp_row_places places; /* of queries among keys */
     bool causal, dropping;
+    int window; /* 0: none */
     float scale;
     struct dropout drop;
     int64_t first_row;
@@ -48,6 +49,7 @@ static inline struct attention attention_of(const struct pp_cpu_call *c, float *
                           .grads = n->keys ? dkeys : qkv + d,
                           .places = pp_query_places_of(n->seq, c->frame),
                           .causal = n->causal,
+                          .window = n->window,
                           .scale = 1 / sqrtf((float)n->dh),
                           .first_row = c->frame->first_row,
                           .all_heads = n->heads * pp_frame_head_ranks(c->frame),
@@ -60,6 +62,31 @@ static inline struct attention attention_of(const struct pp_cpu_call *c, float *
 static inline uint32_t first_vector(const struct attention *a, int row, int head)
 {
     return (uint32_t)(((a->first_row + row) * a->all_heads + a->first_head + head) * a->keys);
+}
+
+/* Successive queries of a row that are worked on together, first .. first + n - 1, and the keys key .. key + keys - 1,
+ * among which are all that these queries see. place: of the first query in the row. */
+struct block {
+    int first, n, place, key, keys;
+};
+
+/* The keys that the block's i-th query sees, counted from the block's first key. */
+struct span {
+    int begin, end;
+};
+static inline struct span seen_keys(const struct attention *a, struct block b, int i)
+{
+    const int place = b.place + i, begin = place + 1 - a->window - b.key;
+    return (struct span){a->window && begin > 0 ? begin : 0, a->causal ? place + 1 - b.key : b.keys};
+}
+
+/* A block, with the keys that some of its queries see, and up to PP_WINDOW_STEP - 1 keys before them: so its columns
+ * begin with a whole quad of dropout's random numbers. */
+static inline struct block block_of(const struct attention *a, int first, int n, int place)
+{
+    const int before = place + 1 - a->window,
+              key = a->window && before > 0 ? before / PP_WINDOW_STEP * PP_WINDOW_STEP : 0;
+    return (struct block){first, n, place, key, (a->causal ? place + n : a->keys) - key};
 }
 
 /* Below this many multiplications a call of the library costs more than the product. */
@@ -108,9 +135,18 @@ struct softmax {
     float shift, sum;
 };
 
-/* Row of scores -> probabilities; entries from `open` on are masked and become 0. */
-static inline struct softmax softmax_row(float *p, int open, int columns, float scale)
+/* Zeros for entries that are not seen. */
+static inline void hide(float *row, struct span seen, int columns)
 {
+    memset(row, 0, sizeof *row * (size_t)seen.begin);
+    memset(row + seen.end, 0, sizeof *row * (size_t)(columns - seen.end));
+}
+
+/* Row of scores -> probabilities; entries that are not seen become 0. */
+static inline struct softmax softmax_row(float *row, struct span seen, int columns, float scale)
+{
+    float *const p = row + seen.begin;
+    const int open = seen.end - seen.begin;
     vf most = vf_all(-INFINITY), sum = {0};
     for (int j = 0; j < open; j += VL) most = vf_max(most, vf_first(vf_load(p + j, open - j), open - j, -INFINITY));
     const float shift = vf_max_lane(most) * scale;
@@ -122,7 +158,7 @@ static inline struct softmax softmax_row(float *p, int open, int columns, float 
     const struct softmax out = {shift, vf_sum(sum)};
     const float norm = 1 / out.sum;
     for (int j = 0; j < open; j += VL) vf_store(p + j, open - j, vf_load(p + j, open - j) * norm);
-    memset(p + open, 0, sizeof *p * (size_t)(columns - open));
+    hide(row, seen, columns);
     return out;
 }
 
@@ -137,30 +173,34 @@ static inline void drop_row(const struct dropout *drop, const uint32_t *random, 
     }
 }
 
-/* The same for p, kept: [rows, columns]; first: number of the first row vector. */
-static inline void drop_scores(const struct attention *a, uint32_t first, int rows, int columns, float *p, float *kept)
+/* The same for p, kept: [b.n, b.keys], rows `pitch` apart; vector: number of the row vector of the head's first place.
+ */
+static inline void drop_scores(const struct attention *a, uint32_t vector, struct block b, int pitch, float *p,
+                               float *kept)
 {
     uint32_t random[PP_RANDOM_TILE + PP_RANDOM_ROUND];
-    const int piece = columns < PP_RANDOM_TILE ? columns : PP_RANDOM_TILE, pitch = (piece + 3) / 4 * 4;
-    const int tile = PP_RANDOM_TILE / pitch;
-    for (int j0 = 0; j0 < columns; j0 += piece) {
-        const int n = columns - j0 < piece ? columns - j0 : piece;
-        for (int i0 = 0; i0 < rows; i0 += tile) {
-            const int some = rows - i0 < tile ? rows - i0 : tile;
-            random_rows(&a->drop, first + (uint32_t)i0, some, j0 / 4, pitch / 4, random);
+    const int piece = b.keys < PP_RANDOM_TILE ? b.keys : PP_RANDOM_TILE, width = (piece + 3) / 4 * 4;
+    const int tile = PP_RANDOM_TILE / width;
+    vector += (uint32_t)b.place;
+    for (int j0 = 0; j0 < b.keys; j0 += piece) {
+        const int n = b.keys - j0 < piece ? b.keys - j0 : piece;
+        for (int i0 = 0; i0 < b.n; i0 += tile) {
+            const int some = b.n - i0 < tile ? b.n - i0 : tile;
+            random_rows(&a->drop, vector + (uint32_t)i0, some, (b.key + j0) / 4, width / 4, random);
             for (int i = 0; i < some; i++) {
-                const int64_t at = (int64_t)(i0 + i) * columns + j0;
-                drop_row(&a->drop, random + i * pitch, p + at, kept ? kept + at : NULL, n);
+                const int64_t at = (int64_t)(i0 + i) * pitch + j0;
+                drop_row(&a->drop, random + i * width, p + at, kept ? kept + at : NULL, n);
             }
         }
     }
 }
 
-/* kept = drop(|p|) from the signs of n probabilities; kept may be p. */
-static inline void kept_scores(const struct attention *a, int64_t n, const float *p, float *kept)
+/* kept = drop(|p|) from the signs of a block's probabilities, rows `pitch` apart; kept may be p. */
+static inline void kept_scores(const struct attention *a, struct block b, int pitch, const float *p, float *kept)
 {
-    for (int64_t i = 0; i < n; i += VL)
-        vf_store(kept + i, n - i, vf_max(vf_all(0), vf_load(p + i, n - i) * a->drop.scale));
+    for (int i = 0; i < b.n; i++, p += pitch, kept += pitch)
+        for (int j = 0; j < b.keys; j += VL)
+            vf_store(kept + j, b.keys - j, vf_max(vf_all(0), vf_load(p + j, b.keys - j) * a->drop.scale));
 }
 
 /* Row of dkept (gradient of kept) -> gradient of the scores before scaling, in place. mean: the row's sum of
@@ -186,6 +226,18 @@ static inline float *keys_of(const struct attention *a, int row, int head)
 static inline float *values_of(const struct attention *a, int row, int head)
 {
     return keys_of(a, row, head) + a->kv * a->dh;
+}
+
+/* Gradients of a group's keys and values, [keys, dh]: zeros for those outside the block. */
+static inline void clear_others(const struct attention *a, struct block b, float *dk, float *dv)
+{
+    const int end = b.key + b.keys;
+    const size_t before = sizeof(float) * (size_t)b.key * (size_t)a->dh,
+                 behind = sizeof(float) * (size_t)(a->keys - end) * (size_t)a->dh;
+    memset(dk, 0, before);
+    memset(dv, 0, before);
+    memset(dk + (int64_t)end * a->dh, 0, behind);
+    memset(dv + (int64_t)end * a->dh, 0, behind);
 }
 
 /* Copies the gradients of a group's keys and values, both [keys, dh], to their place. All queries of the group must

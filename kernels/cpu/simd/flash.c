@@ -8,22 +8,13 @@
  */
 #include "kernels/cpu/simd/attention.h"
 
-/* Queries first .. first + n - 1, which stand at `place` and behind, see keys 0 .. keys - 1, some of them not all of
- * these. */
-struct block {
-    int first, n, place, keys;
-};
-
 /* Queries up to `end`, all of one run. */
 static struct block block_from(const struct attention *a, int first, int end)
 {
     const int n = end - first < PP_FLASH_QUERIES ? end - first : PP_FLASH_QUERIES;
     const int place = first + (first < a->places.run ? a->places.before : a->places.behind);
-    return (struct block){first, n, place, a->causal ? place + n : a->keys};
+    return block_of(a, first, n, place);
 }
-
-/* Of the block's i-th query. */
-static int open_keys(const struct attention *a, struct block b, int i) { return a->causal ? b.place + i + 1 : a->keys; }
 
 /* One head of one row. */
 struct head {
@@ -44,22 +35,29 @@ static struct head head_of(const struct attention *a, float *qkv, float *ctx, fl
                          first_vector(a, row, head)};
 }
 
+/* A head's keys, or values, from the block's first key on. */
+static float *from_key(const struct attention *a, struct block b, float *keys)
+{
+    return keys + (int64_t)b.key * a->key_width;
+}
+
 /* p [n, keys] = q k' */
 static void make_scores(const struct attention *a, const struct head *h, struct block b, float *p)
 {
-    product(PP_GEMM_NT, b.n, b.keys, a->dh, h->q + (int64_t)b.first * a->width, a->width, h->k, a->key_width, 0, p,
-            b.keys);
+    product(PP_GEMM_NT, b.n, b.keys, a->dh, h->q + (int64_t)b.first * a->width, a->width, from_key(a, b, h->k),
+            a->key_width, 0, p, b.keys);
 }
 
 static void forward_block(const struct attention *a, const struct head *h, struct block b, float *p)
 {
     make_scores(a, h, b, p);
     for (int i = 0; i < b.n; i++) {
-        const struct softmax s = softmax_row(p + (int64_t)i * b.keys, open_keys(a, b, i), b.keys, a->scale);
+        const struct softmax s = softmax_row(p + (int64_t)i * b.keys, seen_keys(a, b, i), b.keys, a->scale);
         h->lse[b.first + i] = s.shift + logf(s.sum);
     }
-    if (a->dropping) drop_scores(a, h->vector + (uint32_t)b.place, b.n, b.keys, p, p);
-    product(PP_GEMM_NN, b.n, a->dh, b.keys, p, b.keys, h->v, a->key_width, 0, h->ctx + (int64_t)b.first * a->d, a->d);
+    if (a->dropping) drop_scores(a, h->vector, b, b.keys, p, p);
+    product(PP_GEMM_NN, b.n, a->dh, b.keys, p, b.keys, from_key(a, b, h->v), a->key_width, 0,
+            h->ctx + (int64_t)b.first * a->d, a->d);
 }
 
 /* Queries first .. end - 1. p: scratch. */
@@ -84,10 +82,12 @@ void PP_SIMD(pp_cpu_flash)(const struct pp_cpu_call *c)
 }
 
 /* Row of scores -> probabilities, by what their exponentials add up to. */
-static void probabilities_row(const struct attention *a, float *p, int open, int keys, float lse)
+static void probabilities_row(const struct attention *a, float *row, struct span seen, int keys, float lse)
 {
+    float *const p = row + seen.begin;
+    const int open = seen.end - seen.begin;
     for (int j = 0; j < open; j += VL) vf_store(p + j, open - j, vf_exp(vf_load(p + j, open - j) * a->scale - lse));
-    memset(p + open, 0, sizeof *p * (size_t)(keys - open));
+    hide(row, seen, keys);
 }
 
 static float dot(const float *a, const float *b, int n)
@@ -113,29 +113,22 @@ static void backward_block(const struct attention *a, const struct head *h, cons
     dctx += (int64_t)b.first * a->d;
     make_scores(a, h, b, s->p);
     for (int i = 0; i < b.n; i++)
-        probabilities_row(a, s->p + (int64_t)i * b.keys, open_keys(a, b, i), b.keys, h->lse[b.first + i]);
-    if (a->dropping) drop_scores(a, h->vector + (uint32_t)b.place, b.n, b.keys, s->p, NULL);
-    product(PP_GEMM_NT, b.n, b.keys, dh, dctx, a->d, h->v, a->key_width, 0, s->ds, b.keys);
+        probabilities_row(a, s->p + (int64_t)i * b.keys, seen_keys(a, b, i), b.keys, h->lse[b.first + i]);
+    if (a->dropping) drop_scores(a, h->vector, b, b.keys, s->p, NULL);
+    product(PP_GEMM_NT, b.n, b.keys, dh, dctx, a->d, from_key(a, b, h->v), a->key_width, 0, s->ds, b.keys);
     for (int i = 0; i < b.n; i++) {
         const int64_t row = (int64_t)i * b.keys, token = (int64_t)i * a->d;
         dscores_row(a, s->p + row, s->ds + row, dot(ctx + token, dctx + token, dh), b.keys);
     }
-    if (a->dropping) kept_scores(a, (int64_t)b.n * b.keys, s->p, s->p);
-    product(PP_GEMM_TN, b.keys, dh, b.n, s->p, b.keys, dctx, a->d, add, s->dv, dh);
-    product(PP_GEMM_TN, b.keys, dh, b.n, s->ds, b.keys, q, width, add, s->dk, dh);
-    product(PP_GEMM_NN, b.n, dh, b.keys, s->ds, b.keys, h->k, a->key_width, 0, q, width);
+    if (a->dropping) kept_scores(a, b, b.keys, s->p, s->p);
+    product(PP_GEMM_TN, b.keys, dh, b.n, s->p, b.keys, dctx, a->d, add, s->dv + (int64_t)b.key * dh, dh);
+    product(PP_GEMM_TN, b.keys, dh, b.n, s->ds, b.keys, q, width, add, s->dk + (int64_t)b.key * dh, dh);
+    product(PP_GEMM_NN, b.n, dh, b.keys, s->ds, b.keys, from_key(a, b, h->k), a->key_width, 0, q, width);
 }
 
-/* Of keys from `first` on, which no query sees. */
-static void clear_keys(const struct attention *a, int first, const struct scratch *s)
-{
-    const size_t bytes = sizeof(float) * (size_t)(a->keys - first) * (size_t)a->dh;
-    memset(s->dk + (int64_t)first * a->dh, 0, bytes);
-    memset(s->dv + (int64_t)first * a->dh, 0, bytes);
-}
-
-/* From the last block of queries to the first: with a mask, too, the last one sees all keys that any does, so the first
- * block done of a group's first head writes all of dk and dv, and the others add to them. */
+/* From the last block of queries to the first: with a mask, too, the last one sees all keys that any does, unless there
+ * is a window. So the first block done of a group's first head writes all of dk and dv, those that it does not see as
+ * zeros, and the others add to them. */
 static void backward_head(const struct attention *a, const struct head *h, const float *dctx, bool add,
                           const struct scratch *s)
 {
@@ -144,7 +137,7 @@ static void backward_head(const struct attention *a, const struct head *h, const
         for (int n = runs[i][1] - runs[i][0]; n > 0;) {
             n = (n - 1) / PP_FLASH_QUERIES * PP_FLASH_QUERIES;
             const struct block b = block_from(a, runs[i][0] + n, runs[i][1]);
-            if (!add) clear_keys(a, b.keys, s);
+            if (!add) clear_others(a, b, s->dk, s->dv);
             backward_block(a, h, dctx, b, add, s);
             add = true;
         }
