@@ -227,9 +227,6 @@ static void impossible_numbers_are_refused(void **state)
         {"--layers 0", "is below 1"},
         {"--preset tutorail", "did you mean tutorial?"},
         {"--mask causle", "did you mean causal?"},
-        {"--mask none --window-size 8", "--window-size 8 is of tokens before a token: add --mask causal"},
-        {"--window-attn-skip-freq 2", "--window-attn-skip-freq is of --window-size; add that"},
-        {"--window-size 8 --window-attn-skip-freq 1", "1 leaves no layer the window"},
         {"--precision fp16", "fp32|tf32|bf16"}, /* the nearest need not be what was meant */
         {"--attention flush", "did you mean flash?"},
         {"--norm first", "post"},

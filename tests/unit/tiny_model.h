@@ -26,10 +26,10 @@ static const struct pp_shape tiny = {.d_model = 12,
 
 /* The kinds of layers: norm last or first, relu, gelu, or Llama's parts, with biases or (norm first) without; and norm
  * first with heads that share keys and values and are rotated, with biases and all of Llama's parts; and GPT-2's
- * positions, biases and GELU; and Llama's parts with Qwen2's biases, and with Qwen3's norms of queries and keys, and windows in turn. Behind
- * those the kinds with experts, whose slots hold one microbatch, and which depend on what is in it: norm last with
- * gelu, and norm first with Mixtral's parts; not all choices have places; and both with a feed-forward beside them, of
- * which the second has a gate. */
+ * positions, biases and GELU; and Llama's parts with Qwen2's biases and a window in every second layer, and with
+ * Qwen3's norms of queries and keys. Behind those the kinds with experts, whose slots hold one microbatch, and which
+ * depend on what is in it: norm last with gelu, and norm first with Mixtral's parts; not all choices have places; and
+ * both with a feed-forward beside them, of which the second has a gate. */
 enum { SHARED_AND_ROTATED = 6, LLAMA, GPT2, QWEN2, QWEN3, KINDS };
 enum { EXPERTS = KINDS, MIXTRAL, EXPERTS_BESIDE, MIXTRAL_BESIDE, ALL_KINDS };
 static inline struct pp_shape with_experts(struct pp_shape shape, int experts, int chosen, double capacity_factor)
@@ -56,7 +56,7 @@ static inline struct pp_shape of_kind(struct pp_shape shape, int kind)
         shape = of_kind(shape, LLAMA);
         shape.bias = kind == QWEN2 ? PP_BIAS_QKV : PP_NO_BIAS;
         shape.qk_norm = kind == QWEN3;
-        shape.window = kind == QWEN3 ? 3 : 0; /* of 7 tokens */
+        shape.window = kind == QWEN2 ? 3 : 0; /* of 7 tokens */
         shape.window_skip = 2;
         shape.norm_epsilon = 1e-2; /* which no test takes for another one */
         return shape;
