@@ -15,6 +15,7 @@ static pp_status check_additions(const struct pp_config *config)
 {
     const bool adamw = config->optimizer == PP_ADAMW, falls = config->over_steps.schedule != PP_LR_CONSTANT;
     const bool rope = config->positions == PP_POSITIONS_ROPE, learned = config->positions == PP_POSITIONS_LEARNED;
+    const bool windows = config->window_size || !config->window_attn_skip_freq;
     const bool scaled = rope && pp_rope_scales(&config->rope_scaling);
     const struct {
         const char *option, *of;
@@ -31,7 +32,7 @@ static pp_status check_additions(const struct pp_config *config)
                      {"rope-low-freq-factor", "--rope-factor; add that", scaled},
                      {"rope-high-freq-factor", "--rope-factor; add that", scaled},
                      {"rope-original-tokens", "--rope-factor; add that", scaled},
-                     {"window-attn-skip-freq", "--window-size; add that", config->window_size},
+                     {"window-attn-skip-freq", "--window-size; add that", windows},
                      {"max-positions", "--positions learned; add that", learned},
                      {"adam-beta1", "--optimizer adamw; add that", adamw},
                      {"adam-beta2", "--optimizer adamw; add that", adamw},

@@ -16,10 +16,10 @@ static void add_rope(const struct pp_shape *shape, char *buf, size_t size)
 
 static void add_window(const struct pp_shape *shape, char *buf, size_t size)
 {
-    char skipped[48] = "";
+    char some[48] = "";
     if (shape->window_skip)
-        snprintf(skipped, sizeof skipped, " except in layers %d, %d ...", shape->window_skip, 2 * shape->window_skip);
-    snprintf(buf, size, ", window of %d token%s%s", shape->window, pp_plural(shape->window), skipped);
+        snprintf(some, sizeof some, " in %d of %d layers", shape->window_skip - 1, shape->window_skip);
+    snprintf(buf, size, ", window of %d token%s%s", shape->window, pp_plural(shape->window), some);
 }
 
 /* Adds how the layers differ from those of PyTorch's tutorials. */

@@ -14,7 +14,10 @@ MOST_EXPERTS = 1 << 12  # of a layer; of all layers together this many times 256
 
 
 class Config:
-    """config.json: values, and what they must be. notes: a list to put what differs in, or None: it is refused."""
+    """config.json: values, and what they must be. notes: a list to put what differs in, or None: it is refused. slides:
+    does layer i have the window, if a file with one does not say it? None: such a model has none."""
+
+    slides = None
 
     def __init__(self, path, notes=None):
         self.path, self.values, self.notes = path, weight_files.read_json(path), notes
@@ -142,9 +145,42 @@ def gpt2(config):
     return decoder(options, rows, tied, vocab, d)
 
 
+def all_but_each(n):
+    return lambda i: (i + 1) % n != 0
+
+
+def in_all(_):
+    return True
+
+
+def windows(config, layers):
+    """Options of sliding windows, which all layers have, or all but each N-th."""
+    width = config.get("sliding_window")
+    if width is None or config.slides is None:
+        config.must("sliding_window", None, "this kind of model has no windows")
+        return {}
+    width, types = config.count("sliding_window"), config.get("layer_types")
+    sliding = [config.slides(i) for i in range(layers)]
+    if types is not None:
+        if not isinstance(types, list) or len(types) != layers or set(types) - {"sliding_attention", "full_attention"}:
+            config.refuse("layer_types", types, "must be sliding_attention or full_attention for each layer")
+        sliding = [kind == "sliding_attention" for kind in types]
+    if config.slides is in_all and not all(sliding):
+        config.refuse("layer_types", types, "all layers of this kind of model have the window")
+    if all(sliding):
+        return dict(window_size=width)
+    for n in range(2, layers + 1) if any(sliding) else ():
+        if sliding == [all_but_each(n)(i) for i in range(layers)]:
+            return dict(window_size=width, window_attn_skip_freq=n)
+    if any(sliding):
+        config.differ("sliding_window", width, "ppkit has windows in all layers, or in all but each N-th")
+    return {}
+
+
 def mistral(config):
     """Llama's, but for what a file that does not name these two means; null means what it does there."""
     config.values = {"sliding_window": 4096, "num_key_value_heads": 8, **config.values}
+    config.slides = in_all
     return llama(config)
 
 
@@ -153,6 +189,7 @@ MIXTRAL = dict(num_key_value_heads=8, rms_norm_eps=1e-5, rope_theta=1e6, num_loc
 
 def mixtral(config):
     config.values = {**MIXTRAL, **config.values}
+    config.slides = in_all
     config.must("router_jitter_noise", 0, "ppkit's routers see what there is, without noise")
     return llama(config, OLD_MIXTRAL, experts_of(config))
 
@@ -162,11 +199,22 @@ QWEN2_MOE.update(shared_expert_intermediate_size=5632, norm_topk_prob=False)
 QWEN3_MOE = dict(num_key_value_heads=4, num_experts=128, num_experts_per_tok=8, moe_intermediate_size=768)
 
 
+def qwen_slides(config, kind, experts):
+    """Which layers have a window where a file says that some do."""
+    most = config.get("max_window_layers", 28)
+    if type(most) is not int:
+        config.refuse("max_window_layers", most, "must be a number of layers")
+    if not experts:
+        return lambda i: i >= most
+    return in_all if kind.qk_norm else lambda i: i % 2 == 0 and i < most
+
+
 def qwen(kind, values):
     """What a file means that does not name it: values."""
 
     def make(config):
-        config.values = {"use_sliding_window": False, **values, **config.values}
+        config.values = {"use_sliding_window": False, "sliding_window": 4096, **values, **config.values}
+        config.slides = qwen_slides(config, kind, "num_experts" in values)
         without_window(config)
         if "num_experts" not in values:
             return llama(config, kind)
@@ -248,11 +296,11 @@ def llama(config, kind=LLAMA, mixture=None):
     config.must("hidden_act", "silu", "ppkit's swiglu has silu")
     for name in () if kind.qkv_bias else ("attention_bias", "mlp_bias"):  # a Qwen2's are what they are
         config.must(name, False, "ppkit has biases in all linears of a layer, in none, or of queries, keys and values alone")
-    config.must("sliding_window", None, "ppkit's attention sees all tokens before; null says that there is no window")
     options = dict(d_model=d, heads=heads, kv_heads=groups, head_dim=columns, d_ff=ff, layers=layers, vocab=vocab)
     options.update(normalization="rmsnorm", norm_epsilon=config.epsilon("rms_norm_eps", 1e-6), activation="swiglu")
     options.update(bias="qkv" if kind.qkv_bias else "no", **(dict(qk_norm="yes") if kind.qk_norm else {}))
     options.update(positions="rope", rope_theta=rope_theta(config), **rope_scaling(config), **(mixture or {}))
+    options.update(windows(config, layers))
     rows = [Row("embedding.weight", d, [("model.embed_tokens.weight", vocab)])]
     for i in range(layers):
         mine, theirs = f"layers.{i}.", f"model.layers.{i}."
@@ -342,10 +390,11 @@ MODELS = {
 GEMMA = dict(tie_word_embeddings=True, head_dim=256, num_key_value_heads=4)
 LIKE_LLAMA = {  # what a file means that does not name it, and what is another: these have Llama's sizes, but for little
     "gemma": (dict(GEMMA, num_key_value_heads=16), "a norm that adds 1 to its weight"),
-    "gemma2": (GEMMA, "two more norms in a layer, windows in every second one, and capped logits"),
-    "gemma3_text": (GEMMA, "norms of queries and keys, two more in a layer, and windows in most layers"),
+    "gemma2": (dict(GEMMA, sliding_window=4096), "two more norms in a layer, and capped logits"),
+    "gemma3_text": (dict(GEMMA, sliding_window=4096), "norms of queries and keys, and two more in a layer"),
     "phi3": ({}, ""),
     "olmo2": ({}, "norms of queries and keys, and norms behind the parts of a layer"),
+    "olmo3": (dict(sliding_window=4096), "norms of queries and keys, and norms behind the parts of a layer"),
     "smollm3": (dict(num_key_value_heads=4, tie_word_embeddings=True), "layers without rotation"),
     "granite": ({}, "constant factors"),
     "glm4": (
@@ -361,10 +410,14 @@ LIKE_MIXTRAL = {  # the same, of experts; all their layers have them
         "layer norms, biases of attention and decoder, and a router of its own kind",
     ),
     "gpt_oss": (
-        dict(num_key_value_heads=8, head_dim=64, num_local_experts=128, num_experts_per_tok=4),
-        "biases, a sink for attention, gates of its own kind, and windows in every second layer",
+        dict(num_key_value_heads=8, head_dim=64, num_local_experts=128, num_experts_per_tok=4, sliding_window=128),
+        "biases, a sink for attention, and gates of its own kind",
     ),
 }
+
+
+SLIDING = {"phi3": in_all, "phimoe": in_all, "gemma2": all_but_each(2), "gpt_oss": all_but_each(2)}
+SLIDING.update(gemma3_text=all_but_each(6), olmo3=all_but_each(4))
 
 
 def describe(config):
@@ -391,6 +444,9 @@ SHARED += ("shared_expert_intermediate_size", "shared_intermediate_size")
 def like_llama(config, kind):
     values, other = LIKE_LLAMA[kind] if kind in LIKE_LLAMA else LIKE_MIXTRAL[kind]
     config.values = {**values, **config.values}
+    config.slides = SLIDING.get(kind)
+    if kind == "gemma3_text":
+        config.slides = all_but_each(config.count("sliding_window_pattern", 6))
     without_window(config)
     config.values["hidden_act"] = config.get("hidden_activation", config.get("hidden_act"))
     if other:

@@ -37,6 +37,7 @@ LLAMA31_ROPE.update(original_max_position_embeddings=16)  # so that rotations of
 SMALL = dict(LLAMA, rms_norm_eps=1e-3)  # an epsilon that tells
 QWEN2 = dict(SMALL, num_key_value_heads=2)
 QWEN3 = dict(QWEN2, head_dim=8)
+WINDOW = dict(use_sliding_window=True, sliding_window=4, num_hidden_layers=4)
 QWEN3_MOE = dict(QWEN3, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, norm_topk_prob=True)
 QWEN2_MOE = dict(QWEN2, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16)
 QWEN2_MOE.update(shared_expert_intermediate_size=28, norm_topk_prob=False)
@@ -58,7 +59,9 @@ CASES = {  # kind, configuration, how it is saved
     "llama-wide": ("Llama", dict(LLAMA, vocab_size=70001), {}),
     "llama-epsilon": ("Llama", SMALL, {}),
     "mistral": ("Mistral", dict(LLAMA, num_key_value_heads=2, head_dim=8, sliding_window=None), {}),
+    "mistral-window": ("Mistral", dict(LLAMA, num_key_value_heads=2, sliding_window=4), {}),
     "mixtral": ("Mixtral", MIXTRAL, {}),
+    "mixtral-window": ("Mixtral", dict(MIXTRAL, sliding_window=3), {}),
     "mixtral-chosen": ("Mixtral", dict(MIXTRAL, num_local_experts=7, num_experts_per_tok=3), {}),
     "mixtral-one": ("Mixtral", dict(MIXTRAL, num_experts_per_tok=1, tie_word_embeddings=True), {}),
     "mixtral-parts": ("Mixtral", MIXTRAL, dict(max_shard_size="12KB")),
@@ -66,6 +69,11 @@ CASES = {  # kind, configuration, how it is saved
     "mixtral-bfloat16": ("Mixtral", MIXTRAL, dict(dtype=torch.bfloat16)),
     "qwen2": ("Qwen2", QWEN2, {}),
     "qwen2-tied": ("Qwen2", dict(QWEN2, tie_word_embeddings=True), dict(max_shard_size="12KB")),
+    "qwen2-window": ("Qwen2", dict(QWEN2, **WINDOW, max_window_layers=0), {}),
+    "qwen2-no-window": ("Qwen2", dict(QWEN2, **WINDOW), {}),
+    "qwen2-experts-window": ("Qwen2Moe", dict(QWEN2_MOE, **WINDOW), {}),
+    "qwen3-window": ("Qwen3", dict(QWEN3, **WINDOW, layer_types=["sliding_attention", "full_attention"] * 2), {}),
+    "qwen3-experts-window": ("Qwen3Moe", dict(QWEN3_MOE, **WINDOW), {}),
     "qwen2-experts": ("Qwen2Moe", QWEN2_MOE, {}),
     "qwen2-experts-plain": ("Qwen2Moe", dict(QWEN2_MOE, qkv_bias=False, norm_topk_prob=True), {}),
     "qwen2-experts-fused": ("Qwen2Moe", dict(QWEN2_MOE, num_experts=7), dict(save_original_format=False)),
@@ -77,7 +85,7 @@ CASES = {  # kind, configuration, how it is saved
 }
 
 
-PLANNED = ("gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "phi3", "olmo2", "smollm3")
+PLANNED = ("gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "phi3", "olmo2", "olmo3", "smollm3")
 PLANNED += ("granite", "glm4", "mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "granitemoe", "phimoe", "gpt_oss")
 PARAMETERS_OFF = 1e-3  # biases, and norms of heads
 

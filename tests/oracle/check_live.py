@@ -115,6 +115,8 @@ def random_options(dice):
         made["split"] = dice.choice(("parameters", ",".join(map(str, layers))))
     if dice.random() < 0.5:
         made.update(attention="flash", tokens=dice.choice((made["tokens"], 65 + made["tokens"])))
+    if made["mask"] == "causal" and dice.random() < 0.5:
+        made.update(window_size=dice.choice((1, 2, 3, 5, 8, 60)), window_attn_skip_freq=dice.choice((0, 0, 2, 3)))
     if dice.random() < 0.5:
         made.update(kv_heads=dice.choice([n for n in range(1, heads + 1) if heads % n == 0]))
         made.update(positions="rope", rope_theta=float(dice.choice((10, 10000, 500000))))

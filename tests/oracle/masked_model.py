@@ -74,13 +74,13 @@ class MaskedModel(reference_model.Model):
         qkv = functional.linear(x, module.in_proj_weight, module.in_proj_bias)
         return (part.reshape(rows, tokens, heads, d // heads).transpose(1, 2) for part in qkv.chunk(3, dim=-1))
 
-    def attention(self, layer, x, site):
+    def attention(self, i, layer, x, site):
         rows, tokens, _ = x.shape
         heads = self.o["heads"]
         q, k, v = self.project(layer.self_attn, x)
         scores = q @ k.transpose(2, 3) / math.sqrt(q.shape[-1])
         if self.causal:
-            scores = scores + torch.full((tokens, tokens), -math.inf, dtype=x.dtype).triu(1)
+            scores = scores + self.mask(i, tokens, x)
         weights = self.drop(scores.softmax(dim=-1), site, rows * heads * tokens)
         context = (weights @ v).transpose(1, 2).flatten(2)
         return layer.self_attn.out_proj(context)
@@ -97,7 +97,7 @@ class MaskedModel(reference_model.Model):
         for i, layer in enumerate(self.layers):
             site = 2 + 4 * i
             first = layer.norm_first
-            attended = self.attention(layer, layer.norm1(x) if first else x, site + ATTENTION)
+            attended = self.attention(i, layer, layer.norm1(x) if first else x, site + ATTENTION)
             x = x + self.drop(attended, site + RESIDUAL1, vectors, everywhere_only=False)
             x = x if first else layer.norm1(x)
             forward = self.feed_forward(layer, layer.norm2(x) if first else x, site, vectors)

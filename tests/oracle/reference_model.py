@@ -120,6 +120,8 @@ COMMON = dict(
     rope_high_freq_factor=4.0,
     rope_original_tokens=8192,
     max_positions=0,
+    window_size=0,
+    window_attn_skip_freq=0,
     tie_embeddings="no",
     experts=0,
     experts_per_token=2,
@@ -348,6 +350,7 @@ class Model(nn.Module):
                 layer.self_attn = Attention(o)
         self.scale = math.sqrt(d) if self.tutorial and o["positions"] == "sinusoidal" else 1.0
         self.causal = o["mask"] == "causal"
+        self.window, self.window_skip = o["window_size"], o["window_attn_skip_freq"]
         self.step = 0  # training steps so far, for masked_model.py
         self.initialise()
 
@@ -379,10 +382,17 @@ class Model(nn.Module):
 
     def forward(self, tokens):
         x = self.after_positions(self.embedded(tokens))
-        mask = nn.Transformer.generate_square_subsequent_mask(tokens.shape[1], dtype=x.dtype) if self.causal else None
-        for layer in self.layers:
-            x = layer(x, src_mask=mask)
+        for i, layer in enumerate(self.layers):
+            x = layer(x, src_mask=self.mask(i, tokens.shape[1], x))
         return self.decoder(self.last_norm(x))
+
+    def mask(self, i, tokens, like):
+        """Of layer i: -inf where a token does not see another; None where it sees all."""
+        if not self.causal:
+            return None
+        made = nn.Transformer.generate_square_subsequent_mask(tokens, dtype=like.dtype)
+        skipped = self.window_skip and (i + 1) % self.window_skip == 0
+        return made if skipped or not self.window else made + torch.full_like(made, -math.inf).tril(-self.window)
 
     def embedded(self, tokens):
         x = self.embedding(tokens) * self.scale

@@ -19,7 +19,7 @@ REFUSED = [
     (dict(router_aux_loss_coef=-1), "router_aux_loss_coef is -1, but must be a number from 0 to 1000"),
     (dict(router_aux_loss_coef=math.nan), "router_aux_loss_coef is NaN"),
     (dict(router_jitter_noise=0.01), "router_jitter_noise is 0.01"),
-    (dict(sliding_window=4096), "sliding_window is 4096"),
+    (dict(sliding_window="4096"), 'sliding_window is "4096"'),
     (dict(model_type="olmoe"), 'model_type is "olmoe", but only'),
     (dict(intermediate_size=2), "experts.0.w1.weight is [3, 4], but by config.json [2, 4]"),
 ]

@@ -62,7 +62,7 @@ KINDS = [  # configuration, shapes, ppkit's names, options
     (BESIDE, BESIDE_SHAPES, BESIDE_NAMES, f"--bias qkv {ENDS}{MIXTURE}--gates all --shared-ff 2 --shared-gate yes "),
 ]
 REFUSED = [
-    (QWEN2, dict(use_sliding_window=True), "sliding_window is 131072"),
+    (QWEN2, dict(use_sliding_window=True, max_window_layers="0"), 'max_window_layers is "0"'),
     (QWEN2, dict(num_key_value_heads=2), "k_proj.weight is [2, 4], but by config.json [4, 4]"),
     (QWEN3, dict(attention_bias=True), "attention_bias is true, but ppkit has biases in all linears of a layer"),
     (QWEN3, dict(head_dim=ABSENT), "q_proj.weight is [4, 4], but by config.json [256, 4]"),

@@ -23,7 +23,6 @@ TOLD = [  # a change of LLAMA, the lines on standard error
     (dict(mlp_bias=True, attention_bias=True), ["mlp_bias is true", "attention_bias is true"]),
     (dict(sliding_window=4096), ["sliding_window is 4096"]),
     (dict(hidden_act="gelu"), ['hidden_act is "gelu"']),
-    (dict(model_type="mistral"), ["sliding_window is 4096"]),
     (dict(model_type="olmo2"), ["norms of queries and keys"]),
     (dict(model_type="phi3", quantization_config=dict(bits=4), num_experts=0), []),
     (dict(model_type="phi3", use_sliding_window=False, sliding_window=4096), []),
@@ -33,12 +32,27 @@ TOLD = [  # a change of LLAMA, the lines on standard error
 TOLD_OF_EXPERTS = [  # a change of MIXTRAL, the lines besides that no token is left out
     ({}, []),
     (dict(num_local_experts=None, num_experts=3), []),
-    (dict(sliding_window=4096), ["sliding_window is 4096"]),
     (dict(router_jitter_noise=0.1), ["router_jitter_noise is 0.1"]),
     (dict(model_type="granitemoe"), ["constant factors"]),
     (dict(model_type="olmoe", norm_topk_prob=True), ["taken for a Mixtral of these sizes, it has norms of queries and keys"]),
     (dict(model_type="phimoe"), ["layer norms, biases of attention and decoder"]),
-    (dict(model_type="gpt_oss"), ["a sink for attention"]),
+    (dict(model_type="gpt_oss", sliding_window=None, use_sliding_window=False), ["a sink for attention"]),
+]
+TYPES = ["sliding_attention", "sliding_attention", "full_attention"] * 4
+QWEN_WINDOWS = dict(use_sliding_window=True, max_window_layers=0)
+WINDOWS = [  # a change of LLAMA of 12 layers with a sliding_window of 16, the options
+    (dict(model_type="mistral"), "--window-size 16"),
+    (dict(model_type="phi3"), "--window-size 16"),
+    (dict(model_type="qwen2", use_sliding_window=False), ""),
+    (dict(model_type="qwen2", use_sliding_window=True), ""),  # of the layers from 28 on
+    (dict(QWEN_WINDOWS, model_type="qwen2"), "--window-size 16"),
+    (dict(QWEN_WINDOWS, model_type="qwen3", layer_types=TYPES), "--window-size 16 --window-attn-skip-freq 3"),
+    (dict(QWEN_WINDOWS, model_type="qwen3", layer_types=["full_attention"] * 12), ""),
+    (dict(model_type="gemma2"), "--window-size 16 --window-attn-skip-freq 2"),
+    (dict(model_type="olmo3"), "--window-size 16 --window-attn-skip-freq 4"),
+    (dict(model_type="gemma3_text"), "--window-size 16 --window-attn-skip-freq 6"),
+    (dict(model_type="gemma3_text", sliding_window_pattern=3), "--window-size 16 --window-attn-skip-freq 3"),
+    (dict(model_type="gemma2", layer_types=["sliding_attention"] * 12), "--window-size 16"),
 ]
 REFUSED = [
     (dict(model_type="deepseek"), 'model_type is "deepseek", but only gpt2, llama, mistral, mixtral, qwen2'),
@@ -89,13 +103,22 @@ class Options(unittest.TestCase):
                 for line in [*lines, "the model leaves out no token"]:
                     self.assertIn(line, done.stderr)
 
+    def test_windows(self):
+        for change, words in WINDOWS:
+            for width in (16, None):
+                done = options(dict(LLAMA, num_hidden_layers=12, architectures=None, sliding_window=width, **change))
+                self.assertEqual((done.returncode, "--window" in done.stdout), (0, bool(words and width)), change)
+                self.assertIn(f" {words} --tie" if words and width else " --tie", done.stdout)
+                self.assertNotIn("sliding_window", done.stderr)
+        done = options(dict(LLAMA, num_hidden_layers=12, model_type="qwen2", use_sliding_window=True, max_window_layers=3))
+        self.assertIn("sliding_window is 4096, but ppkit has windows in all layers, or in all but each N-th", done.stderr)
+        self.assertNotIn("--window", done.stdout)
+
     def test_qwen(self):
         plain = options(LLAMA).stdout
         for kind, words in (("qwen2", "--bias qkv "), ("qwen3", "--bias no --qk-norm yes ")):
             done = options(dict(LLAMA, model_type=kind, architectures=None, sliding_window=4096))
             self.assertEqual((done.stdout, done.stderr), (plain.replace("--bias no ", words), ""))
-        done = options(dict(LLAMA, model_type="qwen2", use_sliding_window=True, sliding_window=4096))
-        self.assertIn("sliding_window is 4096", done.stderr)
         values = dict(MIXTRAL, model_type="qwen3_moe", moe_intermediate_size=3, intermediate_size=7, architectures=None)
         plain = options(MIXTRAL).stdout.replace("--bias no ", "--bias no --qk-norm yes ")
         for gates, words in ((True, ""), (False, "--gates all ")):
