@@ -140,6 +140,8 @@ CASES["d16-llama"] = dict(LLAMA, attention="flash", dropout=0.2)
 CASES["d16-slowed"] = dict(LLAMA, rope_factor=8.0, rope_low_freq_factor=1.0, rope_high_freq_factor=4.0)
 CASES["d16-slowed"].update(rope_original_tokens=16)
 CASES["d16-shared"] = dict(LLAMA, kv_heads=1, norm="post", activation="relu", mask="none", rope_theta=100.0)
+# A window of some tokens in every second layer.
+CASES["d16-window"] = dict(CASES["d16-llama"], window_size=4, window_attn_skip_freq=2)
 # One tensor at both ends of the pipeline, as GPT-2 has it.
 CASES["d24-tied"] = dict(GPT, tie_embeddings="yes", dropout=0.2)
 # Heads that are wider together than the model, and narrower.
@@ -168,7 +170,7 @@ CASES["d16-beside"].update(activation="swiglu", shared_ff=12, shared_gate="yes",
 # Norms of queries and keys, with an epsilon that tells, and a bias of in_proj alone.
 CASES["d16-qwen"] = dict(LLAMA, qk_norm="yes", norm_epsilon=1e-3, bias="qkv", tie_embeddings="yes")
 SAME_INIT = {"d36-d2": "d36", "d36-adamw": "d36", "d24-gpt-drop": "d24-gpt", "d24-gelu-tanh": "d24-gpt"}
-SAME_INIT["d24-cosine"] = "d24-gpt"
+SAME_INIT.update({"d24-cosine": "d24-gpt", "d16-window": "d16-llama"})
 
 
 def save(path, tensors):
