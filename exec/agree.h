@@ -8,7 +8,7 @@
 
 #include "exec/transport.h"
 
-enum { PP_TERM_VALUE = 160, PP_TERMS = 96 };
+enum { PP_TERM_VALUE = 160, PP_TERMS = 128 };
 
 /* One value that must be equal in all processes. Where it is not, the message gives its name, and `advice`: what the
  * user should do. */
