@@ -120,7 +120,7 @@ shared=(--heads 4 --tokens 12 --context-parallel 2 --chunks 3)
 seldom compare 4 --schedule 1f1b --stages 2 "${shared[@]}" --precision bf16
 seldom compare 2 --schedule 1f1b --stages 2 "${shared[@]}" --attention flash
 seldom compare 3 --schedule gpipe --stages 1 --context-parallel 3 --heads 6 --tokens 12 --chunks 2 --positions learned --max-positions 20 --checkpoint layers
-compare 4 --schedule 1f1b --stages 1 --heads 2 --tokens 16 --context-parallel 4 --chunks 3 --attention flash --cp-comm-type all_gather --precision bf16
+compare 4 --schedule 1f1b --stages 1 --heads 2 --tokens 16 --context-parallel 4 --chunks 3 --attention flash --cp-comm-type all_gather --precision bf16 --window-size 6
 seldom compare 2 --schedule 1f1b --stages 2 "${shared[@]}" --attention flash --cp-comm-type all_gather --positions rope --qk-norm yes
 compare 2 --schedule gpipe --stages 1 --context-parallel 4 --heads 4 --tokens 12 --chunks 1 # pieces fill a queue
 seldom compare 4 --schedule 1f1b --stages 2 --replicas 2 "${shared[@]}" --clip 0

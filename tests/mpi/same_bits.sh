@@ -62,7 +62,8 @@ compare 4 --schedule 1f1b --stages 2 --replicas 4 --chunks 3 --bias no --experts
 compare 4 --schedule 1f1b --stages 2 --replicas 2 --chunks 3 --bias no --experts 4 --expert-parallel 2 --zero 2 --overlap-param-gather
 compare 4 --schedule zbv --stages 2 --context-parallel 2 --tokens 10 --chunks 3
 compare 4 --schedule 1f1b --stages 2 --context-parallel 2 --replicas 2 --tokens 10 --chunks 3 --attention flash --norm pre --optimizer adamw --lr 0.01 --zero 1 --tie-embeddings yes
-compare 4 --schedule 1f1b --stages 2 --context-parallel 2 --tokens 12 --chunks 3 --attention flash --cp-comm-type all_gather --positions rope --qk-norm yes --norm-epsilon 1e-6
+compare 4 --schedule 1f1b --stages 2 --context-parallel 2 --tokens 12 --chunks 3 --attention flash --cp-comm-type all_gather --positions rope --qk-norm yes --norm-epsilon 1e-6 \
+    --window-size 5 --window-attn-skip-freq 2
 compare 4 --schedule 1f1b --stages 1 --context-parallel 2 --tensor 2 --sequence-parallel --tokens 10 --heads 4 --chunks 3 --overlap-grad-reduce --bucket-size 1B
 compare 2 --schedule zbv --stages 2 --replicas 2 --chunks 3 --tie-embeddings yes --optimizer adamw --lr 0.01 --zero 1
 compare 4 --schedule gpipe --stages 2 --tensor 2 --replicas 2 --chunks 3 --tie-embeddings yes --clip 0
