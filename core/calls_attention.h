@@ -22,8 +22,8 @@
  * 0: of all tokens up to t (0 for qk_norm and rope). Tokens count by their places in the whole row. */
 PP_DIMS(attention, rows, seq, heads, dh, causal, kv, keys, window);
 
-/* Of such dimensions of any type: heads of keys and values; heads of a token's qkv; keys of a row; the most keys that a
- * query sees, of a mask without a window all. */
+/* Of such dimensions of any type: heads of keys and values; heads of a token's qkv; keys of a row; the most keys that
+ * any query sees. */
 #define PP_KV_HEADS(n) ((n)->kv ? (n)->kv : (n)->heads)
 #define PP_QKV_HEADS(n) ((n)->heads + 2 * PP_KV_HEADS(n))
 #define PP_ROW_KEYS(n) ((n)->keys ? (n)->keys : (n)->seq)
@@ -117,8 +117,8 @@ PP_OPERANDS(rope, qkv, bias);
  */
 PP_OPERANDS(rope_grad, dqkv);
 
-/* Queries that flash works on at a time on the cpu, and attention with a window. The first key that they then work on
- * is the first one that they see, rounded down to a multiple of PP_WINDOW_STEP. */
+/* On the cpu, flash takes queries in blocks of PP_FLASH_QUERIES; with a window, attention does, too. With a window a
+ * block's scores begin with the first key that its first query sees, rounded down to a multiple of PP_WINDOW_STEP. */
 enum { PP_FLASH_QUERIES = 64, PP_WINDOW_STEP = 16 };
 
 /* Bytes of scratch of attention and attention_grad, for one row and head at a time: two squares of scores, gradients of

@@ -24,8 +24,9 @@ enum { PP_SOFTMAX_FLOPS = 6, PP_SOFTMAX_AGAIN_FLOPS = 9 };
 /* X(ID, name, dims, named, flops)
  *   dims    the PP_DIMS of its calls: call->dims
  *   named   how many of these dimensions, from the first on, stand in names of calls ("gemm_nt 175x600x200")
- *   flops   floating-point operations that a call asks for, with a mask too of all scores (with a window, of
- *           as many keys for each query). n: the dimensions, as doubles; bare: the call could have a bias, and has none
+ *   flops   floating-point operations that a call asks for, of all scores, masked or not; with a window, of as many
+ *           scores for each query as the window has keys. n: the dimensions, as doubles; bare: the call could have a
+ *           bias, and has none
  */
 #define PP_KERNEL_LIST(X)                                                                                              \
     X(COPY, copy, matrix, 2, 0)                                                                                        \

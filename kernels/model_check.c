@@ -23,13 +23,8 @@ static pp_status check_heads(const struct pp_shape *shape)
 
 static pp_status check_window(const struct pp_shape *shape)
 {
-    if (shape->window < 0 || shape->window_skip < 0 || (shape->window && shape->mask != PP_MASK_CAUSAL))
-        return pp_fail(
-            PP_USAGE,
-            "--window-size %d and --window-attn-skip-freq %d must not be negative, and a window needs --mask "
-            "causal",
-            shape->window, shape->window_skip);
-    return PP_OK;
+    if (shape->window >= 0 && (shape->window == 0 || shape->mask == PP_MASK_CAUSAL)) return PP_OK;
+    return pp_fail(PP_USAGE, "--window-size %d must be 0, or a number of tokens beside --mask causal", shape->window);
 }
 
 enum { DROPOUT_QUAD = 4 /* columns whose random numbers come together */ };

@@ -100,8 +100,8 @@ static void write_workers(const struct pp_shape *shape, bool tensors, char *text
         snprintf(text, size, "%s", context);
 }
 
-/* " window4096", of a program whose layers have a window that hides something. Of those that have none, " full3" is the
- * only one, " full3/6" the first, and each sixth after it: layers count from 1 within the program. */
+/* " window4096", where some layer of the program has a window that hides keys. Behind it stands which layers have none,
+ * counted from 1 within the program: " full3" is one layer, " full3/6" the third and each sixth after it. */
 static void write_window(const struct pp_writer *w, char *text, size_t size)
 {
     const struct pp_shape *shape = &w->model->shape;

@@ -19,17 +19,18 @@ static bool is_flash(const struct pp_call *call)
     return call->kernel == PP_KERNEL_FLASH || call->kernel == PP_KERNEL_FLASH_GRAD;
 }
 
-/* Tiles in which scores are computed, of queries x keys; a window's first tile of keys begins with a multiple of
- * `first`. Does the last tile have as many queries as all others? All divide PERIOD. */
+/* Tiles in which a head's scores are computed. All three numbers divide PERIOD. */
 struct tiles {
-    int64_t queries, keys, first;
-    bool filled;
+    int64_t queries, keys; /* of a tile */
+    int64_t first;         /* the first key that the first query of a tile sees is rounded down to a multiple of this */
+    bool filled;           /* the last tile of a row counts as many queries as all others */
 };
 enum { PERIOD = 64 };
 
-/* Where the call's query t stands among the keys. Of two chunks of a row (pp_row_places) it is that of one worker: with
- * a mask alone all have as much to do, but for tiles in which chunks end, and the first one counts. With a window the
- * last one has most, because the fewest of its queries stand near the row's begin; its chunks are neighbours. */
+/* Place in the row of the call's query t. If the call has two chunks of a row (pp_row_places), it is the place of one
+ * worker's query. Without a window that is the first worker's: all workers have equally many scores, but for tiles in
+ * which chunks end. With a window it is the last worker's, whose two chunks are neighbours: it has the most scores,
+ * because the first queries of a row, which see fewer keys than a window has, are other workers'. */
 static int64_t place_of(const struct pp_attention_dims *n, int64_t t)
 {
     if (n->keys && n->window) return t + (n->keys - n->seq) / 2;
@@ -49,7 +50,8 @@ static double scores_between(const struct pp_attention_dims *n, struct tiles t, 
     return sum;
 }
 
-/* The same of a call with a window. Behind it, each PERIOD of queries is like the one before. */
+/* The same, of a call with a window. From the query on before which a whole window fits, all PERIODs of queries have
+ * equally many scores. */
 static double scores_of_window(const struct pp_attention_dims *n, struct tiles t, int64_t begin, int64_t end)
 {
     const int64_t alike = begin + up(n->window, PERIOD);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Attention, one row and head at a time, so that scores stay in the first-level cache between the two products. With a
- * window it is one block of queries of these at a time, and scores of keys that no query of a block sees are not made.
+ * window, queries are taken in blocks of PP_FLASH_QUERIES, and scores of keys that no query of a block sees are not
+ * computed; without one, all scores are, with a mask too.
  *
  * The probabilities are kept, so the backward pass needs no random numbers.
  */

@@ -4,7 +4,7 @@
  * row and head and a block of its queries at a time, against the keys that they see.
  *
  * Forward keeps one number for each query, from which the backward makes its probabilities again; it draws dropout's
- * numbers again, too. What is masked for a whole block is not computed.
+ * numbers again, too. What is masked, or hidden by a window, for a whole block is not computed.
  */
 #include "kernels/cpu/simd/attention.h"
 
