@@ -59,10 +59,6 @@ struct pp_shape {
     int d_model, heads, d_ff, layers, vocab;
     int mask;      /* enum pp_mask */
     int attention; /* enum pp_attention_kind */
-    /* Sliding window (Beltagy et al. 2020, "Longformer"; Mistral 7B), only with PP_MASK_CAUSAL. A token sees itself and
-     * the window - 1 tokens before it; 0: all tokens before it. With window_skip = N > 0 the N-th, 2 N-th ... layer of
-     * the model has no window (Megatron-LM's --window-attn-skip-freq). Of one layer: pp_layer_window(). */
-    int window, window_skip;
     double dropout;
     bool scale_embedding; /* the embedding is multiplied by sqrt(d_model) */
     bool residual_only;   /* dropout only on the two residual branches (preset lab); else wherever torch has it */
@@ -95,6 +91,10 @@ struct pp_shape {
     double rope_theta; /* PP_POSITIONS_ROPE: the base of the frequencies */
     struct pp_rope_scaling rope_scaling;
     int max_positions; /* PP_POSITIONS_LEARNED: number of positions, at least the tokens of any row */
+    /* Sliding window (Beltagy et al. 2020, "Longformer"; Mistral 7B), only with PP_MASK_CAUSAL. A token sees itself and
+     * the window - 1 tokens before it; 0: all tokens before it. With window_skip = N > 0 the N-th, 2 N-th ... layer of
+     * the model has no window (Megatron-LM's --window-attn-skip-freq). Of one layer: pp_layer_window(). */
+    int window, window_skip;
     /* Tensor parallelism: T, the workers that share the tensors of a stage (struct pp_plan); 0 and 1: no sharing.
      * Tensors are cut as in Megatron-LM:
      *   by rows       in_proj (by heads), linear1, embedding and decoder (by words)
