@@ -85,8 +85,9 @@ CASES = {  # kind, configuration, how it is saved
 }
 
 
-PLANNED = ("gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "phi3", "olmo2", "olmo3", "smollm3")
-PLANNED += ("granite", "glm4", "mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "granitemoe", "phimoe", "gpt_oss")
+PLANNED = ("gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "phi3", "olmo2", "olmo3")
+PLANNED += ("smollm3", "granite", "glm4", "mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "granitemoe", "phimoe")
+PLANNED += ("gpt_oss",)
 PARAMETERS_OFF = 1e-3  # biases, and norms of heads
 
 

@@ -110,8 +110,8 @@ class Options(unittest.TestCase):
                 self.assertEqual((done.returncode, "--window" in done.stdout), (0, bool(words and width)), change)
                 self.assertIn(f" {words} --tie" if words and width else " --tie", done.stdout)
                 self.assertNotIn("sliding_window", done.stderr)
-        done = options(dict(LLAMA, num_hidden_layers=12, model_type="qwen2", use_sliding_window=True, max_window_layers=3))
-        self.assertIn("sliding_window is 4096, but ppkit has windows in all layers, or in all but each N-th", done.stderr)
+        done = options(dict(LLAMA, num_hidden_layers=12, model_type="qwen2", **dict(QWEN_WINDOWS, max_window_layers=3)))
+        self.assertIn("sliding_window is 4096, but ppkit has windows in all layers, or in all but", done.stderr)
         self.assertNotIn("--window", done.stdout)
 
     def test_qwen(self):
