@@ -10,6 +10,12 @@
 #include "core/log.h"
 #include "core/plan_spec.h"
 
+/* Have some layers of a model with experts none? */
+static bool has_dense_layers(const struct pp_config *config)
+{
+    return config->experts && (config->dense_layers > 0 || (config->experts_every > 1 && config->layers > 1));
+}
+
 /* Options that only have a meaning beside another one. */
 static pp_status check_additions(const struct pp_config *config)
 {
@@ -26,6 +32,9 @@ static pp_status check_additions(const struct pp_config *config)
                      {"gates", "--experts; add that", config->experts},
                      {"shared-ff", "--experts; add that", config->experts},
                      {"shared-gate", "--shared-ff; add that", config->shared_ff},
+                     {"dense-layers", "--experts; add that", config->experts},
+                     {"experts-every", "--experts; add that", config->experts},
+                     {"dense-ff", "--dense-layers and --experts-every; add one", has_dense_layers(config)},
                      {"expert-parallel", "--experts; add that", config->experts},
                      {"rope-theta", "--positions rope; add that", rope},
                      {"rope-factor", "--positions rope; add that", rope},
@@ -120,6 +129,9 @@ static pp_status check_experts(const struct pp_config *config)
     if (config->experts_per_token > config->experts)
         return pp_fail(PP_USAGE, "--experts-per-token %d: there are --experts %d; choose as many at most",
                        config->experts_per_token, config->experts);
+    if (config->dense_layers >= config->layers)
+        return pp_fail(PP_USAGE, "--dense-layers %d leaves none of --layers %d to have --experts; choose fewer",
+                       config->dense_layers, config->layers);
     if (config->capacity_factor == 0)
         return pp_fail(PP_USAGE, "--capacity-factor: with 0 experts have room for no token; choose more");
     if (config->batch_w > 1)

@@ -109,6 +109,10 @@ static void add_experts(struct text *t, const struct pp_config *config)
     add_real(t, "c", config->capacity_factor);
     if (config->shared_ff) add(t, "s%d%s", config->shared_ff, config->shared_gate ? "g" : "");
     if (config->expert_parallel > 1) add(t, "/%d", config->expert_parallel);
+    if (config->dense_layers == 0 && config->experts_every <= 1) return;
+    add(t, " dense%d", config->dense_layers);
+    if (config->experts_every > 1) add(t, "/%d", config->experts_every);
+    if (config->dense_ff) add(t, "f%d", config->dense_ff);
 }
 
 /* What replicas share, and what runs beside their computations: with --zero 2 sums always do, and with 3 all. */

@@ -52,10 +52,10 @@ static int parts_of(const struct pp_config *config, const struct pp_model *model
     if (s->layers == 0) return 1;
     if (model->shape.shards) return s->layers;
     if (!pp_config_sums_parts(config)) return 1;
-    const struct pp_tensor *first = &model->tensors[s->first_tensor + s->embed_tensors];
-    int64_t bytes = 0; /* of the gradients of a layer */
-    for (int i = 0; i < s->layer_tensors; i++) bytes += first[i].bytes;
-    const int64_t layers = (config->bucket_size - 1) / bytes + 1; /* layers of a part */
+    const struct pp_tensor *first = &model->tensors[s->first_tensor];
+    int64_t bytes = 0; /* of the gradients of all layers */
+    for (int i = s->layer_at[0]; i < s->layer_at[s->layers]; i++) bytes += first[i].bytes;
+    const int64_t layers = (config->bucket_size - 1) / (bytes / s->layers) + 1; /* layers of a part */
     return layers < s->layers ? (int)(s->layers / layers) : 1;
 }
 

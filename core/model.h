@@ -64,7 +64,7 @@ struct pp_stage {
     bool embed, decode;        /* it holds the embedding; it holds the decoder and the loss */
     int embed_tensors;         /* of the embedding, which come before those of the layers; 0: it has none */
     int first_tensor, tensors; /* range in pp_model.tensors */
-    int layer_tensors;         /* of each of its layers */
+    const int *layer_at; /* [layers + 1] the tensor of the stage with which each layer begins, and the last ends */
     /* Bytes of the stage's regions: of all gradients (and of the values, if all are whole), of those values that are
      * whole, of the bfloat16 copies (0 unless bf16). Then the same of a worker's share, or, without shares, of all. */
     int64_t param_bytes, value_bytes, param16_bytes;
@@ -75,12 +75,22 @@ struct pp_stage {
 struct pp_model {
     struct pp_shape shape; /* of the model */
     struct pp_shape local; /* of what a worker computes: the same, or with its part of heads, d_ff and vocab */
+    /* The same of layers of a kind (enum pp_layer_kind): as if all layers were such. */
+    struct pp_shape local_kind[PP_LAYER_KINDS];
     int nstages;
     struct pp_stage *stages;
+    int *layer_at; /* memory of pp_stage.layer_at */
     int ntensors;
     struct pp_tensor *tensors; /* in model order: the order in which norms are added */
     int64_t parameters;        /* elements, whole model */
 };
+
+/* How many of a stage's first n layers have experts. */
+static inline int pp_stage_layers_with_experts(const struct pp_model *model, const struct pp_stage *stage, int n)
+{
+    const int first = stage->first_layer;
+    return pp_layers_with_experts(&model->shape, first + n) - pp_layers_with_experts(&model->shape, first);
+}
 
 /* Checkpoints of a microbatch where the inputs of layers are kept: one for each layer, or one for the decoder of a
  * stage without layers. */
@@ -112,8 +122,8 @@ struct pp_tensor_range {
 static inline struct pp_tensor_range pp_part_tensors(const struct pp_stage *stage, const struct pp_class *cls)
 {
     const struct pp_stage_part part = pp_stage_part_of(stage, cls);
-    const int first = part.lowest ? 0 : stage->embed_tensors + part.begin * stage->layer_tensors;
-    const int end = part.highest ? stage->tensors : stage->embed_tensors + part.end * stage->layer_tensors;
+    const int first = part.lowest ? 0 : stage->layer_at[part.begin];
+    const int end = part.highest ? stage->tensors : stage->layer_at[part.end];
     return (struct pp_tensor_range){first, end - first};
 }
 

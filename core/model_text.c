@@ -45,11 +45,20 @@ static void add_layer_words(const struct pp_shape *shape, char *buf, size_t size
              named ? pp_activation_names[shape->activation] : "", biases[shape->bias]);
 }
 
+/* Adds how many layers of a model with experts have none. */
+static void add_dense(const struct pp_shape *shape, char *buf, size_t size)
+{
+    const int layers = pp_layers_of_kind(shape, PP_LAYER_DENSE);
+    if (!shape->experts || layers == 0) return;
+    snprintf(buf, size, ", in %d layer%s one of %d instead", layers, pp_plural(layers),
+             pp_shape_of_kind(shape, PP_LAYER_DENSE).d_ff);
+}
+
 const char *pp_model_text(const struct pp_model *model, char *buf, size_t size)
 {
     const struct pp_shape *shape = &model->shape;
     const int kv = pp_kv_heads(shape);
-    char words[360], columns[24] = "", of_keys[40] = "", experts[96] = "", beside[48] = "";
+    char words[360], columns[24] = "", of_keys[40] = "", experts[96] = "", beside[48] = "", dense[64] = "";
     if (shape->head_dim) snprintf(columns, sizeof columns, " of %d", shape->head_dim);
     if (kv != shape->heads) snprintf(of_keys, sizeof of_keys, " (%d of keys and values)", kv);
     if (shape->experts)
@@ -59,10 +68,12 @@ const char *pp_model_text(const struct pp_model *model, char *buf, size_t size)
     if (shape->shared_ff)
         snprintf(beside, sizeof beside, " beside one of %d%s", shape->shared_ff,
                  shape->shared_gate ? " with a gate" : "");
+    add_dense(shape, dense, sizeof dense);
     add_layer_words(shape, words, sizeof words);
-    snprintf(buf, size, "%lld parameters: %d layer%s, d %d, %d head%s%s%s, ff %d%s%s, vocabulary %d, mask %s%s; %s, %s",
+    snprintf(buf, size,
+             "%lld parameters: %d layer%s, d %d, %d head%s%s%s, ff %d%s%s%s, vocabulary %d, mask %s%s; %s, %s",
              (long long)model->parameters, shape->layers, pp_plural(shape->layers), shape->d_model, shape->heads,
-             pp_plural(shape->heads), columns, of_keys, shape->d_ff, experts, beside, shape->vocab,
+             pp_plural(shape->heads), columns, of_keys, shape->d_ff, experts, beside, dense, shape->vocab,
              shape->mask == PP_MASK_CAUSAL ? "causal" : "none", words, pp_precision_names[shape->precision],
              pp_optimizers[shape->optimizer].name);
     return buf;

@@ -6,3 +6,15 @@ const char *const pp_context_kind_names[] = {"a2a", "all_gather"};
 const char *const pp_activation_names[] = {"relu", "gelu", "swiglu", "gelu-tanh"};
 const char *const pp_bias_words[] = {
     [PP_BIAS] = "", [PP_NO_BIAS] = " nobias", [PP_BIAS_LAYERS] = " layerbias", [PP_BIAS_QKV] = " qkvbias"};
+
+struct pp_shape pp_shape_of_kind(const struct pp_shape *shape, enum pp_layer_kind kind)
+{
+    struct pp_shape all = *shape;
+    all.dense_layers = all.experts_every = all.dense_ff = 0;
+    if (kind == PP_LAYER_EXPERTS || !shape->experts) return all;
+    if (shape->dense_ff) all.d_ff = shape->dense_ff;
+    all.experts = all.experts_per_token = all.shared_ff = 0;
+    all.capacity_factor = all.aux_loss = 0;
+    all.shared_gate = all.gates_of_all = false;
+    return all;
+}

@@ -126,6 +126,11 @@ struct pp_shape {
      * Each tensor rank has an equal number of whole experts. */
     int experts, experts_per_token;
     double capacity_factor, aux_loss;
+    /* Which layers of a model with experts have them (pp_layer_has_experts()): none of the first dense_layers; of the
+     * others the first, and then each experts_every-th. All other layers have one feed-forward, of dense_ff columns. */
+    int dense_layers;
+    int experts_every; /* 0 and 1: each of them */
+    int dense_ff;      /* 0: d_ff */
     /* Columns of a shared expert in each layer with experts: a feed-forward that all tokens go through, and whose
      * output is added to that of the experts (Dai et al. 2024, "DeepSeekMoE"; Megatron-LM's
      * --moe-shared-expert-intermediate-size). 0: there is none. Tensor ranks cut it like the feed-forward of a layer
@@ -153,6 +158,33 @@ struct pp_shape {
     int context;
     int context_kind; /* enum pp_context_kind */
 };
+
+/* The two kinds of layers: with one feed-forward, and with experts. */
+enum pp_layer_kind { PP_LAYER_DENSE, PP_LAYER_EXPERTS, PP_LAYER_KINDS };
+
+/* How many of the model's first n layers have experts; whether layer number `layer` has. */
+static inline int pp_layers_with_experts(const struct pp_shape *shape, int n)
+{
+    const int every = shape->experts_every > 1 ? shape->experts_every : 1, behind = n - shape->dense_layers;
+    return shape->experts && behind > 0 ? (behind - 1) / every + 1 : 0;
+}
+static inline bool pp_layer_has_experts(const struct pp_shape *shape, int layer)
+{
+    return pp_layers_with_experts(shape, layer + 1) > pp_layers_with_experts(shape, layer);
+}
+static inline enum pp_layer_kind pp_layer_kind(const struct pp_shape *shape, int layer)
+{
+    return pp_layer_has_experts(shape, layer) ? PP_LAYER_EXPERTS : PP_LAYER_DENSE;
+}
+/* How many layers of a kind the model has. */
+static inline int pp_layers_of_kind(const struct pp_shape *shape, enum pp_layer_kind kind)
+{
+    const int experts = pp_layers_with_experts(shape, shape->layers);
+    return kind == PP_LAYER_EXPERTS ? experts : shape->layers - experts;
+}
+
+/* The same model with all layers of one kind, which it must have. */
+struct pp_shape pp_shape_of_kind(const struct pp_shape *shape, enum pp_layer_kind kind);
 
 /* Capacity of an expert: the most tokens that it takes, if a microbatch has `tokens` tokens; 1 to `tokens`. */
 static inline int64_t pp_expert_capacity(const struct pp_shape *shape, int64_t tokens)

@@ -5,8 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Times are taken of a small model of three stages with one layer each: they tell embedding, layer and decoder apart.
- * Where some layers have a window and others not, they are taken of a model of each kind. */
+/* Times are taken of small models of three stages with one layer each, all like one of the model's: they tell embedding,
+ * layer and decoder apart. There is one such model for each kind of layers, with a window and without, that the model
+ * has. */
 enum { STAND_IN = 3 };
 static const struct pp_cut stand_in_cut = {.stages = STAND_IN};
 
@@ -60,23 +61,52 @@ static pp_status stage_ns(const struct pp_model *model, const struct pp_class *o
     return PP_OK;
 }
 
-static void stand_in(const struct pp_config *config, struct pp_shape *out)
+/* A model of layers of this kind. window: of all of them; 0: they have none. */
+static void stand_in(const struct pp_config *config, enum pp_layer_kind kind, int window, struct pp_shape *out)
 {
-    pp_config_shape(config, out);
+    struct pp_shape shape;
+    pp_config_shape(config, &shape);
+    *out = pp_shape_of_kind(&shape, kind);
     out->layers = STAND_IN;
     out->tensor = config->tensor.v[0];
+    out->window = window;
+    out->window_skip = 0;
+}
+
+/* Times of forward and backward of the stages of such a model. ns: [STAND_IN]. */
+static pp_status stand_in_ns(const struct pp_config *config, enum pp_layer_kind kind, int window,
+                             const struct pp_model_ops *ops, const struct pp_call_times *times, double *ns)
+{
+    const int rows = (config->rows + config->chunks.v[0] - 1) / config->chunks.v[0];
+    struct pp_model *model;
+    struct pp_shape shape;
+    pp_status status = PP_OK;
+    stand_in(config, kind, window, &shape);
+    PP_TRY(ops->create(&shape, &stand_in_cut, &model));
+    for (int s = 0; s < STAND_IN && status == PP_OK; s++) {
+        const struct pp_class of = {.stage = s, .rows = rows};
+        status = stage_ns(model, &of, config->tokens, ops, times, &ns[s]);
+    }
+    ops->destroy(model);
+    return status;
 }
 
 static double surplus(double with, double without) { return with > without ? with - without : 0; }
 
 static bool is_possible(const struct pp_config *config, const struct pp_model_ops *ops)
 {
-    struct pp_model *model = NULL;
     struct pp_shape shape;
-    stand_in(config, &shape);
-    if (config->tokens % pp_config_context(config) || ops->create(&shape, &stand_in_cut, &model) != PP_OK) return false;
-    ops->destroy(model);
-    return true;
+    bool possible = config->tokens % pp_config_context(config) == 0;
+    pp_config_shape(config, &shape);
+    for (int kind = 0; kind < PP_LAYER_KINDS && possible; kind++) {
+        struct pp_model *model = NULL;
+        struct pp_shape small;
+        if (pp_layers_of_kind(&shape, kind) == 0) continue;
+        stand_in(config, kind, 0, &small);
+        possible = ops->create(&small, &stand_in_cut, &model) == PP_OK;
+        ops->destroy(model);
+    }
+    return possible;
 }
 
 void pp_split_time_workers(const struct pp_config *config, const struct pp_model_ops *ops, struct pp_config *out)
@@ -91,40 +121,41 @@ void pp_split_time_workers(const struct pp_config *config, const struct pp_model
     }
 }
 
-/* Times of the stages of a small model of this shape, of microbatches of so many rows. */
-static pp_status stand_in_ns(const struct pp_config *config, const struct pp_shape *shape, int rows,
-                             const struct pp_model_ops *ops, const struct pp_call_times *times, double ns[STAND_IN])
+/* The time of each layer, and what the embedding takes in addition to the first layer, and the decoder to the last. */
+static pp_status fill(const struct pp_config *workers, const struct pp_model_ops *ops,
+                      const struct pp_call_times *times, double *layer_ns)
 {
-    struct pp_model *model = NULL;
-    pp_status status = PP_OK;
-    PP_TRY(ops->create(shape, &stand_in_cut, &model));
-    for (int s = 0; s < STAND_IN && status == PP_OK; s++) {
-        const struct pp_class of = {.stage = s, .rows = rows};
-        status = stage_ns(model, &of, config->tokens, ops, times, &ns[s]);
+    struct pp_shape shape;
+    double ns[PP_LAYER_KINDS][2][STAND_IN]; /* by kind; without and with a window */
+    bool known[PP_LAYER_KINDS][2] = {0};
+    const double *first = NULL, *last = NULL;
+    pp_config_shape(workers, &shape);
+    for (int l = 0; l < shape.layers; l++) {
+        const enum pp_layer_kind kind = pp_layer_kind(&shape, l);
+        const int window = pp_layer_window(&shape, l);
+        if (!known[kind][window > 0]) PP_TRY(stand_in_ns(workers, kind, window, ops, times, ns[kind][window > 0]));
+        known[kind][window > 0] = true;
+        last = ns[kind][window > 0];
+        if (l == 0) first = last;
+        layer_ns[l + 1] = last[1];
     }
-    ops->destroy(model);
-    return status;
+    layer_ns[0] = surplus(first[0], first[1]);
+    layer_ns[shape.layers + 1] = surplus(last[2], last[1]);
+    return PP_OK;
 }
 
 pp_status pp_split_time_by(struct pp_config *config, const struct pp_config *workers, const struct pp_model_ops *ops,
                            const struct pp_call_times *times)
 {
-    struct pp_shape shape, all_alike;
-    double ns[STAND_IN], full[STAND_IN]; /* full: without a window */
+    double *layer_ns;
     if (strcmp(config->split, "time") != 0) return PP_OK;
-    stand_in(workers, &shape);
-    const int rows = (config->rows + config->chunks.v[0] - 1) / config->chunks.v[0];
-    all_alike = shape;
-    all_alike.window_skip = 0;
-    PP_TRY(stand_in_ns(config, &all_alike, rows, ops, times, ns));
-    all_alike.window = 0;
-    memcpy(full, ns, sizeof full);
-    if (shape.window_skip) PP_TRY(stand_in_ns(config, &all_alike, rows, ops, times, full));
-    PP_TRY(PP_NEW(&config->layer_ns, config->layers + 2));
-    config->layer_ns[0] = surplus(ns[0], ns[1]);
-    for (int l = 1; l <= config->layers; l++) config->layer_ns[l] = pp_layer_window(&shape, l - 1) ? ns[1] : full[1];
-    config->layer_ns[config->layers + 1] = surplus(ns[2], ns[1]);
-    return PP_OK;
+    PP_TRY(PP_NEW(&layer_ns, config->layers + 2));
+    const pp_status status = fill(workers, ops, times, layer_ns);
+    if (status == PP_OK)
+        config->layer_ns = layer_ns;
+    else
+        free(layer_ns);
+    return status;
 }
 
 pp_status pp_split_time(struct pp_config *config, const struct pp_model_ops *ops, const char *device, struct pp_db *db)

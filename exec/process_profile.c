@@ -34,6 +34,8 @@ static void shrink(struct pp_config *config, int layers)
     config->d_ff = at_most(config->d_ff, MOST_INNER);
     config->shared_ff = at_most(config->shared_ff, MOST_INNER);
     config->experts = at_most(config->experts, config->experts_per_token);
+    config->dense_layers = 0; /* all layers have experts, if any has */
+    config->experts_every = 1;
     config->vocab = at_most(config->vocab, MOST_WORDS);
     config->layers = layers;
     config->replicas = config->expert_parallel = 1;

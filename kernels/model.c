@@ -13,7 +13,7 @@ _Static_assert(PP_PART_LINE * sizeof(uint16_t) == TENSOR_ALIGNMENT, "parts, of c
 /* 1 EiB in fp32: all sizes of a model, and sums of a few, stay far below 2^63. */
 static const int64_t most_parameters = INT64_C(1) << 58;
 
-/* What a worker computes of it. */
+/* What a worker computes of it, if all its layers are of one kind. */
 static struct pp_shape local_shape(const struct pp_shape *shape)
 {
     const int tensor = pp_shape_tensor(shape);
@@ -73,10 +73,9 @@ static enum pp_split split_of(const struct pp_shape *shape, const struct pp_tens
 }
 
 /* The shape of what a worker has of it: not of all the experts that it sends tokens to. */
-static struct pp_shape held_of(const struct pp_model *model, const struct pp_tensor_row *row)
+static struct pp_shape held_of(const struct pp_shape *shape, const struct pp_tensor_row *row)
 {
-    const struct pp_shape *shape = &model->shape;
-    struct pp_shape held = split_of(shape, row) == PP_SPLIT_NONE ? *shape : model->local;
+    struct pp_shape held = split_of(shape, row) == PP_SPLIT_NONE ? *shape : local_shape(shape);
     if (is_experts(shape, row)) held.experts /= pp_shape_expert_parallel(shape);
     return held;
 }
@@ -130,11 +129,10 @@ static void put_experts_last(struct pp_model *model, const struct pp_stage *s)
             if (model->tensors[i].set == set) take(&end, model->tensors[i].bytes, &model->tensors[i].offset);
 }
 
-/* Appends the tensors of `rows` that the model has to the stage. prefix: "layers.3." or "". */
-static pp_status add_tensors(struct pp_model *model, int stage, const char *prefix, const struct pp_tensor_row *rows,
-                             int n)
+/* Appends the tensors of `rows` that a model of this shape has to the stage. prefix: "layers.3." or "". */
+static pp_status add_tensors(struct pp_model *model, int stage, const struct pp_shape *shape, const char *prefix,
+                             const struct pp_tensor_row *rows, int n)
 {
-    const struct pp_shape *shape = &model->shape;
     struct pp_stage *s = &model->stages[stage];
     for (int i = 0; i < n; i++) {
         if (!pp_has_row(shape, &rows[i])) continue;
@@ -142,7 +140,7 @@ static pp_status add_tensors(struct pp_model *model, int stage, const char *pref
         snprintf(t->name, sizeof t->name, "%s%s", prefix, rows[i].name);
         t->ndim = rows[i].dim[1] == DIM_NONE ? 1 : 2;
         t->split = split_of(shape, &rows[i]);
-        const struct pp_shape held = held_of(model, &rows[i]);
+        const struct pp_shape held = held_of(shape, &rows[i]);
         for (int k = 0; k < 2; k++) t->shape[k] = pp_dim_size(shape, rows[i].dim[k]);
         for (int k = 0; k < 2; k++) t->local[k] = pp_dim_size(&held, rows[i].dim[k]);
         t->elements = t->shape[0] * t->shape[1];
@@ -167,19 +165,24 @@ static pp_status add_tensors(struct pp_model *model, int stage, const char *pref
     return PP_OK;
 }
 
-static pp_status fill_stage(struct pp_model *model, int stage)
+/* layer_at: [layers + 1], see pp_stage.layer_at. */
+static pp_status fill_stage(struct pp_model *model, int stage, int *layer_at)
 {
+    const struct pp_shape *shape = &model->shape;
     struct pp_stage *s = &model->stages[stage];
     s->first_tensor = model->ntensors;
-    s->layer_tensors = pp_shape_layer_tensors(&model->shape);
-    if (s->embed) PP_TRY(add_tensors(model, stage, "", pp_embedding_rows, PP_EMBEDDING_ROWS));
-    s->embed_tensors = s->tensors;
+    s->layer_at = layer_at;
+    if (s->embed) PP_TRY(add_tensors(model, stage, shape, "", pp_embedding_rows, PP_EMBEDDING_ROWS));
+    s->embed_tensors = layer_at[0] = s->tensors;
     for (int i = 0; i < s->layers; i++) {
+        const int layer = s->first_layer + i;
+        const struct pp_shape all = pp_shape_of_kind(shape, pp_layer_kind(shape, layer));
         char prefix[32];
-        snprintf(prefix, sizeof prefix, "layers.%d.", s->first_layer + i);
-        PP_TRY(add_tensors(model, stage, prefix, pp_layer_rows, PP_LAYER_ROWS));
+        snprintf(prefix, sizeof prefix, "layers.%d.", layer);
+        PP_TRY(add_tensors(model, stage, &all, prefix, pp_layer_rows, PP_LAYER_ROWS));
+        layer_at[i + 1] = s->tensors;
     }
-    if (s->decode) PP_TRY(add_tensors(model, stage, "", pp_last_rows, PP_LAST_ROWS));
+    if (s->decode) PP_TRY(add_tensors(model, stage, shape, "", pp_last_rows, PP_LAST_ROWS));
     put_experts_last(model, s);
     return PP_OK;
 }
@@ -188,9 +191,12 @@ static pp_status fill_stage(struct pp_model *model, int stage)
 static int stage_group(const struct pp_model *model, int stage)
 {
     const struct pp_stage *s = &model->stages[stage];
+    const int experts = pp_stage_layers_with_experts(model, s, s->layers);
     for (int i = 0; i < stage; i++) {
         const struct pp_stage *other = &model->stages[i];
-        if (other->layers == s->layers && other->embed == s->embed && other->decode == s->decode) return other->group;
+        if (other->layers == s->layers && other->embed == s->embed && other->decode == s->decode &&
+            pp_stage_layers_with_experts(model, other, other->layers) == experts)
+            return other->group;
     }
     return stage;
 }
@@ -198,6 +204,7 @@ static int stage_group(const struct pp_model *model, int stage)
 static pp_status fill_model(struct pp_model *model, const int *layers)
 {
     int first = 0;
+    int *layer_at = model->layer_at;
     for (int i = 0; i < model->nstages; i++) {
         struct pp_stage *s = &model->stages[i];
         s->first_layer = first;
@@ -205,8 +212,9 @@ static pp_status fill_model(struct pp_model *model, const int *layers)
         s->embed = i == 0;
         s->decode = i == model->nstages - 1;
         s->group = stage_group(model, i);
-        PP_TRY(fill_stage(model, i));
+        PP_TRY(fill_stage(model, i, layer_at));
         first += layers[i];
+        layer_at += layers[i] + 1;
     }
     return PP_OK;
 }
@@ -224,8 +232,13 @@ pp_status pp_model_create_cut(const struct pp_shape *shape, const struct pp_cut 
     PP_TRY_DONE(PP_NEW(&model, 1));
     model->shape = *shape;
     model->local = local_shape(shape);
+    for (int kind = 0; kind < PP_LAYER_KINDS; kind++) {
+        const struct pp_shape all = pp_shape_of_kind(shape, kind);
+        model->local_kind[kind] = local_shape(&all);
+    }
     model->nstages = stages;
     PP_TRY_DONE(PP_NEW(&model->stages, stages));
+    PP_TRY_DONE(PP_NEW(&model->layer_at, shape->layers + stages));
     int tensors = PP_EMBEDDING_ROWS + shape->layers * PP_LAYER_ROWS + PP_LAST_ROWS;
     PP_TRY_DONE(PP_NEW(&model->tensors, tensors));
     PP_TRY_DONE(fill_model(model, layers));
@@ -248,6 +261,7 @@ void pp_model_free(struct pp_model *model)
 {
     if (!model) return;
     free(model->stages);
+    free(model->layer_at);
     free(model->tensors);
     free(model);
 }

@@ -63,15 +63,14 @@ void pp_model_init_local(const struct pp_model *model, int tensor, uint64_t seed
 /* Cuts shape->layers into layers_out[stages] (struct pp_cut). */
 pp_status pp_model_cut(const struct pp_shape *shape, const struct pp_cut *cut, int *layers_out) PP_MUST_CHECK;
 
-/* Elements of the embedding with learnt positions, of one layer, and of the decoder with its bias and, where there is
- * one, the norm before it. */
+/* Elements of the embedding with learnt positions, of layer number `layer`, and of the decoder with its bias and, where
+ * there is one, the norm before it. */
 int64_t pp_shape_embedding(const struct pp_shape *shape);
-int64_t pp_shape_layer(const struct pp_shape *shape);
+int64_t pp_shape_layer(const struct pp_shape *shape, int layer);
 int64_t pp_shape_decoder(const struct pp_shape *shape);
 
-/* How many tensors a layer has. The place of one (enum pp_layer_tensor) among them, and of one behind the layers (enum
- * pp_last_tensor) among those; -1: the model does not have it. */
-int pp_shape_layer_tensors(const struct pp_shape *shape);
+/* The place of a tensor (enum pp_layer_tensor) among those of a layer, if all layers of the shape are of one kind; and
+ * of one behind the layers (enum pp_last_tensor) among those. -1: the model does not have it. */
 int pp_shape_layer_place(const struct pp_shape *shape, int tensor);
 int pp_shape_last_place(const struct pp_shape *shape, int tensor);
 

@@ -29,6 +29,18 @@ static pp_status check_window(const struct pp_shape *shape)
 
 enum { DROPOUT_QUAD = 4 /* columns whose random numbers come together */ };
 
+/* Can so many workers share the feed-forward of layers that have one? */
+static pp_status check_dense(const struct pp_shape *shape)
+{
+    const int tensor = pp_shape_tensor(shape), ff = pp_shape_of_kind(shape, PP_LAYER_DENSE).d_ff;
+    const char *option = shape->dense_ff ? "dense-ff" : "d-ff";
+    if (tensor == 1 || pp_layers_of_kind(shape, PP_LAYER_DENSE) == 0) return PP_OK;
+    if (ff % tensor) return pp_fail(PP_USAGE, "--tensor %d does not divide --%s %d", tensor, option, ff);
+    if (ff / tensor % DROPOUT_QUAD == 0) return PP_OK;
+    return pp_fail(PP_USAGE, "--tensor %d leaves %d columns of --%s %d to each worker, not a multiple of %d", tensor,
+                   ff / tensor, option, ff, DROPOUT_QUAD);
+}
+
 /* Can so many workers share the tensors? */
 static pp_status check_tensor(const struct pp_shape *shape)
 {
@@ -39,7 +51,7 @@ static pp_status check_tensor(const struct pp_shape *shape)
         int size;
     } rows[] = {{"heads", shape->heads},
                 {"kv-heads", pp_kv_heads(shape)},
-                {shape->experts ? "experts" : "d-ff", shape->experts ? shape->experts : shape->d_ff},
+                {"experts", shape->experts},
                 {"shared-ff", shape->shared_ff}};
     const int context = pp_shape_context(shape);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -54,9 +66,7 @@ static pp_status check_tensor(const struct pp_shape *shape)
     if (shape->experts % pp_shape_sharers(shape))
         return pp_fail(PP_USAGE, "--experts %d cannot be shared evenly by --expert-parallel %d x --tensor %d workers",
                        shape->experts, pp_shape_expert_parallel(shape), pp_shape_tensor(shape));
-    if (tensor > 1 && !shape->experts && shape->d_ff / tensor % DROPOUT_QUAD)
-        return pp_fail(PP_USAGE, "--tensor %d leaves %d columns of --d-ff %d to each worker, not a multiple of %d",
-                       tensor, shape->d_ff / tensor, shape->d_ff, DROPOUT_QUAD);
+    PP_TRY(check_dense(shape));
     if ((int64_t)words * (tensor - 1) >= shape->vocab)
         return pp_fail(
             PP_USAGE,
@@ -75,6 +85,9 @@ static pp_status check_experts(const struct pp_shape *shape)
     if (shape->experts_per_token < 1 || shape->experts_per_token > most)
         return pp_fail(PP_USAGE, "--experts-per-token %d: of --experts %d a token can have 1 to %d",
                        shape->experts_per_token, shape->experts, most);
+    if (shape->dense_layers < 0 || shape->dense_layers >= shape->layers || shape->experts_every < 0)
+        return pp_fail(PP_USAGE, "--dense-layers %d and --experts-every %d leave none of --layers %d to have --experts",
+                       shape->dense_layers, shape->experts_every, shape->layers);
     if (!(shape->capacity_factor > 0))
         return pp_fail(PP_USAGE, "--capacity-factor %g leaves experts no room; choose more than 0",
                        shape->capacity_factor);
@@ -93,6 +106,7 @@ static pp_status check_beside(const struct pp_shape *shape)
     if (shape->shared_ff < 0 || (shape->shared_ff && !shape->experts))
         return pp_fail(PP_USAGE, "--shared-ff %d: it is 0, or more than 0 beside --experts", shape->shared_ff);
     if (shape->shared_gate && !shape->shared_ff) return pp_fail(PP_USAGE, "--shared-gate yes needs --shared-ff");
+    if (shape->dense_ff < 0) return pp_fail(PP_USAGE, "--dense-ff %d is less than 0", shape->dense_ff);
     return PP_OK;
 }
 

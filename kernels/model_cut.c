@@ -108,7 +108,7 @@ static void count_layers(const struct pp_shape *shape, double *cost)
 static void count_parameters(const struct pp_shape *shape, double *cost)
 {
     cost[0] = (double)pp_shape_embedding(shape);
-    for (int i = 1; i <= shape->layers; i++) cost[i] = (double)pp_shape_layer(shape);
+    for (int i = 1; i <= shape->layers; i++) cost[i] = (double)pp_shape_layer(shape, i - 1);
     cost[shape->layers + 1] = (double)pp_shape_decoder(shape);
 }
 

@@ -9,13 +9,13 @@ enum { SCRATCH_ALIGNMENT = 64 };
 /* Behind the tensors of so many layers; NULL: place is -1. */
 static const struct pp_tensor *tensor_at(const struct pp_writer *w, int layers, int place)
 {
-    const int first = w->stage->first_tensor + w->stage->embed_tensors;
-    return place < 0 ? NULL : &w->model->tensors[first + layers * pp_shape_layer_tensors(&w->model->local) + place];
+    const int first = w->stage->first_tensor + w->stage->layer_at[layers];
+    return place < 0 ? NULL : &w->model->tensors[first + place];
 }
 
 const struct pp_tensor *pp_writer_layer_tensor(const struct pp_writer *w, int l, enum pp_layer_tensor tensor)
 {
-    return tensor_at(w, l, pp_shape_layer_place(&w->model->local, (int)tensor));
+    return tensor_at(w, l, pp_shape_layer_place(pp_writer_shape(w, l), (int)tensor));
 }
 
 const struct pp_tensor *pp_writer_last_tensor(const struct pp_writer *w, enum pp_last_tensor tensor)
@@ -83,15 +83,20 @@ struct pp_ref pp_writer_activations(struct pp_writer *w, int width)
     return pp_writer_scratch(w, w->tokens * width * pp_element_bytes(w->model->local.precision));
 }
 
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
 struct pp_ref pp_writer_inner(struct pp_writer *w)
 {
-    const struct pp_shape *shape = &w->model->local;
-    return pp_writer_scratch(w, pp_writer_inner_rows(w) * shape->d_ff * pp_element_bytes(shape->precision));
+    const struct pp_shape *kinds = w->model->local_kind;
+    const bool dense = pp_stage_layers_with_experts(w->model, w->stage, w->stage->layers) < w->stage->layers;
+    const int64_t of_dense = dense ? w->tokens * kinds[PP_LAYER_DENSE].d_ff : 0;
+    const int64_t numbers = larger(of_dense, pp_writer_place_rows(w) * kinds[PP_LAYER_EXPERTS].d_ff);
+    return pp_writer_scratch(w, numbers * pp_element_bytes(kinds->precision));
 }
 
 struct pp_ref pp_writer_shared_inner(struct pp_writer *w)
 {
-    const int ff = w->model->local.shared_ff;
+    const int ff = w->capacity ? w->model->local.shared_ff : 0;
     return ff ? pp_writer_activations(w, ff) : pp_ref_to(PP_MEM_NONE, 0);
 }
 
@@ -103,14 +108,15 @@ static struct pp_ref hidden(struct pp_writer *w, int64_t tokens)
 
 struct pp_ref pp_writer_places(struct pp_writer *w)
 {
-    return w->capacity ? hidden(w, pp_writer_inner_rows(w)) : pp_ref_to(PP_MEM_NONE, 0);
+    return w->capacity ? hidden(w, pp_writer_place_rows(w)) : pp_ref_to(PP_MEM_NONE, 0);
 }
 
 struct pp_ref pp_writer_stream(struct pp_writer *w) { return hidden(w, w->part_tokens); }
 
 void pp_writer_take_again(struct pp_writer *w, bool reads_u)
 {
-    if (w->slot.again) w->again = pp_writer_scratch(w, w->slot.layer_bytes);
+    const int64_t *bytes = w->slot.layer_bytes;
+    if (w->slot.again) w->again = pp_writer_scratch(w, larger(bytes[PP_LAYER_DENSE], bytes[PP_LAYER_EXPERTS]));
     if (!w->slot.activation_again || !reads_u) return;
     w->u = pp_writer_inner(w);
     w->shared_u = pp_writer_shared_inner(w);
@@ -225,14 +231,16 @@ pp_status pp_model_program(const struct pp_model *model, const struct pp_class *
     const int seq = pp_own_tokens(&model->shape, spec->seq);
     const int part_seq = pp_part_tokens(&model->shape, spec->seq);
     const int64_t tokens = (int64_t)cls->rows * seq;
+    const struct pp_stage *stage = &model->stages[cls->stage];
+    const bool experts = pp_stage_layers_with_experts(model, stage, stage->layers) > 0;
     struct pp_writer w = {.model = model,
-                          .stage = &model->stages[cls->stage],
-                          .part = pp_stage_part_of(&model->stages[cls->stage], cls),
+                          .stage = stage,
+                          .part = pp_stage_part_of(stage, cls),
                           .rows = cls->rows,
                           .seq = seq,
                           .row_seq = spec->seq,
                           .tokens = tokens,
-                          .capacity = model->shape.experts ? pp_expert_capacity(&model->shape, tokens) : 0,
+                          .capacity = experts ? pp_expert_capacity(&model->shape, tokens) : 0,
                           .part_seq = part_seq,
                           .part_tokens = (int64_t)cls->rows * part_seq,
                           .by_tokens = pp_shape_parts_tokens(&model->shape),

@@ -61,7 +61,7 @@ struct pp_writer {
     int seq;                    /* tokens of a row that the worker has */
     int row_seq;                /* tokens of a whole row */
     int64_t tokens;             /* T: rows * seq */
-    int64_t capacity;           /* places of an expert; 0: there are no experts */
+    int64_t capacity;           /* places of an expert; 0: no layer of the stage has experts */
     bool by_tokens;             /* each tensor rank has a part of the tokens (pp_shape_parts_tokens) */
     int part_seq;               /* tokens of a row for which the worker has room then; else seq */
     int64_t part_tokens;        /* T': rows * part_seq */
@@ -103,6 +103,16 @@ struct pp_ref pp_ref_last(const struct pp_writer *w, enum pp_region region, enum
 /* Weights as products read them: the bfloat16 copy where there is one. */
 struct pp_ref pp_ref_weight(const struct pp_writer *w, int l, enum pp_layer_tensor tensor);
 struct pp_ref pp_ref_decoder_weight(const struct pp_writer *w);
+/* The kind of layer l of the stage; what a worker computes of it. */
+static inline enum pp_layer_kind pp_writer_kind(const struct pp_writer *w, int l)
+{
+    return pp_layer_kind(&w->model->shape, w->stage->first_layer + l);
+}
+static inline const struct pp_shape *pp_writer_shape(const struct pp_writer *w, int l)
+{
+    return &w->model->local_kind[pp_writer_kind(w, l)];
+}
+
 /* A buffer of the activation slot; layer l's own of a buffer that each layer has. */
 static inline struct pp_ref pp_ref_slot(struct pp_buffer buffer)
 {
@@ -112,14 +122,17 @@ static inline struct pp_ref pp_ref_act(const struct pp_writer *w, int l, struct 
 {
     const struct pp_slot *slot = &w->slot;
     if (l < slot->again) return pp_ref_to(PP_MEM_WORK, w->again.offset + buffer.offset);
-    const int64_t layer = slot->others + (l - slot->again) * slot->layer_bytes;
+    const int experts = pp_stage_layers_with_experts(w->model, w->stage, l) -
+                        pp_stage_layers_with_experts(w->model, w->stage, slot->again);
+    const int64_t layer = slot->others + experts * slot->layer_bytes[PP_LAYER_EXPERTS] +
+                          (l - slot->again - experts) * slot->layer_bytes[PP_LAYER_DENSE];
     return pp_ref_slot((struct pp_buffer){layer + buffer.offset, buffer.row_bytes});
 }
 
 /* u of layer l, which linear2 reads: in the slot, or in scratch. */
 static inline struct pp_ref pp_ref_u(const struct pp_writer *w, int l)
 {
-    return w->slot.activation_again ? w->u : pp_ref_act(w, l, w->slot.u);
+    return w->slot.activation_again ? w->u : pp_ref_act(w, l, w->slot.u[pp_writer_kind(w, l)]);
 }
 
 /* Is the input of layer l of the stage kept as a checkpoint? l = layers: the input of what is behind the last layer. */
@@ -145,16 +158,13 @@ static inline struct pp_ref pp_ref_x(const struct pp_writer *w, int l)
 struct pp_ref pp_writer_scratch(struct pp_writer *w, int64_t bytes);
 struct pp_ref pp_writer_activations(struct pp_writer *w, int width);
 struct pp_ref pp_writer_stream(struct pp_writer *w);
-/* Rows of the activations between linear1 and linear2: T, or with experts S. */
-static inline int64_t pp_writer_inner_rows(const struct pp_writer *w)
-{
-    return w->capacity ? w->model->local.experts * w->capacity : w->tokens;
-}
-/* Takes scratch for u, or the gradient there: [T, ff], or with experts [S, ff]. */
+/* Places in all experts of a layer: S. */
+static inline int64_t pp_writer_place_rows(const struct pp_writer *w) { return w->model->local.experts * w->capacity; }
+/* Takes scratch for u, or the gradient there, of any layer of the stage: [T, ff], with experts [S, ff]. */
 struct pp_ref pp_writer_inner(struct pp_writer *w);
-/* The same beside experts, [T, g]; no memory where there is no such feed-forward. */
+/* The same beside experts, [T, g]; no memory if the stage has no such feed-forward. */
 struct pp_ref pp_writer_shared_inner(struct pp_writer *w);
-/* Takes scratch for what places hold, [S, d]; no memory without experts. */
+/* Takes scratch for what places hold, [S, d]; no memory if the stage has no experts. */
 struct pp_ref pp_writer_places(struct pp_writer *w);
 /* Takes w->again, where some layers are made again; it lies at the same place in all parts of a task. reads_u: takes
  * w->u and w->shared_u, where activations are made again. */
@@ -247,7 +257,7 @@ struct pp_expert_places {
     struct pp_ref sent;   /* [S, d], where expert ranks share the experts: rows to them, and back from them */
     struct pp_ref gates;  /* [S] float, there as well: gates of these rows */
 };
-/* Takes as much of it as the model needs: nothing without experts. */
+/* Takes as much of it as the stage needs: nothing without experts. */
 struct pp_expert_places pp_writer_expert_places(struct pp_writer *w);
 
 /* Scratch of layers on their way forward. */

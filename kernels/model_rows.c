@@ -79,14 +79,6 @@ static int place_of(const struct pp_shape *shape, const struct pp_tensor_row *ro
     return place;
 }
 
-static int count_rows(const struct pp_shape *shape, const struct pp_tensor_row *rows, int n)
-{
-    int count = 0;
-    for (int i = 0; i < n; i++) count += pp_has_row(shape, &rows[i]);
-    return count;
-}
-
-int pp_shape_layer_tensors(const struct pp_shape *shape) { return count_rows(shape, pp_layer_rows, PP_LAYER_ROWS); }
 int pp_shape_layer_place(const struct pp_shape *shape, int tensor) { return place_of(shape, pp_layer_rows, tensor); }
 int pp_shape_last_place(const struct pp_shape *shape, int tensor) { return place_of(shape, pp_last_rows, tensor); }
 
@@ -103,7 +95,11 @@ int64_t pp_shape_embedding(const struct pp_shape *shape)
     return rows_elements(shape, pp_embedding_rows, PP_EMBEDDING_ROWS);
 }
 
-int64_t pp_shape_layer(const struct pp_shape *shape) { return rows_elements(shape, pp_layer_rows, PP_LAYER_ROWS); }
+int64_t pp_shape_layer(const struct pp_shape *shape, int layer)
+{
+    const struct pp_shape all = pp_shape_of_kind(shape, pp_layer_kind(shape, layer));
+    return rows_elements(&all, pp_layer_rows, PP_LAYER_ROWS);
+}
 
 int64_t pp_shape_decoder(const struct pp_shape *shape) { return rows_elements(shape, pp_last_rows, PP_LAST_ROWS); }
 

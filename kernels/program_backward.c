@@ -26,13 +26,13 @@ static bool is_bare(const struct pp_writer *w) { return w->stage->layers == 0; }
 /* The gradient at linear2's input; relu and gelu make it linear1's output's in place. */
 static struct pp_ref du_of(const struct pp_writer *w, const struct path *path, int l)
 {
-    return w->split && !pp_writer_swiglu(w) ? pp_ref_act(w, l, w->slot.dh) : path->du;
+    return w->split && !pp_writer_swiglu(w) ? pp_ref_act(w, l, w->slot.dh[pp_writer_kind(w, l)]) : path->du;
 }
 
 /* ... at linear1's output. */
 static struct pp_ref dh_of(const struct pp_writer *w, const struct path *path, int l)
 {
-    return pp_writer_swiglu(w) ? pp_ref_act(w, l, w->slot.a) : du_of(w, path, l);
+    return pp_writer_swiglu(w) ? pp_ref_act(w, l, w->slot.a[pp_writer_kind(w, l)]) : du_of(w, path, l);
 }
 
 /* ... at linear2's output. */
@@ -125,7 +125,7 @@ void pp_write_activation_grad(struct pp_writer *w, int l, const struct pp_inner 
                                              [PP_GELU] = PP_KERNEL_GELU_GRAD,
                                              [PP_SWIGLU] = PP_KERNEL_SWIGLU_GRAD,
                                              [PP_GELU_TANH] = PP_KERNEL_GELU_GRAD};
-    const struct pp_shape *shape = &w->model->local;
+    const struct pp_shape *shape = pp_writer_shape(w, l);
     struct pp_call *call = pp_writer_call(w, kernels[shape->activation]);
     call->activation = pp_inner_dims(w, inner);
     if (!shape->experts) pp_writer_dropout(w, call, l, PP_DROP_ACTIVATION);
@@ -139,7 +139,7 @@ void pp_write_activation_grad(struct pp_writer *w, int l, const struct pp_inner 
 static struct pp_ref write_linears_grad(struct pp_writer *w, const struct path *path, int l, enum pp_gemm_mode mode,
                                         struct pp_ref out)
 {
-    const struct pp_shape *shape = &w->model->local;
+    const struct pp_shape *shape = pp_writer_shape(w, l);
     const struct pp_ref dz = dz2_of(w, path, l), du = du_of(w, path, l), dh = dh_of(w, path, l);
     if (shape->experts)
         return pp_write_experts_grad(w, l, &path->experts, pp_writer_gather(w, PP_FULL_GRADIENTS, dz),
@@ -231,10 +231,11 @@ static void write_linear_grads(struct pp_writer *w, int l, enum pp_layer_tensor 
 
 static void write_feed_forward_weights(struct pp_writer *w, const struct path *path, int l)
 {
-    const int d = w->model->local.d_model, ff = w->model->local.d_ff;
+    const struct pp_shape *shape = pp_writer_shape(w, l);
+    const int d = shape->d_model, ff = shape->d_ff;
     const struct pp_ref dz2 = dz2_of(w, path, l), dh = dh_of(w, path, l), y1 = pp_ref_act(w, l, w->slot.y1);
     const struct pp_ref dz = gathered(w, path, dz2);
-    if (w->capacity) {
+    if (shape->experts) {
         /* a B between Is and Ws has one scratch as they do, in which the gradients of inputs leave others */
         pp_write_expert_weights(w, l, &path->experts, path->inputs && !w->split, dz, dh,
                                 pp_writer_gather(w, PP_FULL_OTHERS, y1));
@@ -243,7 +244,7 @@ static void write_feed_forward_weights(struct pp_writer *w, const struct path *p
     const struct pp_ref x = pp_writer_start_gather(w, PP_FULL_OTHERS, y1);
     write_linear_grads(w, l, PP_LINEAR2_WEIGHT, dz, d, pp_ref_u(w, l), ff);
     pp_writer_end_gather(w);
-    write_linear_grads(w, l, PP_LINEAR1_WEIGHT, dh, pp_linear1_width(&w->model->local), x, d);
+    write_linear_grads(w, l, PP_LINEAR1_WEIGHT, dh, pp_linear1_width(shape), x, d);
 }
 
 static void write_attention_weights(struct pp_writer *w, const struct path *path, int l)
@@ -318,17 +319,17 @@ static struct pp_ref stage_output(const struct pp_writer *w, const struct path *
     return is_bare(w) ? path->incoming : path->stream;
 }
 
-/* Gradients of weights need u, and those of inputs the router's. */
-static bool reads_inner(const struct pp_writer *w, const struct path *path) { return path->weights || w->capacity; }
+/* Gradients of weights need u of a layer, and those of inputs where the layer has experts, for the router. */
+static bool reads_inner(const struct path *path, bool experts) { return path->weights || experts; }
 
 static struct path make_path(struct pp_writer *w, bool input_grads, bool weight_grads)
 {
     const struct pp_shape *shape = &w->model->local;
     const int width = pp_context_width(shape);
     struct path path = {.incoming = pp_ref_to(PP_MEM_IN, 0), .inputs = input_grads, .weights = weight_grads};
-    pp_writer_take_again(w, reads_inner(w, &path));
+    pp_writer_take_again(w, reads_inner(&path, w->capacity > 0));
     pp_writer_take_full(w, 2);
-    if (w->capacity && !is_bare(w)) path.experts = pp_writer_expert_scratch(w, input_grads);
+    if (w->capacity) path.experts = pp_writer_expert_scratch(w, input_grads);
     if (!input_grads) return path;
     path.stream = pp_writer_stream(w); /* at the same place in all parts of a task */
     if (!w->part.highest) path.incoming = path.stream;
@@ -354,9 +355,10 @@ static void write_again(struct pp_writer *w, int l, const struct path *path)
 /* Before the gradient takes a's place. */
 static void write_inner_again(struct pp_writer *w, int l, const struct path *path)
 {
-    if (!w->slot.activation_again || !reads_inner(w, path)) return;
+    const struct pp_shape *shape = pp_writer_shape(w, l);
+    if (!w->slot.activation_again || !reads_inner(path, shape->experts > 0)) return;
     pp_write_inner(w, l, true);
-    if (path->weights || w->model->shape.shared_gate) pp_write_shared_again(w, l);
+    if (path->weights || shape->shared_gate) pp_write_shared_again(w, l);
 }
 
 /* path->incoming -> the gradient at the layer's input in `out`, and those of its weights. */

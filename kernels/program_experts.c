@@ -42,7 +42,7 @@ static struct pp_call *write_products(struct pp_writer *w, enum pp_kernel kernel
 static void write_all_to_all(struct pp_writer *w, bool back, struct pp_ref to, struct pp_ref from, int width, bool wide)
 {
     struct pp_call *call = pp_writer_call(w, PP_KERNEL_ALL_TO_ALL);
-    call->exchange = (struct pp_exchange_dims){.rows = (int)pp_writer_inner_rows(w),
+    call->exchange = (struct pp_exchange_dims){.rows = (int)pp_writer_place_rows(w),
                                                .width = width,
                                                .each = own_experts(w),
                                                .back = back,
@@ -56,7 +56,7 @@ static void write_dispatch(struct pp_writer *w, int l, struct pp_ref to, struct 
 {
     const struct pp_shape *shape = &w->model->local;
     struct pp_call *call = pp_writer_call(w, PP_KERNEL_DISPATCH);
-    call->places = (struct pp_places_dims){.places = (int)pp_writer_inner_rows(w),
+    call->places = (struct pp_places_dims){.places = (int)pp_writer_place_rows(w),
                                            .width = shape->d_model,
                                            .tokens = (int)w->tokens,
                                            .chosen = shape->experts_per_token};
@@ -78,7 +78,7 @@ static void write_numbers_to_places(struct pp_writer *w, int l, struct pp_ref to
 {
     struct pp_call *call = pp_writer_call(w, PP_KERNEL_DISPATCH);
     call->places = (struct pp_places_dims){
-        .places = (int)pp_writer_inner_rows(w), .width = 1, .tokens = choices_of(w), .chosen = 1};
+        .places = (int)pp_writer_place_rows(w), .width = 1, .tokens = choices_of(w), .chosen = 1};
     call->precision = PP_FP32;
     call->at.dispatch = (struct pp_dispatch_refs){.to = to, .from = from, .holds = pp_ref_act(w, l, w->slot.holds)};
 }
@@ -88,7 +88,7 @@ static void write_numbers_from_places(struct pp_writer *w, int l, struct pp_ref 
 {
     struct pp_call *call = pp_writer_call(w, PP_KERNEL_COMBINE);
     call->combine = (struct pp_combine_dims){
-        .tokens = choices_of(w), .width = 1, .places = (int)pp_writer_inner_rows(w), .chosen = 1};
+        .tokens = choices_of(w), .width = 1, .places = (int)pp_writer_place_rows(w), .chosen = 1};
     call->precision = PP_FP32;
     call->at.combine = (struct pp_combine_refs){.to = to, .from = from, .places = pp_ref_act(w, l, w->slot.places)};
 }
@@ -100,7 +100,7 @@ static void write_combine(struct pp_writer *w, int l, enum pp_gemm_mode mode, st
     struct pp_call *call = pp_writer_call(w, PP_KERNEL_COMBINE);
     call->combine = (struct pp_combine_dims){.tokens = (int)w->tokens,
                                              .width = shape->d_model,
-                                             .places = (int)pp_writer_inner_rows(w),
+                                             .places = (int)pp_writer_place_rows(w),
                                              .chosen = shape->experts_per_token,
                                              .mode = (int)mode};
     call->at.combine = (struct pp_combine_refs){.to = to, .from = from, .places = pp_ref_act(w, l, w->slot.places)};
@@ -110,7 +110,7 @@ static void write_combine(struct pp_writer *w, int l, enum pp_gemm_mode mode, st
 static struct pp_call *write_weighing(struct pp_writer *w, enum pp_kernel kernel)
 {
     const struct pp_shape *shape = &w->model->local;
-    const int places = (int)pp_writer_inner_rows(w);
+    const int places = (int)pp_writer_place_rows(w);
     struct pp_call *call = pp_writer_call(w, kernel);
     call->places = (struct pp_places_dims){.places = places,
                                            .width = shape->d_ff,
@@ -202,7 +202,7 @@ void pp_write_experts(struct pp_writer *w, int l, struct pp_ref x, struct pp_ref
 
 static struct pp_ref numbers_of_places(struct pp_writer *w)
 {
-    return pp_writer_scratch(w, pp_writer_inner_rows(w) * (int64_t)sizeof(float));
+    return pp_writer_scratch(w, pp_writer_place_rows(w) * (int64_t)sizeof(float));
 }
 
 struct pp_expert_places pp_writer_expert_places(struct pp_writer *w)

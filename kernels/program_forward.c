@@ -63,11 +63,13 @@ static void write_attention(struct pp_writer *w, int l, struct pp_ref x, struct 
 
 struct pp_inner pp_inner_of(const struct pp_writer *w, int l)
 {
+    const enum pp_layer_kind kind = pp_writer_kind(w, l);
+    const bool experts = kind == PP_LAYER_EXPERTS;
     const struct pp_ref u = pp_ref_u(w, l);
-    return (struct pp_inner){.rows = w->capacity ? (int)pp_writer_inner_rows(w) : w->rows,
-                             .seq = w->capacity ? 1 : w->seq,
-                             .width = w->model->local.d_ff,
-                             .a = w->model->local.activation == PP_RELU ? u : pp_ref_act(w, l, w->slot.a),
+    return (struct pp_inner){.rows = experts ? (int)pp_writer_place_rows(w) : w->rows,
+                             .seq = experts ? 1 : w->seq,
+                             .width = w->model->local_kind[kind].d_ff,
+                             .a = w->model->local.activation == PP_RELU ? u : pp_ref_act(w, l, w->slot.a[kind]),
                              .u = u,
                              .bias = pp_ref_layer(w, PP_MEM_PARAM, l, PP_LINEAR1_BIAS)};
 }
@@ -87,7 +89,7 @@ void pp_write_activation(struct pp_writer *w, int l, const struct pp_inner *inne
                                              [PP_GELU] = PP_KERNEL_GELU,
                                              [PP_SWIGLU] = PP_KERNEL_SWIGLU,
                                              [PP_GELU_TANH] = PP_KERNEL_GELU};
-    const struct pp_shape *shape = &w->model->local;
+    const struct pp_shape *shape = pp_writer_shape(w, l);
     const struct pp_ref bias = again ? pp_ref_to(PP_MEM_NONE, 0) : inner->bias, u = inner->u, a = inner->a;
     struct pp_call *call = pp_writer_call(w, kernels[shape->activation]);
     call->activation = pp_inner_dims(w, inner);
@@ -101,14 +103,14 @@ void pp_write_inner(struct pp_writer *w, int l, bool again)
 {
     const struct pp_inner inner = pp_inner_of(w, l);
     pp_write_activation(w, l, &inner, again);
-    if (w->capacity) pp_write_weighing(w, l);
+    if (pp_writer_kind(w, l) == PP_LAYER_EXPERTS) pp_write_weighing(w, l);
 }
 
 /* From x to z, both [T, d] of the worker's tokens; where z has no memory, as far as the backward needs it. */
 static void write_feed_forward(struct pp_writer *w, int l, struct pp_ref x, struct pp_ref z,
                                const struct pp_scratch *scratch)
 {
-    const struct pp_shape *shape = &w->model->local;
+    const struct pp_shape *shape = pp_writer_shape(w, l);
     const struct pp_inner inner = pp_inner_of(w, l);
     if (shape->experts) {
         pp_write_experts(w, l, x, z, &scratch->at);

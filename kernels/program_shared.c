@@ -17,7 +17,7 @@ struct pp_inner pp_shared_inner_of(const struct pp_writer *w, int l)
                              .u = u};
 }
 
-static bool is_there(const struct pp_writer *w) { return w->model->local.shared_ff > 0; }
+static bool is_there(const struct pp_writer *w, int l) { return pp_writer_shape(w, l)->shared_ff > 0; }
 static int width(const struct pp_writer *w) { return pp_gated_width(&w->model->local, w->model->local.shared_ff); }
 
 /* Of T rows with a gate each. */
@@ -53,7 +53,7 @@ static void write_gate(struct pp_writer *w, int l, struct pp_ref x)
 
 void pp_write_shared_up(struct pp_writer *w, int l, struct pp_ref x)
 {
-    if (!is_there(w)) return;
+    if (!is_there(w, l)) return;
     if (w->model->shape.shared_gate) write_gate(w, l, x);
     pp_writer_gemm(w, PP_KERNEL_GEMM_NT, (const int[]){(int)w->tokens, width(w), w->model->local.d_model},
                    PP_GEMM_WRITE, pp_shared_inner_of(w, l).a, x, pp_ref_weight(w, l, PP_SHARED1_WEIGHT));
@@ -62,12 +62,12 @@ void pp_write_shared_up(struct pp_writer *w, int l, struct pp_ref x)
 
 void pp_write_shared_again(struct pp_writer *w, int l)
 {
-    if (is_there(w)) write_inner(w, l, true);
+    if (is_there(w, l)) write_inner(w, l, true);
 }
 
 void pp_write_shared_down(struct pp_writer *w, int l, struct pp_ref z)
 {
-    if (!is_there(w)) return;
+    if (!is_there(w, l)) return;
     const struct pp_inner inner = pp_shared_inner_of(w, l);
     pp_writer_gemm(w, PP_KERNEL_GEMM_NT, (const int[]){(int)w->tokens, w->model->local.d_model, inner.width},
                    PP_GEMM_ADD, z, inner.u, pp_ref_weight(w, l, PP_SHARED2_WEIGHT));
@@ -118,7 +118,7 @@ static void write_gate_grad(struct pp_writer *w, int l, const struct pp_expert_s
 void pp_write_shared_grad(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, struct pp_ref dz,
                           struct pp_ref dx)
 {
-    if (!is_there(w)) return;
+    if (!is_there(w, l)) return;
     const struct pp_inner inner = pp_shared_inner_of(w, l);
     const struct pp_ref du = du_of(w, l, scratch);
     pp_writer_gemm(w, PP_KERNEL_GEMM_NN, (const int[]){(int)w->tokens, inner.width, w->model->local.d_model},
@@ -129,7 +129,7 @@ void pp_write_shared_grad(struct pp_writer *w, int l, const struct pp_expert_scr
 
 void pp_write_shared_input_grad(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, struct pp_ref dx)
 {
-    if (!is_there(w)) return;
+    if (!is_there(w, l)) return;
     pp_writer_gemm(w, PP_KERNEL_GEMM_NN, (const int[]){(int)w->tokens, w->model->local.d_model, width(w)}, PP_GEMM_ADD,
                    dx, dh_of(w, l, scratch), pp_ref_weight(w, l, PP_SHARED1_WEIGHT));
 }
@@ -137,7 +137,7 @@ void pp_write_shared_input_grad(struct pp_writer *w, int l, const struct pp_expe
 void pp_write_shared_weights(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, struct pp_ref dz,
                              struct pp_ref x)
 {
-    if (!is_there(w)) return;
+    if (!is_there(w, l)) return;
     const struct pp_inner inner = pp_shared_inner_of(w, l);
     const int d = w->model->local.d_model;
     const struct pp_ref none = {0}, gate = pp_ref_layer(w, PP_MEM_GRAD, l, PP_SHARED_GATE_WEIGHT);

@@ -81,6 +81,22 @@ static void write_experts(const struct pp_shape *shape, bool tensors, char *text
     snprintf(text, size, " x%d%s%s%s", shape->experts, room, beside, workers);
 }
 
+/* " dense3/2ff800", in a model that has experts where the part has layers without: so many come before the first layer
+ * with experts, which every second one has from there on. */
+static void write_dense(const struct pp_writer *w, char *text, size_t size)
+{
+    const struct pp_shape *shape = &w->model->shape;
+    const int first = w->stage->first_layer + w->part.begin, end = w->stage->first_layer + w->part.end;
+    const int layers = end - first, experts = pp_layers_with_experts(shape, end) - pp_layers_with_experts(shape, first);
+    int before = 0;
+    char every[16] = "";
+    *text = '\0';
+    if (!shape->experts || experts == layers) return;
+    while (before < layers && !pp_layer_has_experts(shape, first + before)) before++;
+    if (experts > 0 && before + experts < layers) snprintf(every, sizeof every, "/%d", shape->experts_every);
+    snprintf(text, size, " dense%d%sff%d", before, every, shape->dense_ff ? shape->dense_ff : shape->d_ff);
+}
+
 static void write_precision(const struct pp_shape *shape, char *text, size_t size)
 {
     *text = '\0';
@@ -121,6 +137,12 @@ static const char *tied_word(const struct pp_writer *w)
     return w->model->shape.tied && (w->stage->embed || w->stage->decode) ? " tied" : "";
 }
 
+static bool has_experts(const struct pp_writer *w)
+{
+    return pp_stage_layers_with_experts(w->model, w->stage, w->part.end) >
+           pp_stage_layers_with_experts(w->model, w->stage, w->part.begin);
+}
+
 /* What a backward makes again, beside what it does. */
 static void write_again(const struct pp_writer *w, int kind, char *text, size_t size)
 {
@@ -129,7 +151,8 @@ static void write_again(const struct pp_writer *w, int kind, char *text, size_t 
     if (w->checkpoints) snprintf(text, size, " layers");
     if (kind == PP_B && n > 0) snprintf(text, size, " again%d", n);
     /* of I nothing but what experts' routers need */
-    if (kind != PP_F && (kind != PP_I || w->capacity) && w->slot.activation_again) snprintf(text, size, " activation");
+    if (kind != PP_F && (kind != PP_I || has_experts(w)) && w->slot.activation_again)
+        snprintf(text, size, " activation");
     if (w->clears)
         snprintf(text + strlen(text), size - strlen(text), " clears %d", pp_shape_parts(&w->model->shape, PP_DENSE));
 }
@@ -153,12 +176,13 @@ pp_status pp_write_signature(const struct pp_writer *w, int kind)
     const size_t size = sizeof w->out->signature;
     const bool tensors = kind == PP_NORM || kind == PP_STEP || pp_keeps_shards(kind);
     char vocab[32] = "", dropout[32] = "", precision[16], layers[80], share[24] = "", heads[48], parts[64], experts[96];
-    char again[48], window[64];
+    char again[48], window[64], dense[48];
     write_layer_words(w, tensors, layers, sizeof layers);
     write_again(w, kind, again, sizeof again);
     write_window(w, window, sizeof window);
     write_heads(shape, tensors, heads, sizeof heads);
     write_experts(shape, tensors, experts, sizeof experts);
+    write_dense(w, dense, sizeof dense);
     write_vocabulary(w, tensors, vocab, sizeof vocab);
     if (pp_writer_drops(w))
         snprintf(dropout, sizeof dropout, " p%g%s", shape->dropout, shape->residual_only ? "r" : "");
@@ -167,13 +191,14 @@ pp_status pp_write_signature(const struct pp_writer *w, int kind)
     if (shape->zero) snprintf(share, sizeof share, " zero 1/%d", shape->replicas);
     int used = write_layers(w, kind, text, size);
     if (tensors)
-        used += snprintf(text + used, size - (size_t)used, "%s ff%d%s%s%s%s%s%s%s%s", heads, shape->d_ff, experts,
-                         vocab, parts, precision, layers, tied_word(w),
+        used += snprintf(text + used, size - (size_t)used, "%s ff%d%s%s%s%s%s%s%s%s%s", heads, shape->d_ff, experts,
+                         dense, vocab, parts, precision, layers, tied_word(w),
                          kind == PP_STEP ? optimizer_words[shape->optimizer] : "", share);
     else
-        used += snprintf(text + used, size - (size_t)used, "%s ff%d%s%s%s %s%s%s%s%s%s%s seq%d rows%d", heads,
-                         shape->d_ff, experts, vocab, parts, shape->mask == PP_MASK_CAUSAL ? "causal" : "full", window,
-                         attention_words[shape->attention], dropout, precision, layers, again, w->row_seq, w->rows);
+        used +=
+            snprintf(text + used, size - (size_t)used, "%s ff%d%s%s%s%s %s%s%s%s%s%s%s seq%d rows%d", heads,
+                     shape->d_ff, experts, dense, vocab, parts, shape->mask == PP_MASK_CAUSAL ? "causal" : "full",
+                     window, attention_words[shape->attention], dropout, precision, layers, again, w->row_seq, w->rows);
     if ((size_t)used < size) return PP_OK;
     return pp_fail(PP_INTERNAL, "a program's name has %d characters: raise PP_SIGNATURE_BYTES", used);
 }

@@ -13,7 +13,7 @@ static int64_t times(int64_t a, int64_t b)
 }
 
 /* A slot in the making: of so many rows. seq, part_seq: tokens of a row that the worker has, and of the stream;
- * row_seq: all; experts: of the model; places: of the worker's. */
+ * row_seq: all; experts: of the model, 0 in a layer without; places: of the worker's experts. */
 struct placing {
     int rows, seq, part_seq, row_seq, element_bytes, experts;
     int64_t places, end;
@@ -106,26 +106,55 @@ static void place_attention(struct placing *p, const struct pp_shape *shape, str
         out->ctx_there = place(p, pp_context_width(shape), e);
 }
 
-static void place_layer(struct placing *p, const struct pp_shape *shape, const struct pp_program_spec *spec,
-                        struct pp_slot *out)
+/* What all layers have. */
+static void place_stem(struct placing *p, const struct pp_shape *shape, const struct pp_program_spec *spec,
+                       struct pp_slot *out)
 {
     const int64_t d = shape->d_model;
-    const bool split = spec->training && spec->split_backward;
     if (shape->norm == PP_NORM_FIRST || !spec->checkpoint_layers) out->x = place_stream(p, d);
     place_attention(p, shape, out);
     out->xhat1 = place_stream(p, d);
     out->rstd1 = place_rstd(p);
     out->y1 = place_stream(p, d);
-    if (p->experts) place_routes(p, shape->experts_per_token, split, out);
-    if (pp_shape_expert_parallel(shape) > 1) place_received(p, d, split, out);
-    if (shape->activation != PP_RELU) out->a = place_inner(p, pp_linear1_width(shape));
-    out->activation_again = spec->training && spec->activation_again;
-    if (!out->activation_again) out->u = place_inner(p, shape->d_ff);
-    place_shared(p, shape, split, out);
     out->xhat2 = place_stream(p, d);
     out->rstd2 = place_rstd(p);
-    if (split && shape->activation != PP_SWIGLU) out->dh = place_inner(p, shape->d_ff);
-    if (split && shape->norm == PP_NORM_FIRST) out->dz2 = place_stream(p, d);
+    if (spec->training && spec->split_backward && shape->norm == PP_NORM_FIRST) out->dz2 = place_stream(p, d);
+}
+
+/* The feed-forward of a layer of a kind. */
+static void place_feed_forward(struct placing *p, const struct pp_shape *shape, enum pp_layer_kind kind, bool split,
+                               struct pp_slot *out)
+{
+    if (p->experts) place_routes(p, shape->experts_per_token, split, out);
+    if (p->experts && pp_shape_expert_parallel(shape) > 1) place_received(p, shape->d_model, split, out);
+    if (shape->activation != PP_RELU) out->a[kind] = place_inner(p, pp_linear1_width(shape));
+    if (!out->activation_again) out->u[kind] = place_inner(p, shape->d_ff);
+    if (split && shape->activation != PP_SWIGLU) out->dh[kind] = place_inner(p, shape->d_ff);
+    place_shared(p, shape, split, out);
+}
+
+/* The buffers of one layer of each kind that the stage has, from the slot's beginning. Returns the bytes of the larger
+ * one; bytes: [PP_LAYER_KINDS], of each. */
+static int64_t place_layers(struct placing *p, const struct pp_model *model, const struct pp_stage *s,
+                            const struct pp_program_spec *spec, struct pp_slot *out, int64_t *bytes)
+{
+    const int experts = pp_stage_layers_with_experts(model, s, s->layers);
+    const bool has[PP_LAYER_KINDS] = {[PP_LAYER_DENSE] = experts<s->layers, [PP_LAYER_EXPERTS] = experts> 0};
+    const bool split = spec->training && spec->split_backward;
+    if (s->layers == 0) return 0;
+    out->activation_again = spec->training && spec->activation_again;
+    place_stem(p, &model->local, spec, out);
+    const int64_t stem = p->end;
+    int64_t most = stem;
+    for (int kind = 0; kind < PP_LAYER_KINDS; kind++) {
+        struct placing of = *p;
+        if (!has[kind]) continue;
+        of.experts = kind == PP_LAYER_EXPERTS ? model->shape.experts : 0;
+        place_feed_forward(&of, &model->local_kind[kind], kind, split, out);
+        bytes[kind] = of.end;
+        most = of.end > most ? of.end : most;
+    }
+    return most;
 }
 
 /* Where logits are not float32 like their gradient, it has a buffer of its own. */
@@ -150,19 +179,22 @@ void pp_slot_layout(const struct pp_model *model, int stage, const struct pp_pro
                         .seq = pp_own_tokens(shape, spec->seq),
                         .row_seq = spec->seq,
                         .part_seq = pp_part_tokens(shape, spec->seq),
-                        .element_bytes = pp_element_bytes(shape->precision),
-                        .experts = model->shape.experts};
-    if (p.experts) p.places = times(shape->experts, pp_expert_capacity(&model->shape, times(p.rows, p.seq)));
+                        .element_bytes = pp_element_bytes(shape->precision)};
+    int64_t bytes[PP_LAYER_KINDS] = {0};
+    if (shape->experts) p.places = times(shape->experts, pp_expert_capacity(&model->shape, times(p.rows, p.seq)));
     *out = (struct pp_slot){0};
-    if (s->layers > 0) place_layer(&p, shape, spec, out);
+    p.end = place_layers(&p, model, s, spec, out, bytes);
     if (spec->training && !spec->checkpoint_layers) {
         out->again = spec->again < s->layers ? spec->again : s->layers;
-        out->layer_bytes = p.end;
+        const int experts =
+            pp_stage_layers_with_experts(model, s, s->layers) - pp_stage_layers_with_experts(model, s, out->again);
+        for (int kind = 0; kind < PP_LAYER_KINDS; kind++) out->layer_bytes[kind] = bytes[kind];
         p.end = 0;
         out->checkpoint = place_stream(&p, shape->d_model);
         out->checkpoint_bytes = p.end;
         out->others = times(out->checkpoint_bytes, out->again);
-        p.end = bounded(out->others + times(out->layer_bytes, s->layers - out->again));
+        p.end = bounded(out->others + times(bytes[PP_LAYER_EXPERTS], experts));
+        p.end = bounded(p.end + times(bytes[PP_LAYER_DENSE], s->layers - out->again - experts));
     }
     if (s->decode) place_decoder(&p, shape, spec->training, out);
     if (s->embed && split) out->input_grad = place_stream(&p, shape->d_model);

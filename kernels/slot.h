@@ -31,20 +31,21 @@
  *   xhat1      [T', d]                                       norm1's xhat -> norm last: gradient at out_proj's output
  *   rstd1      [T'] float                                    of norm1
  *   y1         [T', d]                                       what linear1 reads
- *   a          [T, a1]                   not relu            linear1's output -> swiglu: its gradient
- *   u          [T, ff]                   [2]                 what linear2 reads
  *   xhat2      [T', d]                                       norm2's xhat -> norm last: gradient at linear2's output;
  *                                                            norm first: gradient at out_proj's output
  *   rstd2      [T'] float                                    of norm2
- *   dh         [T, ff]                   split, not swiglu   gradient at linear1's output
  *   dz2        [T', d]                   split, norm first   gradient at linear2's output
+ *   a          [T, a1]                   not relu            linear1's output -> swiglu: its gradient
+ *   u          [T, ff]                   [2]                 what linear2 reads
+ *   dh         [T, ff]                   split, not swiglu   gradient at linear1's output
  *
  *   [1] norm first, or without checkpoint_layers: where layers end with their norms, the checkpoint is x.
  *   [2] unless activation_again: then it is scratch, made again of a.
  *   split: I and W are tasks of their own, so what I makes and W reads is kept here; else it is scratch.
  *   p, lse, with all-to-all context: of whole rows and a part of the heads. lse is as many numbers, p C times as many.
  *
- * With experts a, u and dh have S rows in the place of T, u is as the gates have weighed it, and there are besides:
+ * These up to dz2 lie at the same place in every layer. In a layer with experts a, u and dh have S rows in the place of
+ * T, u is as the gates have weighed it, and there are besides:
  *
  *   probabilities   [T, E] float        router's probabilities      choices   [T, K] int32     chosen experts
  *   gates           [T, K] float        weights of the choices      places    [T, K] int32     places of the choices
@@ -71,7 +72,7 @@
  *   dlogits         [T, padded vocab]   bf16: a buffer of its own; else the logits become their gradient
  *   input_grad      [T', d]             split, with the embedding: gradient at the embedding's output
  *
- * Evaluation keeps nothing for a backward: all layers use the buffers of one. So they do with checkpoint_layers: F
+ * Evaluation keeps nothing for a backward: all layers use the buffers of one (of the larger kind). So they do with checkpoint_layers: F
  * writes the input of each layer to PP_MEM_CKPT; B makes the buffers of one layer again from there, and goes back
  * through it, before it turns to the layer before. The first `again` layers of a stage do the same with checkpoints in
  * the slot, which come before the buffers of the other layers, and the buffers of their one layer in scratch.
@@ -89,17 +90,18 @@ struct pp_buffer {
     int64_t offset, row_bytes;
 };
 
-/* Offsets of a layer's buffers count from where those of layer l of the stage begin: others + (l - again) *
- * layer_bytes. */
+/* Offsets of a layer's buffers count from where those of layer l of the stage begin: `others`, and layer_bytes of each
+ * layer from number `again` to l - 1. Arrays are indexed by enum pp_layer_kind. */
 struct pp_slot {
-    struct pp_buffer x, qkv, kept, p, lse, ctx, ctx_there, xhat1, rstd1, y1, a, u, xhat2, rstd2, dh, dz2;
+    struct pp_buffer x, qkv, kept, p, lse, ctx, ctx_there, xhat1, rstd1, y1, xhat2, rstd2, dz2;
+    struct pp_buffer a[PP_LAYER_KINDS], u[PP_LAYER_KINDS], dh[PP_LAYER_KINDS];
     struct pp_buffer probabilities, choices, gates, places, holds, counts, droute;
     struct pp_buffer shared_a, shared_u, shared_dh, shared_gate, shared_dlogit;
     struct pp_buffer received, received_gates, received_dy;
-    int64_t layer_bytes;
-    bool activation_again;       /* there is no u */
-    int again;                   /* the first layers of the stage, of which nothing but a checkpoint is kept */
-    struct pp_buffer checkpoint; /* of the first of these; the next ones are checkpoint_bytes further on each */
+    int64_t layer_bytes[PP_LAYER_KINDS]; /* 0: all layers use the buffers of one, or the stage has no such layer */
+    bool activation_again;               /* there is no u */
+    int again;                           /* the first layers of the stage, of which nothing but a checkpoint is kept */
+    struct pp_buffer checkpoint;         /* of the first of these; the next ones are checkpoint_bytes further on each */
     int64_t checkpoint_bytes;
     int64_t others; /* where the buffers of the other layers begin */
     struct pp_buffer xhat, rstd, decoder_input, logits, dlogits, input_grad;

@@ -15,19 +15,29 @@ static double keys_of_layers(const struct pp_shape *shape, int tokens)
     return sum;
 }
 
-double pp_model_flops(const struct pp_shape *shape, int tokens)
+/* Multiplications for one token and one column of the stream, in the products of the feed-forward of a layer, where all
+ * layers are of one kind. Mixtures: the experts that take the token, the router, and the shared expert with its gate. */
+static double feed_forward(const struct pp_shape *shape)
 {
-    const double d = shape->d_model, t = tokens, context = pp_context_width(shape);
-    /* Multiplications for one token, in all products of a layer: queries, keys and values; attention's output;
-     * feed-forward. Mixtures: the experts that take the token, the router, and the shared expert with its gate. */
     const double one = (double)pp_linear1_width(shape) + shape->d_ff;
     const double shared = (double)pp_gated_width(shape, shape->shared_ff) + shape->shared_ff;
     const double chosen = shape->experts_per_token * (shape->capacity_factor < 1 ? shape->capacity_factor : 1);
-    const double forward = shape->experts ? one * chosen + shape->experts + shared + shape->shared_gate : one;
-    const double layer_weights = d * (double)pp_qkv_width(shape) + context * d + d * forward;
-    const double attention = 2 * keys_of_layers(shape, tokens) * context; /* Q K^T, and P V, of all layers */
-    const double decoder = d * shape->vocab;
-    const double multiplications = shape->layers * layer_weights + attention + decoder;
+    return shape->experts ? one * chosen + shape->experts + shared + shape->shared_gate : one;
+}
+
+double pp_model_flops(const struct pp_shape *shape, int tokens)
+{
+    const double d = shape->d_model, t = tokens, context = pp_context_width(shape);
+    /* Multiplications for one token. Of a layer: queries, keys and values, and attention's output; feed-forward. Of all
+     * layers together: Q K^T, and P V. */
+    const double projections = d * (double)pp_qkv_width(shape) + context * d,
+                 attention = 2 * keys_of_layers(shape, tokens) * context;
+    double layers = attention;
+    for (int kind = 0; kind < PP_LAYER_KINDS; kind++) {
+        const struct pp_shape of_kind = pp_shape_of_kind(shape, kind);
+        layers += pp_layers_of_kind(shape, kind) * (projections + d * feed_forward(&of_kind));
+    }
+    const double multiplications = layers + d * shape->vocab;
     return 3 * 2 * multiplications * t; /* the gradient of each factor takes as much as the forward */
 }
 

@@ -208,6 +208,15 @@ static inline bool begins_anew(const struct check *c, const struct pp_operand *o
     return pieces && o->use == PP_USE_WRITE && b->offset == ref->offset && b->element_bytes == o->element_bytes;
 }
 
+/* Scratch of all layers, and of evaluation the slot, where layers are of two kinds: the feed-forward of one writes over
+ * what that of the other has left, whatever its borders. */
+static inline bool is_of_other_kind(const struct check *c, const struct pp_operand *o, int i)
+{
+    const int region = c->call->ref[i].region;
+    const bool two = pp_layers_of_kind(&c->model->shape, PP_LAYER_DENSE) > 0 && c->model->shape.experts;
+    return two && o->use == PP_USE_WRITE && (region == PP_MEM_WORK || region == PP_MEM_ACT);
+}
+
 /* The buffer at this place; its users must agree on borders and elements. */
 static inline struct buffer *find_buffer(struct check *c, const struct pp_operand *o, int i,
                                          const struct pp_program *program)
@@ -218,12 +227,13 @@ static inline struct buffer *find_buffer(struct check *c, const struct pp_operan
         struct buffer *b = &c->buffers[k];
         if (b->region != ref->region || b->offset >= ref->offset + bytes || ref->offset >= b->offset + b->bytes)
             continue;
-        if ((b->old || begins_anew(c, o, i, b)) && (b->offset != ref->offset || b->bytes != bytes)) {
+        const bool same = b->offset == ref->offset && b->bytes == bytes && b->element_bytes == o->element_bytes;
+        if (!same && (b->old || begins_anew(c, o, i, b) || is_of_other_kind(c, o, i))) {
             *b = c->buffers[--c->nbuffers];
             k--;
             continue;
         }
-        require(c, b->offset == ref->offset && b->bytes == bytes && b->element_bytes == o->element_bytes, i);
+        require(c, same, i);
         return b;
     }
     require(c, c->nbuffers < BUFFERS, i);

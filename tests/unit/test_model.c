@@ -66,7 +66,7 @@ static void test_norm_before_the_decoder(void **state)
     }
     assert_int_equal(model->tensors[25].init, PP_INIT_ONE);
     assert_int_equal(model->tensors[26].init, PP_INIT_ZERO);
-    assert_int_equal(pp_shape_embedding(&shape) + 2 * pp_shape_layer(&shape) + pp_shape_decoder(&shape),
+    assert_int_equal(pp_shape_embedding(&shape) + 2 * pp_shape_layer(&shape, 0) + pp_shape_decoder(&shape),
                      model->parameters);
     pp_model_free(model);
 }

@@ -6,6 +6,11 @@
 #include "kernels/model_program.h"
 #include "tests/unit/tiny_model.h"
 
+static bool has_experts(const struct runner *r, int stage, int layer)
+{
+    return pp_layer_has_experts(&r->shape, r->model->stages[stage].first_layer + layer);
+}
+
 static const char *slot_memory(const struct runner *r, int stage, int m, int layer, int of, int64_t *bytes)
 {
     const struct pp_program_spec spec = runner_spec(r);
@@ -14,8 +19,10 @@ static const char *slot_memory(const struct runner *r, int stage, int m, int lay
     pp_slot_layout(r->model, stage, &spec, &slot);
     const struct pp_buffer buffers[] = {slot.probabilities, slot.counts, slot.places};
     const int64_t sizes[] = {tokens * r->shape.experts, r->shape.experts, tokens * r->shape.experts_per_token};
+    int64_t before = 0;
+    for (int l = 0; l < layer; l++) before += slot.layer_bytes[has_experts(r, stage, l)];
     *bytes = sizes[of] * 4;
-    return (const char *)r->act[stage][m] + buffers[of].offset + layer * slot.layer_bytes;
+    return (const char *)r->act[stage][m] + buffers[of].offset + before;
 }
 
 enum { PROBABILITIES, COUNTS, PLACES };
@@ -45,6 +52,7 @@ static double whole_loss(struct runner *r, uint64_t *routes)
         for (int m = 0; m < r->chunks; m++)
             for (int l = 0; l < r->model->stages[s].layers; l++) {
                 int64_t bytes;
+                if (!has_experts(r, s, l)) continue;
                 const char *places = slot_memory(r, s, m, l, PLACES, &bytes);
                 for (int64_t i = 0; i < bytes; i++) *routes = (*routes ^ (uint8_t)places[i]) * UINT64_C(1099511628211);
                 loss += r->shape.aux_loss * unevenness(r, s, m, l);

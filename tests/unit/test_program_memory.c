@@ -139,6 +139,47 @@ static void test_memory_of_experts(void **state)
     }
 }
 
+/* Layers of two kinds: a slot has each kind's bytes for its layers, in evaluation those of the larger one. */
+static void test_memory_of_two_kinds(void **state)
+{
+    (void)state;
+    for (int turn = 0; turn < 16; turn++) {
+        struct pp_shape shape = {.d_model = 64, .heads = 4, .d_ff = 96, .layers = 9, .vocab = 50, .bias = PP_NO_BIAS};
+        struct pp_model *mixed, *dense, *experts;
+        const int split = turn % 2;
+        shape.norm = turn / 2 % 2;
+        shape.activation = turn / 4 % 2 ? PP_SWIGLU : PP_GELU;
+        shape.d_ff = turn / 8 ? 500 : 20; /* beside experts of 96 columns */
+        assert_int_equal(pp_model_create(&shape, 3, NULL, NULL, &dense), PP_OK);
+        shape.dense_ff = shape.d_ff;
+        shape.d_ff = 96;
+        shape.experts = 8;
+        shape.experts_per_token = 2;
+        shape.capacity_factor = 1.25;
+        shape.shared_ff = 40;
+        struct pp_shape all = shape;
+        all.dense_ff = 0;
+        assert_int_equal(pp_model_create(&all, 3, NULL, NULL, &experts), PP_OK);
+        shape.dense_layers = 3;  /* all of stage 0 */
+        shape.experts_every = 2; /* layers 3, 5 and 7 */
+        assert_int_equal(pp_model_create(&shape, 3, NULL, NULL, &mixed), PP_OK);
+        assert_int_not_equal(mixed->stages[0].group, mixed->stages[1].group);
+        const struct pp_program_spec spec = {35, 4, true, split}, evaluation = {35, 4, false, false};
+        const int64_t of_dense = pp_model_act_bytes(dense, 1, &spec) / 3,
+                      of_experts = pp_model_act_bytes(experts, 1, &spec) / 3;
+        assert_int_equal(pp_model_act_bytes(mixed, 0, &spec), pp_model_act_bytes(dense, 0, &spec));
+        assert_int_equal(pp_model_act_bytes(mixed, 1, &spec), of_dense + 2 * of_experts);
+        assert_int_equal(pp_model_act_bytes(mixed, 2, &spec) - pp_model_act_bytes(dense, 2, &spec),
+                         of_experts - of_dense);
+        const int64_t one = pp_model_act_bytes(dense, 1, &evaluation),
+                      other = pp_model_act_bytes(experts, 1, &evaluation);
+        assert_int_equal(pp_model_act_bytes(mixed, 1, &evaluation), one > other ? one : other);
+        pp_model_free(mixed);
+        pp_model_free(dense);
+        pp_model_free(experts);
+    }
+}
+
 static int64_t scratch_of(const struct pp_model *model, int kind, bool split, int seq)
 {
     const struct pp_class cls = {kind, 1, 16};
@@ -347,10 +388,10 @@ static void test_scratch_of_parts_of_rows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory_of_experts),        cmocka_unit_test(test_memory_beside_experts),
-        cmocka_unit_test(test_memory_of_shared_experts), cmocka_unit_test(test_copies_of_weights),
-        cmocka_unit_test(test_memory_formula),           cmocka_unit_test(test_slots_of_parts_of_rows),
-        cmocka_unit_test(test_scratch_of_parts_of_rows),
+        cmocka_unit_test(test_memory_of_experts),      cmocka_unit_test(test_memory_of_two_kinds),
+        cmocka_unit_test(test_memory_beside_experts),  cmocka_unit_test(test_memory_of_shared_experts),
+        cmocka_unit_test(test_copies_of_weights),      cmocka_unit_test(test_memory_formula),
+        cmocka_unit_test(test_slots_of_parts_of_rows), cmocka_unit_test(test_scratch_of_parts_of_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -109,6 +109,28 @@ static void test_signatures_of_experts(void **state)
     check_signature(shape, PP_STEP, 0, "STEP 1l+emb d12 ff20 x8s24g/2 v101 nobias");
 }
 
+/* Where layers without experts are, and how wide, in the part that the task is about. */
+static void test_signatures_of_two_kinds(void **state)
+{
+    (void)state;
+    struct pp_shape shape = {.d_model = 12, .heads = 3, .d_ff = 20, .layers = 8, .vocab = 101, .bias = PP_NO_BIAS};
+    shape.experts = 8;
+    shape.experts_per_token = 2;
+    shape.capacity_factor = 1.25;
+    shape.dense_layers = 3;
+    check_signature(shape, PP_F, 0, "F 4l+emb d12 h3 ff20 x8k2c1.25 dense3ff20 v101 full nobias seq5 rows3");
+    check_signature(shape, PP_F, 1, "F 4l+dec d12 h3 ff20 x8k2c1.25 v101 full nobias seq5 rows3");
+    shape.dense_ff = 48;
+    shape.dense_layers = 4;
+    check_signature(shape, PP_B, 0, "B 4l+emb d12 h3 ff20 x8k2c1.25 dense4ff48 v101 full nobias seq5 rows3");
+    check_signature(shape, PP_STEP, 0, "STEP 4l+emb d12 ff20 x8 dense4ff48 v101 nobias");
+    shape.dense_layers = 1;
+    shape.experts_every = 2; /* 1, 3, 5, 7 */
+    check_signature(shape, PP_F, 0, "F 4l+emb d12 h3 ff20 x8k2c1.25 dense1/2ff48 v101 full nobias seq5 rows3");
+    shape.experts_every = 3; /* 1, 4, 7 */
+    check_signature(shape, PP_F, 1, "F 4l+dec d12 h3 ff20 x8k2c1.25 dense0/3ff48 v101 full nobias seq5 rows3");
+}
+
 /* What activation functions made is made again in B and W, and in I where experts' routers need it. */
 static void test_signatures_of_activations(void **state)
 {
@@ -181,7 +203,7 @@ static void test_tensors_of_gpt2(void **state)
     struct pp_model *model = make_model(&shape, 2);
     const struct pp_tensor *t = model->tensors;
     assert_int_equal(model->parameters, 124439808 + 50257 * 768);
-    assert_int_equal(pp_shape_embedding(&shape) + 12 * pp_shape_layer(&shape) + pp_shape_decoder(&shape),
+    assert_int_equal(pp_shape_embedding(&shape) + 12 * pp_shape_layer(&shape, 0) + pp_shape_decoder(&shape),
                      model->parameters);
     assert_int_equal(pp_shape_embedding(&shape), (50257 + 1024) * 768);
     assert_int_equal(model->ntensors, 2 + 12 * 12 + 3);
@@ -236,12 +258,16 @@ static void test_long_signature(void **state)
     longer.experts = 256;
     longer.experts_per_token = 8;
     longer.capacity_factor = 1.125;
+    longer.dense_layers = 100;
+    longer.experts_every = 12;
+    longer.dense_ff = 1234560;
     model = make_model(&longer, 1);
     const struct pp_program_spec spec = {.seq = 8192, .slot_rows = 2, .training = true, .checkpoint_layers = true};
     if (pp_model_program(model, &(struct pp_class){PP_F, 0, 2}, &spec, &program) != PP_OK) fail_msg("%s", pp_message());
-    assert_string_equal(program.signature,
-                        "F 126l+emb+dec d16384 h128x256 kv8 ff53248 x256k8c1.125 v128255/16128 tp8 sp causal flash "
-                        "p0.125r bf16 pre rmsnorm qknorm swiglu nobias rope layers seq8192 rows2");
+    assert_string_equal(
+        program.signature,
+        "F 126l+emb+dec d16384 h128x256 kv8 ff53248 x256k8c1.125 dense100/12ff1234560 "
+        "v128255/16128 tp8 sp causal flash p0.125r bf16 pre rmsnorm qknorm swiglu nobias rope layers seq8192 rows2");
     pp_program_free(&program);
     pp_model_free(model);
 }
@@ -269,7 +295,7 @@ static void test_tensors_of_mixtral(void **state)
                     {"layers.0.linear1.weight", 8 * 28672, 4096, 2 * 28672, 1. / 64},
                     {"layers.0.linear2.weight", 8 * 4096, 14336, 2 * 4096, 1 / sqrt(14336)}};
     assert_int_equal(model->parameters, 46702792704);
-    assert_int_equal(pp_shape_embedding(&shape) + 32 * pp_shape_layer(&shape) + pp_shape_decoder(&shape),
+    assert_int_equal(pp_shape_embedding(&shape) + 32 * pp_shape_layer(&shape, 0) + pp_shape_decoder(&shape),
                      model->parameters);
     for (int i = 0; i < 3; i++) {
         const struct pp_tensor *t = &model->tensors[3 + i];
@@ -309,7 +335,7 @@ static void test_tensors_of_llama(void **state)
     assert_int_equal(model->tensors[9].shape[0], 400);
     assert_int_equal(model->tensors[10].shape[1], 200);
     assert_int_equal(model->parameters, 2 * 28782 * 200 + 2 * (4 + 3) * 200 * 200 + 5 * 200);
-    assert_int_equal(pp_shape_embedding(&shape) + 2 * pp_shape_layer(&shape) + pp_shape_decoder(&shape),
+    assert_int_equal(pp_shape_embedding(&shape) + 2 * pp_shape_layer(&shape, 0) + pp_shape_decoder(&shape),
                      model->parameters);
     pp_model_free(model);
     /* Llama 2 7B (Touvron et al., 2023), whose positions have no parameters either */
@@ -356,6 +382,6 @@ int main(void)
         cmocka_unit_test(test_signatures_of_parts),       cmocka_unit_test(test_signatures_of_gpt2),
         cmocka_unit_test(test_tensors_of_gpt2),           cmocka_unit_test(test_long_signature),
         cmocka_unit_test(test_tensors_of_llama),          cmocka_unit_test(test_signatures_of_experts),
-        cmocka_unit_test(test_tensors_of_mixtral)};
+        cmocka_unit_test(test_signatures_of_two_kinds),   cmocka_unit_test(test_tensors_of_mixtral)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,7 @@
 #include "tests/unit/program_check.h"
 
 /* Capacities that are no multiples of anything; with two tensor ranks one expert in each, or more; and what is beside
- * experts, also with a gate. */
+ * experts, also with a gate; and layers without experts among the others. */
 static void check_experts(struct pp_shape shape, int stages, int tensor)
 {
     shape.bias = PP_NO_BIAS;
@@ -18,6 +18,10 @@ static void check_experts(struct pp_shape shape, int stages, int tensor)
     check_model(&shape, stages);
     shape.experts *= 3; /* of three times the workers */
     shape.expert_parallel = 3;
+    check_model(&shape, stages);
+    shape.dense_layers = stages % 3; /* with layers that have none */
+    shape.experts_every = stages % 3 == 1 ? 0 : 2;
+    shape.dense_ff = 12 * tensor;
     check_model(&shape, stages);
 }
 

@@ -8,6 +8,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,6 +55,9 @@ static struct pp_shape random_shape(void)
     shape.shared_gate = shape.shared_ff && below(2);
     shape.capacity_factor = 1;
     shape.bias = PP_NO_BIAS;
+    shape.dense_layers = below(shape.layers);
+    shape.experts_every = 1 + below(2);
+    shape.dense_ff = 4 * tensor * (1 + below(3));
     return shape;
 }
 
@@ -99,17 +103,26 @@ static int64_t words_row(const struct pp_shape *s, int k, int64_t row)
     return word < s->vocab ? word : PADDING;
 }
 
+/* Is the tensor, by its name, of a layer with experts? */
+static bool is_beside_router(const struct pp_shape *s, const char *name)
+{
+    int layer = -1;
+    if (sscanf(name, "layers.%d.", &layer) != 1 || !s->experts || layer < s->dense_layers) return false;
+    return s->experts_every == 1 || (layer - s->dense_layers) % 2 == 0;
+}
+
 /* Where a worker's element lies in the whole tensor. */
 static struct place expected_place(const struct pp_shape *s, const char *name, int member, struct place at)
 {
     const int k = member % s->tensor;
+    const bool experts = is_beside_router(s, name);
     if (strstr(name, "shared")) return strstr(name, "gate") ? at : cut_place(s, name, s->shared_ff, k, at);
     if (strstr(name, "in_proj")) at.row = heads_row(s, k, at.row);
-    if (strstr(name, "linear1") && s->experts) at.row = experts_row(s, member, at.row, pp_linear1_width(s));
+    if (strstr(name, "linear1") && experts) at.row = experts_row(s, member, at.row, pp_linear1_width(s));
     if (strstr(name, "embedding") || strstr(name, "decoder")) at.row = words_row(s, k, at.row);
     if (strstr(name, "out_proj.weight")) at.column += (int64_t)k * s->heads / s->tensor * s->head_dim;
-    if (strstr(name, "linear2.weight") && s->experts) at.row = experts_row(s, member, at.row, s->d_model);
-    return s->experts ? at : cut_place(s, name, s->d_ff, k, at);
+    if (strstr(name, "linear2.weight") && experts) at.row = experts_row(s, member, at.row, s->d_model);
+    return experts ? at : cut_place(s, name, s->experts ? s->dense_ff : s->d_ff, k, at);
 }
 
 static int64_t expected_whole(const struct pp_shape *s, const struct pp_tensor *t, int k, int64_t local)
@@ -150,8 +163,8 @@ static bool is_whole_in_each(const struct pp_tensor *t)
 /* So many workers have each element. */
 static int times_of(const struct pp_shape *s, const struct pp_tensor *t)
 {
-    const bool of_experts =
-        s->experts && !strstr(t->name, "shared") && (strstr(t->name, "linear1") || strstr(t->name, "linear2"));
+    const bool of_experts = is_beside_router(s, t->name) && !strstr(t->name, "shared") &&
+                            (strstr(t->name, "linear1") || strstr(t->name, "linear2"));
     if (is_whole_in_each(t)) return pp_shape_sharers(s);
     return of_experts ? 1 : pp_shape_expert_parallel(s);
 }

@@ -89,6 +89,27 @@ static void test_products_of_the_programs(void **state)
         }
 }
 
+/* Layers of two kinds: the sum of what each has alone. */
+static void test_two_kinds(void **state)
+{
+    (void)state;
+    struct pp_shape shape = {.d_model = 8, .heads = 2, .d_ff = 16, .layers = 7, .vocab = 10, .bias = PP_NO_BIAS};
+    struct pp_shape bare = shape, dense = shape;
+    shape.experts = 4;
+    shape.experts_per_token = 2;
+    shape.capacity_factor = 1.25;
+    struct pp_shape experts = shape;
+    shape.dense_layers = 2;
+    shape.experts_every = 2; /* layers 2, 4 and 6 */
+    shape.dense_ff = 24;
+    dense.d_ff = 24;
+    dense.layers = 4;
+    experts.layers = 3;
+    bare.layers = 0;
+    assert_true(pp_model_flops(&shape, 3) ==
+                pp_model_flops(&dense, 3) + pp_model_flops(&experts, 3) - pp_model_flops(&bare, 3));
+}
+
 /* Two layers, d 8, ff 16, 10 words, 3 tokens. A token's multiplications: of a layer 4 64 + 2 128 for the weights, and
  * 2 3 8 in attention; 80 in the decoder: 2 (512 + 48) + 80 = 1200. 3 tokens, 2 operations each, 3 times: 21600. */
 static void test_by_hand(void **state)
@@ -179,8 +200,11 @@ static void test_days_and_cost(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_products_of_the_programs), cmocka_unit_test(test_by_hand),
-                                       cmocka_unit_test(test_windows_by_hand), cmocka_unit_test(test_experts_by_hand),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_products_of_the_programs),
+                                       cmocka_unit_test(test_two_kinds),
+                                       cmocka_unit_test(test_by_hand),
+                                       cmocka_unit_test(test_windows_by_hand),
+                                       cmocka_unit_test(test_experts_by_hand),
                                        cmocka_unit_test(test_days_and_cost)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
