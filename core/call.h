@@ -160,7 +160,8 @@ struct pp_call {
     int32_t precision; /* enum pp_precision */
     float p;           /* probability of dropout, with which site != 0 and pp_frame.training zero an element */
     union {            /* scalars, by their names in the kernel's block */
-        float scale, eps, aux;
+        float scale, eps;
+        struct pp_route_scalars routing;
         struct pp_rope_scalars rope;
     };
     union {

@@ -22,17 +22,32 @@ PP_OPERANDS(sigmoid, x);
  */
 PP_OPERANDS(sigmoid_grad, dx, dy, y);
 
-/* experts: of all workers; chosen: choices of a token; capacity: places of an expert; local: experts of the worker,
- * from tensor_rank * local on; of_all: 1: gates are the probabilities as they are, 0: divided by the sum of the chosen
- * ones */
-PP_DIMS(route, rows, seq, experts, chosen, capacity, local, of_all);
+/* How routers make probabilities and gates: bits of the dimension `rules`. */
+enum pp_route_rules {
+    PP_ROUTE_OF_ALL =
+        1, /* gates are the probabilities as they are; else divided by the sum of the token's chosen ones */
+    PP_ROUTE_SIGMOID = 2 /* each probability is the logistic function of its logit; else they are a softmax */
+};
+/* With PP_ROUTE_SIGMOID sums of probabilities may be 0, so this is added before they divide. */
+#define PP_ROUTE_TINY 1e-20f
 
-/* route: probabilities = softmax(logits). A token chooses the experts of its greatest probabilities, the greatest
- * first, of equal ones the lower number. Then the first choices of all tokens, in their order, take places of their
- * experts, then the second ones, and so on, as long as an expert has any of its `capacity` left.
+struct pp_route_scalars {
+    float gate_scale; /* times the gates */
+    float aux;        /* route_grad: weight of the loss that evens out the experts' load */
+};
+
+/* experts: of all workers; chosen: choices of a token; capacity: places of an expert; local: experts of the worker,
+ * from tensor_rank * local on; rules: enum pp_route_rules */
+PP_DIMS(route, rows, seq, experts, chosen, capacity, local, rules);
+
+/* route: probabilities = softmax(logits), or sigmoid(logits). A token chooses the experts of its greatest
+ * probabilities, the greatest first, of equal ones the lower number. Then the first choices of all tokens, in their
+ * order, take places of their experts, then the second ones, and so on, as long as an expert has any of its `capacity`
+ * left.
+ *     routing         struct pp_route_scalars
  *     probabilities   in/out  [T, experts] float: logits, become probabilities
  *     choices         out     [T, chosen] int32: experts
- *     gates           out     [T, chosen] float: probabilities of the choices, see of_all
+ *     gates           out     [T, chosen] float: gate_scale * probabilities of the choices, see rules
  *     places          out     [T, chosen] int32: (expert - first of the worker) * capacity + i; -1: the choice has no
  *                             place, or is another worker's expert
  *     holds           out     [local * capacity] int32: t * chosen + choice that is in a place; -1: none
@@ -41,13 +56,13 @@ PP_DIMS(route, rows, seq, experts, chosen, capacity, local, of_all);
 PP_OPERANDS(route, probabilities, choices, gates, places, holds, counts);
 
 /* As route's. */
-PP_DIMS(route_grad, rows, seq, experts, chosen, of_all);
+PP_DIMS(route_grad, rows, seq, experts, chosen, rules);
 
 /* route_grad: the gradient at the logits of the gates, and of the loss that evens out the experts' load: aux * experts
  * * sum over experts of f P, with f the expert's part of all choices (from counts; it has no gradient) and P the mean
- * of its probabilities over the microbatch. This loss is scaled by the microbatch's part of the batch's tokens,
- * pp_frame.loss_scale * T.
- *     aux
+ * of its probabilities over the microbatch; with PP_ROUTE_SIGMOID each token's are divided by their sum over all
+ * experts for that. This loss is scaled by the microbatch's part of the batch's tokens, pp_frame.loss_scale * T.
+ *     routing         struct pp_route_scalars
  *     dlogits         out  [T, experts]
  *     dgates          in   [T, chosen] float
  *     probabilities, choices, gates, counts: in, as route has written them

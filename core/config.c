@@ -148,6 +148,8 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
         .shared_ff = config->experts ? config->shared_ff : 0,
         .shared_gate = config->experts && config->shared_ff && config->shared_gate,
         .gates_of_all = config->experts && config->gates_of_all,
+        .sigmoid_scores = config->experts && config->sigmoid_scores,
+        .gate_scale = config->experts ? config->gate_scale : 0,
         .dense_layers = config->experts ? config->dense_layers : 0,
         .experts_every = config->experts ? config->experts_every : 0,
         .dense_ff = config->experts ? config->dense_ff : 0,

@@ -38,6 +38,8 @@ struct pp_config {
     int shared_ff;      /* width of the shared expert; 0: there is none */
     int shared_gate;    /* 1: the shared expert has a gate */
     int gates_of_all;   /* --gates: 0 chosen, 1 all */
+    int sigmoid_scores; /* --router-score: 0 softmax, 1 sigmoid */
+    double gate_scale;
     int dense_layers;   /* the first ones, which have no experts */
     int experts_every;  /* of the others each so-manieth has */
     int dense_ff;       /* width of the feed-forward of layers without experts; 0: d_ff */

@@ -30,6 +30,8 @@ static pp_status check_additions(const struct pp_config *config)
                      {"capacity-factor", "--experts; add that", config->experts},
                      {"aux-loss", "--experts; add that", config->experts},
                      {"gates", "--experts; add that", config->experts},
+                     {"router-score", "--experts; add that", config->experts},
+                     {"gate-scale", "--experts; add that", config->experts},
                      {"shared-ff", "--experts; add that", config->experts},
                      {"shared-gate", "--shared-ff; add that", config->shared_ff},
                      {"dense-layers", "--experts; add that", config->experts},
@@ -134,6 +136,8 @@ static pp_status check_experts(const struct pp_config *config)
                        config->dense_layers, config->layers);
     if (config->capacity_factor == 0)
         return pp_fail(PP_USAGE, "--capacity-factor: with 0 experts have room for no token; choose more");
+    if ((float)config->gate_scale == 0) /* kernels have it as a float */
+        return pp_fail(PP_USAGE, "--gate-scale: with 0 nothing would come of what experts make; choose more");
     if (config->batch_w > 1)
         return pp_fail(PP_USAGE,
                        "--experts have places for one microbatch at a time, so there is no --batch-w %d with them",

@@ -105,9 +105,11 @@ static void add_heads(struct text *t, const struct pp_config *config)
 static void add_experts(struct text *t, const struct pp_config *config)
 {
     if (!config->experts) return;
-    add(t, " x%dk%d%s", config->experts, config->experts_per_token, config->gates_of_all ? "a" : "");
+    add(t, " x%dk%d%s%s", config->experts, config->experts_per_token, config->gates_of_all ? "a" : "",
+        config->sigmoid_scores ? "l" : "");
     add_real(t, "c", config->capacity_factor);
     if (config->shared_ff) add(t, "s%d%s", config->shared_ff, config->shared_gate ? "g" : "");
+    if (config->gate_scale != 1) add_real(t, "*", config->gate_scale);
     if (config->expert_parallel > 1) add(t, "/%d", config->expert_parallel);
     if (config->dense_layers == 0 && config->experts_every <= 1) return;
     add(t, " dense%d", config->dense_layers);

@@ -45,6 +45,15 @@ static void add_layer_words(const struct pp_shape *shape, char *buf, size_t size
              named ? pp_activation_names[shape->activation] : "", biases[shape->bias]);
 }
 
+static void add_experts(const struct pp_shape *shape, char *buf, size_t size)
+{
+    char scale[32] = "";
+    if (pp_gate_scale(shape) != 1) snprintf(scale, sizeof scale, " times %g", pp_gate_scale(shape));
+    snprintf(buf, size, " of %d expert%s (%d of a token%s%s%s, room for %g times that)", shape->experts,
+             pp_plural(shape->experts), shape->experts_per_token, shape->gates_of_all ? " by gates of all" : "",
+             shape->sigmoid_scores ? " by logistic scores" : "", scale, shape->capacity_factor);
+}
+
 /* Adds how many layers of a model with experts have none. */
 static void add_dense(const struct pp_shape *shape, char *buf, size_t size)
 {
@@ -58,13 +67,10 @@ const char *pp_model_text(const struct pp_model *model, char *buf, size_t size)
 {
     const struct pp_shape *shape = &model->shape;
     const int kv = pp_kv_heads(shape);
-    char words[360], columns[24] = "", of_keys[40] = "", experts[96] = "", beside[48] = "", dense[64] = "";
+    char words[360], columns[24] = "", of_keys[40] = "", experts[144] = "", beside[48] = "", dense[64] = "";
     if (shape->head_dim) snprintf(columns, sizeof columns, " of %d", shape->head_dim);
     if (kv != shape->heads) snprintf(of_keys, sizeof of_keys, " (%d of keys and values)", kv);
-    if (shape->experts)
-        snprintf(experts, sizeof experts, " of %d expert%s (%d of a token%s, room for %g times that)", shape->experts,
-                 pp_plural(shape->experts), shape->experts_per_token, shape->gates_of_all ? " by gates of all" : "",
-                 shape->capacity_factor);
+    if (shape->experts) add_experts(shape, experts, sizeof experts);
     if (shape->shared_ff)
         snprintf(beside, sizeof beside, " beside one of %d%s", shape->shared_ff,
                  shape->shared_gate ? " with a gate" : "");

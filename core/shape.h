@@ -142,6 +142,11 @@ struct pp_shape {
     /* As there: outputs of experts are weighted by their probabilities among all experts, instead of among the token's
      * chosen ones (Megatron-LM's --moe-router-pre-softmax). */
     bool gates_of_all;
+    /* As in DeepSeek-V3 (DeepSeek-AI 2024, "DeepSeek-V3 Technical Report", 2.1.2; Megatron-LM's
+     * --moe-router-score-function sigmoid): an expert's probability is the logistic function of its logit, whatever the
+     * others' are. For the load-balancing loss each token's are divided by their sum. */
+    bool sigmoid_scores;
+    double gate_scale; /* times all gates (Megatron-LM's --moe-router-topk-scaling-factor); 0: 1 */
     /* Expert parallelism (GShard; Megatron-LM): N, the workers that share the experts of a stage; 0 and 1: no sharing.
      * Each of them has rows of its own, and whole copies of all other parameters. Tokens are sent to the workers of
      * their experts, and back. N T divides `experts`. */
@@ -205,6 +210,11 @@ static inline int pp_layer_window(const struct pp_shape *shape, int layer)
 /* Number of stages that may have no layer, but the embedding or the decoder alone: none if --split is uniform, else the
  * first and the last. */
 static inline int pp_split_ends(const char *split) { return split && strcmp(split, "uniform") != 0 ? 2 : 0; }
+
+static inline double pp_gate_scale(const struct pp_shape *shape)
+{
+    return shape->gate_scale > 0 ? shape->gate_scale : 1;
+}
 
 /* Output columns of the first linear layer of a feed-forward of ff columns, gates of SwiGLU included; and those of
  * linear1. */

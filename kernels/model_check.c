@@ -75,23 +75,29 @@ static pp_status check_tensor(const struct pp_shape *shape)
     return PP_OK;
 }
 
-static pp_status check_experts(const struct pp_shape *shape)
+static pp_status check_routing(const struct pp_shape *shape)
 {
     const int most = shape->experts < PP_EXPERTS_PER_TOKEN_MAX ? shape->experts : PP_EXPERTS_PER_TOKEN_MAX;
-    const int64_t width = pp_linear1_width(shape) > shape->d_model ? pp_linear1_width(shape) : shape->d_model;
-    if (shape->experts == 0) return PP_OK;
-    if (shape->experts < 0 || shape->experts > PP_EXPERTS_MAX)
-        return pp_fail(PP_USAGE, "--experts %d is outside 0 to %d", shape->experts, PP_EXPERTS_MAX);
     if (shape->experts_per_token < 1 || shape->experts_per_token > most)
         return pp_fail(PP_USAGE, "--experts-per-token %d: of --experts %d a token can have 1 to %d",
                        shape->experts_per_token, shape->experts, most);
-    if (shape->dense_layers < 0 || shape->dense_layers >= shape->layers || shape->experts_every < 0)
-        return pp_fail(PP_USAGE, "--dense-layers %d and --experts-every %d leave none of --layers %d to have --experts",
-                       shape->dense_layers, shape->experts_every, shape->layers);
     if (!(shape->capacity_factor > 0))
         return pp_fail(PP_USAGE, "--capacity-factor %g leaves experts no room; choose more than 0",
                        shape->capacity_factor);
     if (!(shape->aux_loss >= 0)) return pp_fail(PP_USAGE, "--aux-loss %g is less than 0", shape->aux_loss);
+    return PP_OK;
+}
+
+static pp_status check_experts(const struct pp_shape *shape)
+{
+    const int64_t width = pp_linear1_width(shape) > shape->d_model ? pp_linear1_width(shape) : shape->d_model;
+    if (shape->experts == 0) return PP_OK;
+    if (shape->experts < 0 || shape->experts > PP_EXPERTS_MAX)
+        return pp_fail(PP_USAGE, "--experts %d is outside 0 to %d", shape->experts, PP_EXPERTS_MAX);
+    PP_TRY(check_routing(shape));
+    if (shape->dense_layers < 0 || shape->dense_layers >= shape->layers || shape->experts_every < 0)
+        return pp_fail(PP_USAGE, "--dense-layers %d and --experts-every %d leave none of --layers %d to have --experts",
+                       shape->dense_layers, shape->experts_every, shape->layers);
     if (shape->bias != PP_NO_BIAS && shape->bias != PP_BIAS_QKV)
         return pp_fail(PP_USAGE, "--experts %d have no biases: add --bias no", shape->experts);
     if (shape->experts * width > INT_MAX)

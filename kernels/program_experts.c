@@ -131,6 +131,11 @@ void pp_write_weighing(struct pp_writer *w, int l)
     if (!is_apart(w)) weigh->at.weigh.holds = pp_ref_act(w, l, w->slot.holds);
 }
 
+static int rules_of(const struct pp_shape *shape)
+{
+    return (shape->gates_of_all ? PP_ROUTE_OF_ALL : 0) | (shape->sigmoid_scores ? PP_ROUTE_SIGMOID : 0);
+}
+
 /* x: all tokens. The router is whole in all workers. */
 static void write_route(struct pp_writer *w, int l, struct pp_ref x)
 {
@@ -148,7 +153,8 @@ static void write_route(struct pp_writer *w, int l, struct pp_ref x)
                                          .chosen = shape->experts_per_token,
                                          .capacity = (int)w->capacity,
                                          .local = shape->experts,
-                                         .of_all = shape->gates_of_all};
+                                         .rules = rules_of(shape)};
+    call->routing.gate_scale = (float)pp_gate_scale(shape);
     call->at.route = (struct pp_route_refs){.probabilities = logits,
                                             .choices = pp_ref_act(w, l, slot->choices),
                                             .gates = pp_ref_act(w, l, slot->gates),
@@ -279,8 +285,8 @@ static void write_route_grad(struct pp_writer *w, int l, const struct pp_expert_
                                                    .seq = w->seq,
                                                    .experts = w->model->shape.experts,
                                                    .chosen = shape->experts_per_token,
-                                                   .of_all = shape->gates_of_all};
-    call->aux = (float)shape->aux_loss;
+                                                   .rules = rules_of(shape)};
+    call->routing = (struct pp_route_scalars){.gate_scale = (float)pp_gate_scale(shape), .aux = (float)shape->aux_loss};
     call->at.route_grad = (struct pp_route_grad_refs){.dlogits = droute_of(w, l, scratch),
                                                       .dgates = scratch->dgates,
                                                       .probabilities = pp_ref_act(w, l, slot->probabilities),

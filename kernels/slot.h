@@ -72,10 +72,11 @@
  *   dlogits         [T, padded vocab]   bf16: a buffer of its own; else the logits become their gradient
  *   input_grad      [T', d]             split, with the embedding: gradient at the embedding's output
  *
- * Evaluation keeps nothing for a backward: all layers use the buffers of one (of the larger kind). So they do with checkpoint_layers: F
- * writes the input of each layer to PP_MEM_CKPT; B makes the buffers of one layer again from there, and goes back
- * through it, before it turns to the layer before. The first `again` layers of a stage do the same with checkpoints in
- * the slot, which come before the buffers of the other layers, and the buffers of their one layer in scratch.
+ * Evaluation keeps nothing for a backward: all layers use the buffers of one, which has room for either kind. So they
+ * do with checkpoint_layers: F writes the input of each layer to PP_MEM_CKPT; B makes the buffers of one layer again
+ * from there, and goes back through it, before it turns to the layer before. The first `again` layers of a stage do the
+ * same with checkpoints in the slot, which come before the buffers of the other layers, and the buffers of their one
+ * layer in scratch.
  *
  * A slot may hold several microbatches: in each buffer their rows lie one behind the other, so that a W reads those of
  * all as one matrix. Not with experts, whose places are of one microbatch.

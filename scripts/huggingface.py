@@ -78,7 +78,7 @@ class Config:
 
 class Row:
     """A tensor of ppkit: the other's tensors one below the other, as [(name, rows)]; columns None: numbers, not rows.
-    turned: theirs are [columns, rows]. fused: (name, shape) of one tensor that has the same numbers in the same order,
+    name None: ppkit has no such tensor, so it must hold zeros. turned: theirs are [columns, rows]. fused: (name, shape) of one tensor that has the same numbers in the same order,
     as newer versions of transformers keep it; or None."""
 
     def __init__(self, name, columns, parts, turned=False, fused=None):
@@ -195,8 +195,11 @@ def mixtral(config):
 
 
 QWEN2_MOE = dict(num_key_value_heads=16, num_experts=60, num_experts_per_tok=4, moe_intermediate_size=1408)
-QWEN2_MOE.update(shared_expert_intermediate_size=5632, norm_topk_prob=False)
+QWEN2_MOE.update(shared_expert_intermediate_size=5632, norm_topk_prob=False, intermediate_size=5632)
 QWEN3_MOE = dict(num_key_value_heads=4, num_experts=128, num_experts_per_tok=8, moe_intermediate_size=768)
+QWEN3_MOE.update(intermediate_size=6144)
+DOTS1 = dict(num_key_value_heads=32, moe_intermediate_size=1408, intermediate_size=10944, first_k_dense_replace=0)
+DOTS1.update(norm_topk_prob=False, sliding_window=4096, max_window_layers=62, router_aux_loss_coef=0.0)
 
 
 def qwen_slides(config, kind, experts):
@@ -235,10 +238,8 @@ def experts_of(config):
     name = "num_experts" if config.get("num_local_experts") is None else "num_local_experts"
     experts = config.count(name, most=MOST_EXPERTS)
     chosen = config.count("num_experts_per_tok", most=min(experts, 64))
-    loss = config.get("router_aux_loss_coef", 0.001)
-    if isinstance(loss, bool) or not isinstance(loss, (int, float)) or not 0 <= loss <= 1000:
-        config.refuse("router_aux_loss_coef", loss, "must be a number from 0 to 1000")
-    options = dict(experts=experts, experts_per_token=chosen, capacity_factor=experts / chosen, aux_loss=loss)
+    options = dict(experts=experts, experts_per_token=chosen, capacity_factor=experts / chosen)
+    options.update(aux_loss=number(config, "router_aux_loss_coef", 0.001, 0, 1000))
     if not config.flag("norm_topk_prob", True):
         options.update(gates="all")
     if config.get("shared_expert_intermediate_size"):
@@ -246,18 +247,54 @@ def experts_of(config):
     return options
 
 
+def number(config, name, default, least, most):
+    value = config.get(name, default)
+    if not is_number(value) or not least <= value <= most:
+        config.refuse(name, value, f"must be a number from {least:g} to {most:g}")
+    return value
+
+
+def have_experts(config, layers):
+    """[layers] whether each has, by what configurations of Qwen's mixtures say."""
+    step, only = config.count("decoder_sparse_step", 1, MOST_LAYERS), config.get("mlp_only_layers", [])
+    if not isinstance(only, list) or any(type(i) is not int for i in only):
+        config.refuse("mlp_only_layers", only, "must be a list of layers")
+    return [i not in only and (i + 1) % step == 0 for i in range(layers)]
+
+
+def layer_options(config, name, have):
+    """Options by which the layers of have[] have experts, and the others a feed-forward of the configuration's width.
+    name: of what says so."""
+    found = [i for i, has in enumerate(have) if has]
+    if not found:
+        config.refuse(name, config.get(name), "then no layer has experts")
+    first, every = found[0], found[1] - found[0] if len(found) > 1 else len(have) - found[0]
+    if found != list(range(first, len(have), every)):
+        config.refuse(name, config.get(name), "of ppkit's layers every N-th has experts, from one of them on")
+    return {} if all(have) else dict(dense_layers=first, experts_every=every, dense_ff=config.count("intermediate_size"))
+
+
+def has_experts(mixture, i):
+    first = mixture.get("dense_layers", 0)
+    return mixture["experts"] > 0 and i >= first and (i - first) % mixture.get("experts_every", 1) == 0
+
+
 class Kind:
     """What models with Llama's layers differ in: norms of queries and keys, biases of these and of values, what experts
     are in, and the names of what makes their gates, what these open, and the way back: those of files that every
-    version of transformers reads."""
+    version of transformers reads; the name of what is beside experts, and that of what is added to scores only to
+    choose by them, if there is such."""
 
-    def __init__(self, qk_norm=False, qkv_bias=False, experts="mlp.", parts=("gate_proj", "up_proj", "down_proj")):
+    def __init__(self, qk_norm=False, qkv_bias=False, experts="mlp.", parts=("gate_proj", "up_proj", "down_proj"),
+                 shared="shared_expert", added=None):
         self.qk_norm, self.qkv_bias, self.experts, self.parts = qk_norm, qkv_bias, experts, parts
+        self.shared, self.added = shared, added
 
 
 LLAMA = Kind()
 OLD_MIXTRAL = Kind(experts="block_sparse_moe.", parts=("w1", "w3", "w2"))
 QWEN2, QWEN3 = Kind(qkv_bias=True), Kind(qk_norm=True)
+DOTS = Kind(qk_norm=True, shared="shared_experts", added="gate.e_score_correction_bias")
 
 
 def experts_rows(kind, mine, theirs, experts, ff, d):
@@ -266,25 +303,34 @@ def experts_rows(kind, mine, theirs, experts, ff, d):
     parts = [(f"{old}experts.{i}.{name}.weight", ff) for i in range(experts) for name in kind.parts[:2]]
     down = [(f"{old}experts.{i}.{kind.parts[2]}.weight", d) for i in range(experts)]
     gate, ups, downs = (experts, d), (experts, 2 * ff, d), (experts, d, ff)
-    return [
+    zeros = [Row(None, None, [(new + kind.added, experts)])] if kind.added else []
+    return zeros + [
         Row(mine + "router.weight", d, [(old + "gate.weight", experts)], fused=(new + "gate.weight", gate)),
         Row(mine + "linear1.weight", d, parts, fused=(new + "experts.gate_up_proj", ups)),
         Row(mine + "linear2.weight", ff, down, fused=(new + "experts.down_proj", downs)),
     ]
 
 
-def shared_rows(mine, theirs, ff, d):
-    """A feed-forward beside them, and its gate."""
-    ups = [(f"{theirs}mlp.shared_expert.{name}_proj", ff) for name in ("gate", "up")]
-    made = linear(mine + "shared.linear1", ups, None, d)
-    made += linear(mine + "shared.linear2", theirs + "mlp.shared_expert.down_proj", d, ff)
-    return made + linear(mine + "shared.gate", theirs + "mlp.shared_expert_gate", 1, d)
+def shared_rows(kind, mine, theirs, mixture, d):
+    """A feed-forward beside them, and its gate, if they have these."""
+    ff, place = mixture.get("shared_ff", 0), f"{theirs}mlp.{kind.shared}"
+    if not ff:
+        return []
+    made = linear(mine + "shared.linear1", [(f"{place}.{name}_proj", ff) for name in ("gate", "up")], None, d)
+    made += linear(mine + "shared.linear2", place + ".down_proj", d, ff)
+    return made + (linear(mine + "shared.gate", place + "_gate", 1, d) if "shared_gate" in mixture else [])
+
+
+def feed_forward(mine, theirs, ff, d):
+    parts = [(f"{theirs}mlp.{name}_proj", ff) for name in ("gate", "up")]
+    return linear(mine + "linear1", parts, None, d) + linear(mine + "linear2", theirs + "mlp.down_proj", d, ff)
 
 
 def llama(config, kind=LLAMA, mixture=None):
     """(options, rows); mixture: options of experts."""
     d, heads = config.count("hidden_size"), config.count("num_attention_heads")
-    experts = mixture["experts"] if mixture else 0
+    mixture = mixture or dict(experts=0)
+    experts = mixture["experts"]
     layers = config.count("num_hidden_layers", most=min(MOST_LAYERS, 256 * MOST_EXPERTS // max(experts, 1)))
     ff, vocab = config.count("intermediate_size"), config.count("vocab_size")
     groups, columns = config.count("num_key_value_heads", heads), config.count("head_dim", max(d // heads, 1))
@@ -299,7 +345,7 @@ def llama(config, kind=LLAMA, mixture=None):
     options = dict(d_model=d, heads=heads, kv_heads=groups, head_dim=columns, d_ff=ff, layers=layers, vocab=vocab)
     options.update(normalization="rmsnorm", norm_epsilon=config.epsilon("rms_norm_eps", 1e-6), activation="swiglu")
     options.update(bias="qkv" if kind.qkv_bias else "no", **(dict(qk_norm="yes") if kind.qk_norm else {}))
-    options.update(positions="rope", rope_theta=rope_theta(config), **rope_scaling(config), **(mixture or {}))
+    options.update(positions="rope", rope_theta=rope_theta(config), **rope_scaling(config), **(mixture if experts else {}))
     options.update(windows(config, layers))
     rows = [Row("embedding.weight", d, [("model.embed_tokens.weight", vocab)])]
     for i in range(layers):
@@ -308,18 +354,34 @@ def llama(config, kind=LLAMA, mixture=None):
         parts = [(f"{theirs}self_attn.{name}", n * columns) for name, n in parts]
         rows += in_proj(linear(mine + "self_attn.in_proj", parts, None, d, bias=kind.qkv_bias))
         rows += linear(mine + "self_attn.out_proj", theirs + "self_attn.o_proj", d, heads * columns)
-        if experts:
-            rows += experts_rows(kind, mine, theirs, experts, ff, d)
-            rows += shared_rows(mine, theirs, mixture["shared_ff"], d) if "shared_ff" in mixture else []
+        if has_experts(mixture, i):
+            rows += experts_rows(kind, mine, theirs, experts, ff, d) + shared_rows(kind, mine, theirs, mixture, d)
         else:
-            rows += linear(mine + "linear1", [(theirs + "mlp.gate_proj", ff), (theirs + "mlp.up_proj", ff)], None, d)
-            rows += linear(mine + "linear2", theirs + "mlp.down_proj", d, ff)
+            rows += feed_forward(mine, theirs, mixture.get("dense_ff", ff), d)
         for name in ("q_norm", "k_norm") if kind.qk_norm else ():
             rows += norm(mine + "self_attn." + name, theirs + "self_attn." + name, columns)
         rows += norm(mine + "norm1", theirs + "input_layernorm", d)
         rows += norm(mine + "norm2", theirs + "post_attention_layernorm", d)
     rows += norm("norm", "model.norm", d)
     return decoder(options, rows, config.flag("tie_word_embeddings", False), vocab, d)
+
+
+def dots1(config):
+    config.values = {**DOTS1, **config.values}
+    layers = config.count("num_hidden_layers", most=MOST_LAYERS)
+    kinds = config.get("layer_types", ["full_attention" if config.get("max_window_layers") >= layers else "window"])
+    if kinds == ["full_attention"] * len(kinds):
+        config.values["sliding_window"] = None
+    for name in ("n_group", "topk_group"):
+        config.must(name, 1, "ppkit's tokens choose among all experts")
+    dense = number(config, "first_k_dense_replace", 0, 0, MOST_LAYERS)
+    width, beside = config.count("moe_intermediate_size"), config.count("n_shared_experts")
+    config.values["num_local_experts"] = config.get("n_routed_experts")
+    mixture = dict(experts_of(config), router_score="sigmoid", shared_ff=beside * width)
+    mixture.update(gate_scale=number(config, "routed_scaling_factor", 1.0, 1e-6, 1000))
+    mixture.update(layer_options(config, "first_k_dense_replace", [i >= dense for i in range(layers)]))
+    config.values["intermediate_size"] = width
+    return llama(config, DOTS, mixture)
 
 
 LLAMA3_ROPE = dict(factor="rope_factor", low_freq_factor="rope_low_freq_factor")  # what ppkit calls them
@@ -385,6 +447,7 @@ MODELS = {
     "qwen3": (qwen(QWEN3, dict(num_key_value_heads=32, head_dim=128)), "Qwen3ForCausalLM"),
     "qwen2_moe": (qwen(QWEN2, QWEN2_MOE), "Qwen2MoeForCausalLM"),
     "qwen3_moe": (qwen(QWEN3, dict(QWEN3_MOE, norm_topk_prob=False)), "Qwen3MoeForCausalLM"),
+    "dots1": (dots1, "Dots1ForCausalLM"),
 }
 
 GEMMA = dict(tie_word_embeddings=True, head_dim=256, num_key_value_heads=4)
@@ -456,21 +519,20 @@ def like_llama(config, kind):
 
 
 def like_mixtral(config, kind):
-    for name, default in (("decoder_sparse_step", 1), ("mlp_only_layers", [])):
-        value = config.get(name, default)
-        if value != default:
-            config.refuse(name, value, "all layers of a mixture of ppkit have experts")
+    name = "mlp_only_layers" if config.get("mlp_only_layers") else "decoder_sparse_step"
+    have = have_experts(config, config.count("num_hidden_layers", most=MOST_LAYERS))
+    layers = layer_options(config, name, have)
     config.values["intermediate_size"] = config.get("moe_intermediate_size", config.get("intermediate_size"))
-    return llama(config, kind, experts_of(config))
+    return llama(config, kind, {**experts_of(config), **layers})
 
 
 def plan(config):
     """Words of a plan for the model, or one that takes as long, on a preset of its kind; config has notes."""
     kind = config.choice("model_type", None, {name: name for name in (*MODELS, *LIKE_LLAMA, *LIKE_MIXTRAL)})
-    mixture = kind in ("mixtral", "qwen2_moe", "qwen3_moe") or kind in LIKE_MIXTRAL
-    for name in SHARED if kind != "qwen2_moe" else ():
+    mixture = kind in ("mixtral", "qwen2_moe", "qwen3_moe", "dots1") or kind in LIKE_MIXTRAL
+    for name in SHARED if kind not in ("qwen2_moe", "dots1") else ():
         if config.get(name, 0) != 0:
-            config.refuse(name, config.get(name), "ppkit knows shared experts of a qwen2_moe alone")
+            config.refuse(name, config.get(name), "ppkit knows shared experts of a qwen2_moe and a dots1 alone")
     for name in EXPERTS:
         if not mixture and config.get(name, 0) not in (0, 1):
             config.refuse(name, config.get(name), f"ppkit knows no experts of a {kind}")

@@ -15,8 +15,8 @@ static double keys_of_layers(const struct pp_shape *shape, int tokens)
     return sum;
 }
 
-/* Multiplications for one token and one column of the stream, in the products of the feed-forward of a layer, where all
- * layers are of one kind. Mixtures: the experts that take the token, the router, and the shared expert with its gate. */
+/* Multiplications for one token and one column of the stream in the feed-forward of a layer of a kind (see
+ * pp_shape_of_kind()). With experts: those that take the token, the router, and the shared expert with its gate. */
 static double feed_forward(const struct pp_shape *shape)
 {
     const double one = (double)pp_linear1_width(shape) + shape->d_ff;

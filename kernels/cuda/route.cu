@@ -28,7 +28,8 @@ struct routing {
     float *gates;         /* [T, chosen] */
     expert_number *order; /* [chosen, T]: the choices again */
     int experts, chosen, tokens;
-    bool of_all; /* gates are probabilities as they are */
+    int rules;   /* enum pp_route_rules */
+    float scale; /* times the gates */
 };
 
 /* probabilities, [experts], in memory and in `row`. */
@@ -46,6 +47,12 @@ static __device__ void softmax(float *probabilities, float *row, int experts, in
     }
     const float scale = 1 / pp_warp_sum(sum);
     for (int e = lane; e < experts; e += PP_WARP) probabilities[e] = row[e] = row[e] * scale;
+}
+
+/* The same, each of its own logit. */
+static __device__ void sigmoid(float *probabilities, float *row, int experts, int lane)
+{
+    for (int e = lane; e < experts; e += PP_WARP) probabilities[e] = row[e] = 1 / (1 + expf(-probabilities[e]));
 }
 
 /* A probability and its expert as one number, the greater the likelier, of equal ones the lower expert's; what is no
@@ -84,8 +91,11 @@ static __global__ void __launch_bounds__(ROUTE_WARPS *PP_WARP) choose(routing r)
     const int token = (int)(blockIdx.x * (blockDim.x / PP_WARP)) + warp;
     if (token >= r.tokens) return;
     float *const row = rows + warp * r.experts, *const gates = r.gates + (int64_t)token * r.chosen;
-    softmax(r.probabilities + (int64_t)token * r.experts, row, r.experts, lane);
-    float sum = 0;
+    if (r.rules & PP_ROUTE_SIGMOID)
+        sigmoid(r.probabilities + (int64_t)token * r.experts, row, r.experts, lane);
+    else
+        softmax(r.probabilities + (int64_t)token * r.experts, row, r.experts, lane);
+    float sum = r.rules & PP_ROUTE_SIGMOID ? PP_ROUTE_TINY : 0;
     for (int i = 0; i < r.chosen; i++) {
         const uint64_t best = likeliest(row, r.experts, lane);
         __syncwarp(); /* all have read the row: shuffles put no order on memory */
@@ -98,7 +108,8 @@ static __global__ void __launch_bounds__(ROUTE_WARPS *PP_WARP) choose(routing r)
         }
         __syncwarp();
     }
-    for (int i = lane; i < r.chosen && !r.of_all; i += PP_WARP) gates[i] /= sum;
+    if (r.rules & PP_ROUTE_OF_ALL) sum = 1;
+    for (int i = lane; i < r.chosen; i += PP_WARP) gates[i] = r.scale * (gates[i] / sum);
 }
 
 struct placing {
@@ -186,7 +197,8 @@ cudaError_t pp_cuda_route(const struct pp_cuda_call *c)
     r.experts = n->experts;
     r.chosen = n->chosen;
     r.tokens = (int)tokens;
-    r.of_all = n->of_all != 0;
+    r.rules = n->rules;
+    r.scale = c->call->routing.gate_scale;
     const int row_bytes = r.experts * (int)sizeof(float), warps = std::min((int)ROUTE_WARPS, ROWS_BYTES / row_bytes);
     PP_LAUNCH(choose, pp_div_up(tokens, warps), warps * PP_WARP, warps * row_bytes, c->stream, r);
     const cudaError_t error = cudaGetLastError();
@@ -211,7 +223,8 @@ template <typename T> struct route_gradient {
     const float *dgates, *probabilities, *gates; /* [T, chosen], [T, experts], [T, chosen] */
     const int32_t *choices, *counts;             /* [T, chosen], [experts] */
     int experts, chosen, tokens;
-    bool of_all; /* gates are p */
+    int rules;   /* enum pp_route_rules */
+    float scale; /* times the gates */
     float even;  /* times an expert's count: the gradient at its probabilities of the loss that makes routers even */
 };
 
@@ -222,8 +235,28 @@ template <typename T> static __device__ inline int chosen_expert(const route_gra
     return expert < r.experts ? expert : -1;
 }
 
-/* A warp for each token. With gates g = p / s of the chosen ones, s their sum, that of the gates is
- * (dg - sum of dg g) / s; the softmax's is p (dp - sum of dp p). of_all: g = p. */
+/* Of the loss that makes routers even, at the probabilities of one token: that at the normalised ones, which with
+ * PP_ROUTE_SIGMOID are p / s, s being the sum of all: (even - mean) / s, with the mean of even by p / s. */
+struct evening {
+    float mean, sum;
+};
+template <typename T> static __device__ inline evening evening_of(const route_gradient<T> &r, const float *p, int lane)
+{
+    pp_pair sums = {0, 0}; /* of even p, of p */
+    if (!(r.rules & PP_ROUTE_SIGMOID)) return {0, 1};
+    for (int e = lane; e < r.experts; e += PP_WARP) sums += {r.even * (float)r.counts[e] * p[e], p[e]};
+    sums = pp_warp_sum(sums);
+    return {sums.a / (sums.b + PP_ROUTE_TINY), sums.b + PP_ROUTE_TINY};
+}
+
+/* At a logit, from dp, that at its probability p: the softmax's p (dp - sum of dp p), or p (1 - p) dp. */
+static __device__ inline float at_logit(int rules, float p, float dp, float sum)
+{
+    return rules & PP_ROUTE_SIGMOID ? p * (1 - p) * dp : p * (dp - sum);
+}
+
+/* A warp for each token. With gates g = scale p / s of the chosen ones, s their sum, the gradient of the gates at p is
+ * (scale dg - sum of dg g) / s; of all: g = scale p. */
 template <typename T>
 static __global__ void __launch_bounds__(ROUTE_WARPS *PP_WARP, GRAD_BLOCKS) route_grad(route_gradient<T> r)
 {
@@ -239,22 +272,27 @@ static __global__ void __launch_bounds__(ROUTE_WARPS *PP_WARP, GRAD_BLOCKS) rout
         of_choices += {r.dgates[i] * r.gates[i], expert >= 0 ? p[expert] : 0};
     }
     of_choices = pp_warp_sum(of_choices);
-    if (r.of_all) of_choices = {0, 1};
+    if (r.rules & PP_ROUTE_SIGMOID) of_choices.b += PP_ROUTE_TINY;
+    if (r.rules & PP_ROUTE_OF_ALL) of_choices = {0, 1};
+    const evening even = evening_of(r, p, lane);
     float sum = 0;
     for (int e = lane; e < r.experts; e += PP_WARP) sum += r.even * (float)r.counts[e] * p[e];
     for (int64_t i = first + lane; i < end; i += PP_WARP) {
         const int expert = chosen_expert(r, i);
-        if (expert >= 0) sum += (r.dgates[i] - of_choices.a) / of_choices.b * p[expert];
+        if (expert >= 0) sum += (r.scale * r.dgates[i] - of_choices.a) / of_choices.b * p[expert];
     }
     sum = pp_warp_sum(sum);
-    for (int e = lane; e < r.experts; e += PP_WARP)
-        dlogits[e] = pp_from_float<T>(p[e] * (r.even * (float)r.counts[e] - sum));
+    for (int e = lane; e < r.experts; e += PP_WARP) {
+        const float dp = (r.even * (float)r.counts[e] - even.mean) / even.sum;
+        dlogits[e] = pp_from_float<T>(at_logit(r.rules, p[e], dp, sum));
+    }
     __syncwarp(); /* those of the chosen ones are written again */
     for (int64_t i = first + lane; i < end; i += PP_WARP) {
         const int expert = chosen_expert(r, i);
         if (expert < 0) continue;
-        const float dp = r.even * (float)r.counts[expert] + (r.dgates[i] - of_choices.a) / of_choices.b;
-        dlogits[expert] = pp_from_float<T>(p[expert] * (dp - sum));
+        const float dp = (r.even * (float)r.counts[expert] - even.mean) / even.sum +
+                         (r.scale * r.dgates[i] - of_choices.a) / of_choices.b;
+        dlogits[expert] = pp_from_float<T>(at_logit(r.rules, p[expert], dp, sum));
     }
 }
 
@@ -272,8 +310,9 @@ template <typename T> static cudaError_t run_route_grad(const struct pp_cuda_cal
     r.experts = n->experts;
     r.chosen = n->chosen;
     r.tokens = n->rows * n->seq;
-    r.of_all = n->of_all != 0;
-    r.even = c->call->aux * c->frame->loss_scale * (float)r.experts / ((float)r.tokens * (float)r.chosen);
+    r.rules = n->rules;
+    r.scale = c->call->routing.gate_scale;
+    r.even = c->call->routing.aux * c->frame->loss_scale * (float)r.experts / ((float)r.tokens * (float)r.chosen);
     PP_LAUNCH(route_grad<T>, pp_div_up(r.tokens, ROUTE_WARPS), ROUTE_WARPS * PP_WARP, 0, c->stream, r);
     return cudaGetLastError();
 }

@@ -319,24 +319,29 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_SIGMOID, {1003}, PLAIN},
     {PP_KERNEL_SIGMOID_GRAD, {1}, PLAIN},
     {PP_KERNEL_SIGMOID_GRAD, {1003}, PLAIN},
-    /* rows, seq, experts, chosen, capacity, local, of all: of room for a share, for all, and for next to nothing */
+    /* rows, seq, experts, chosen, capacity, local, rules: of room for a share, for all, and for next to nothing */
     {PP_KERNEL_ROUTE, {1, 1, 1, 1, 1, 1}, PLAIN},
     {PP_KERNEL_ROUTE, {3, 9, 1, 1, 5, 1}, PLAIN},
     {PP_KERNEL_ROUTE, {3, 9, 3, 2, 18, 3}, PLAIN},
     {PP_KERNEL_ROUTE, {3, 9, 3, 3, 27, 3}, PLAIN},
     {PP_KERNEL_ROUTE, {3, 9, 8, 2, 7, 8}, PLAIN},
-    {PP_KERNEL_ROUTE, {3, 9, 8, 2, 7, 8, 1}, PLAIN},
+    {PP_KERNEL_ROUTE, {3, 9, 8, 2, 7, 8, PP_ROUTE_OF_ALL}, PLAIN},
+    {PP_KERNEL_ROUTE, {3, 9, 8, 3, 7, 8, PP_ROUTE_OF_ALL | PP_ROUTE_SIGMOID}, PLAIN},
     {PP_KERNEL_ROUTE, {2, 35, 130, 8, 3, 130}, PLAIN},
+    {PP_KERNEL_ROUTE, {2, 35, 130, 8, 3, 130, PP_ROUTE_SIGMOID}, PLAIN},
     {PP_KERNEL_ROUTE, {3, 9, 8, 2, 7, 4}, PLAIN, FIRST},
     {PP_KERNEL_ROUTE, {3, 9, 8, 2, 7, 4}, PLAIN, SECOND},
     {PP_KERNEL_ROUTE, {7, 301, 8, 2, 300, 4}, LARGE, SECOND}, /* more choices than a block sees at a time */
     {PP_KERNEL_ROUTE, {1, 2, 4096, 64, 1, 4096}, LARGE},
-    /* rows, seq, experts, chosen; aux */
+    /* rows, seq, experts, chosen, rules; aux */
     {PP_KERNEL_ROUTE_GRAD, {1, 1, 1, 1}, 0.5f, false},
     {PP_KERNEL_ROUTE_GRAD, {3, 9, 3, 2}, 0, false},
     {PP_KERNEL_ROUTE_GRAD, {3, 9, 8, 2}, 0.5f, false},
-    {PP_KERNEL_ROUTE_GRAD, {3, 9, 8, 2, 1}, 0.5f, false},
+    {PP_KERNEL_ROUTE_GRAD, {3, 9, 8, 2, PP_ROUTE_OF_ALL}, 0.5f, false},
+    {PP_KERNEL_ROUTE_GRAD, {3, 9, 8, 2, PP_ROUTE_SIGMOID}, 0.5f, false},
+    {PP_KERNEL_ROUTE_GRAD, {3, 9, 8, 3, PP_ROUTE_OF_ALL | PP_ROUTE_SIGMOID}, 0, false},
     {PP_KERNEL_ROUTE_GRAD, {2, 35, 130, 8}, 2, false},
+    {PP_KERNEL_ROUTE_GRAD, {2, 35, 130, 8, PP_ROUTE_SIGMOID}, 2, false},
     {PP_KERNEL_ROUTE_GRAD, {1, 2, 4096, 64}, 0.5f, true},
     /* places, width, tokens, chosen */
     {PP_KERNEL_DISPATCH, {1, 1, 1, 1}, PLAIN},

@@ -306,7 +306,7 @@ static void check_shape(const struct parity_device *d, const struct pp_shape *sh
     cpu.backend->close(cpu.device);
 }
 
-/* The shape with experts in the place of its feed-forward, and with one more beside them. */
+/* Mixtral's experts, Qwen2's and DeepSeek's, in layers of this shape. */
 static void check_mixtures(const struct parity_device *d, struct pp_shape shape)
 {
     shape.experts = 3;
@@ -316,6 +316,12 @@ static void check_mixtures(const struct parity_device *d, struct pp_shape shape)
     check_shape(d, &shape, false);
     shape.shared_ff = 40;
     shape.shared_gate = shape.gates_of_all = true;
+    check_shape(d, &shape, true);
+    shape.dense_layers = 1;
+    shape.dense_ff = 56;
+    shape.sigmoid_scores = true;
+    shape.gates_of_all = false;
+    shape.gate_scale = 2.5;
     check_shape(d, &shape, true);
 }
 

@@ -127,8 +127,10 @@ def compare_tensors(what, ours, theirs, floor=None):
 
 def tensor_degrees(options):
     """T that the case's heads and columns, or experts, can be shared by; each worker's columns are a multiple of 4."""
-    small = dict(heads=2, d_ff=200, kv_heads=0, vocab=1000, experts=0, shared_ff=0) | options
-    shared = (small["heads"], small["kv_heads"] or small["heads"], small["experts"] or small["d_ff"] / 4, small["shared_ff"])
+    small = dict(heads=2, d_ff=200, kv_heads=0, vocab=1000, experts=0, shared_ff=0, dense_ff=0) | options
+    dense = not small["experts"] or small.get("dense_layers") or small.get("experts_every", 1) > 1
+    shared = [small["heads"], small["kv_heads"] or small["heads"], small["experts"], small["shared_ff"]]
+    shared += [(small["dense_ff"] or small["d_ff"]) / 4] if dense else []
     words = small["vocab"]  # of which the last worker has some, too
     possible = [n for n in (1, 2, 4) if -(-words // n) * (n - 1) < words]
     return [n for n in possible if n == 1 or all(size % n == 0 for size in shared)]

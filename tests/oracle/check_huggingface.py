@@ -41,6 +41,8 @@ WINDOW = dict(use_sliding_window=True, sliding_window=4, num_hidden_layers=4)
 QWEN3_MOE = dict(QWEN3, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, norm_topk_prob=True)
 QWEN2_MOE = dict(QWEN2, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16)
 QWEN2_MOE.update(shared_expert_intermediate_size=28, norm_topk_prob=False)
+DOTS1 = dict(QWEN2, n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=16, n_shared_experts=2)
+DOTS1.update(first_k_dense_replace=1, routed_scaling_factor=2.5, norm_topk_prob=True)
 MIXTRAL = dict(LLAMA, num_key_value_heads=2, num_local_experts=4, num_experts_per_tok=2)
 CASES = {  # kind, configuration, how it is saved
     "gpt2": ("GPT2", GPT2, {}),
@@ -82,12 +84,18 @@ CASES = {  # kind, configuration, how it is saved
     "qwen3-experts": ("Qwen3Moe", QWEN3_MOE, {}),
     "qwen3-experts-of-all": ("Qwen3Moe", dict(QWEN3_MOE, norm_topk_prob=False), {}),
     "qwen3-experts-fused": ("Qwen3Moe", dict(QWEN3_MOE, num_experts=7), dict(save_original_format=False)),
+    "qwen2-experts-some": ("Qwen2Moe", dict(QWEN2_MOE, num_hidden_layers=5, decoder_sparse_step=2), {}),
+    "qwen3-experts-some": ("Qwen3Moe", dict(QWEN3_MOE, mlp_only_layers=[0, 1]), {}),
+    "dots1": ("Dots1", DOTS1, {}),
+    "dots1-of-all": ("Dots1", dict(DOTS1, first_k_dense_replace=0, norm_topk_prob=False), {}),
+    "dots1-fused": ("Dots1", DOTS1, dict(save_original_format=False)),
 }
 
 
 PLANNED = ("gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "phi3", "olmo2", "olmo3")
 PLANNED += ("smollm3", "granite", "glm4", "mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "granitemoe", "phimoe")
-PLANNED += ("gpt_oss",)
+PLANNED += ("gpt_oss", "dots1")
+SIZES = {"dots1": dict(n_routed_experts=128, num_experts_per_tok=6, n_shared_experts=2, first_k_dense_replace=1)}
 PARAMETERS_OFF = 1e-3  # biases, and norms of heads
 
 
@@ -152,7 +160,7 @@ def saved_tensors(folder):
 def split(tensors, kind):
     """Experts one by one, with the names that they have then."""
     place, ups, down = "block_sparse_moe", ("w1", "w3"), ("w2",)
-    if kind in ("Qwen2Moe", "Qwen3Moe"):
+    if kind in ("Qwen2Moe", "Qwen3Moe", "Dots1"):
         place, ups, down = "mlp", ("gate_proj", "up_proj"), ("down_proj",)
     made = {}
     for name, tensor in tensors.items():
@@ -200,7 +208,7 @@ def check(args, kind, values, how, folder):
 
 
 def check_plan(args, kind, folder):
-    config = transformers.CONFIG_MAPPING[kind]()
+    config = transformers.CONFIG_MAPPING[kind](**SIZES.get(kind, {}))
     with torch.device("meta"):
         model = transformers.AutoModelForCausalLM.from_config(config)
     config.save_pretrained(folder)

@@ -144,6 +144,12 @@ def random_options(dice):
         if dice.random() < 0.5:
             made.update(shared_ff=dice.choice((1, 12, 24, 30)), shared_gate=dice.choice(("no", "yes")))
         made.update(gates=dice.choice(("chosen", "all")))
+        if dice.random() < 0.5:
+            made.update(router_score=dice.choice(("softmax", "sigmoid")), gate_scale=dice.choice((1.0, 0.5, 2.5)))
+        if made["layers"] > 1 and dice.random() < 0.5:
+            made.update(dense_layers=dice.randint(0, min(2, made["layers"] - 1)), experts_every=dice.choice((1, 2, 3)))
+            dense = made["dense_layers"] > 0 or made["experts_every"] > 1
+            made.update(dense_ff=dice.choice((0, 16, 48))) if dense else None
     made.update(tensor=dice.choice(check_golden.tensor_degrees(made)[shared:] or [1]))
     if made["tensor"] > 1 and dice.random() < 0.7:
         made.update(sequence_parallel=True)

@@ -167,6 +167,12 @@ CASES["d24-experts"] = dict(
 # One feed-forward for all tokens beside experts, with a gate, and gates that do not add up to 1.
 CASES["d16-beside"] = dict(LLAMA, bias="qkv", experts=4, d_ff=8, capacity_factor=1.0, aux_loss=0.1, gates="all")
 CASES["d16-beside"].update(activation="swiglu", shared_ff=12, shared_gate="yes", layers=2)
+# DeepSeek-V3's mixture: a first layer without experts, logistic scores, gates that are scaled, a feed-forward beside
+# experts; and layers without experts between others, as with Megatron-LM's --moe-layer-freq 2.
+CASES["d16-deepseek"] = dict(LLAMA, bias="no", activation="swiglu", experts=4, d_ff=8, capacity_factor=1.25, aux_loss=0.1)
+CASES["d16-deepseek"].update(router_score="sigmoid", gate_scale=2.5, shared_ff=8, dense_layers=1, dense_ff=24, layers=3)
+CASES["d16-every"] = dict(LLAMA, bias="no", activation="gelu", experts=4, d_ff=16, capacity_factor=1.0, aux_loss=0.1)
+CASES["d16-every"].update(experts_every=2, norm="post", dropout=0.2)
 # Norms of queries and keys, with an epsilon that tells, and a bias of in_proj alone.
 CASES["d16-qwen"] = dict(LLAMA, qk_norm="yes", norm_epsilon=1e-3, bias="qkv", tie_embeddings="yes")
 SAME_INIT = {"d36-d2": "d36", "d36-adamw": "d36", "d24-gpt-drop": "d24-gpt", "d24-gelu-tanh": "d24-gpt"}

@@ -128,6 +128,11 @@ COMMON = dict(
     capacity_factor=1.25,
     aux_loss=0.01,
     gates="chosen",
+    router_score="softmax",
+    gate_scale=1.0,
+    dense_layers=0,
+    experts_every=1,
+    dense_ff=0,
     shared_ff=0,
     shared_gate="no",
     warmup_steps=0,
@@ -240,15 +245,18 @@ class Experts:
         """Of a microbatch's tokens x [tokens, d]: the experts that each chooses, the weights of these, and whether they
         have a place for it: [tokens, chosen]. First choices find places before any second ones."""
         o, tokens = self.o, len(x)
-        probabilities = self.router(x).softmax(dim=-1)
+        logits, sigmoid = self.router(x), o["router_score"] == "sigmoid"
+        probabilities = logits.sigmoid() if sigmoid else logits.softmax(dim=-1)
+        normalised = probabilities / (probabilities.sum(dim=-1, keepdim=True) + 1e-20) if sigmoid else probabilities
         likeliest, experts = probabilities.sort(dim=-1, descending=True, stable=True)
         likeliest, experts = (part[:, : o["experts_per_token"]] for part in (likeliest, experts))
         chosen = nn.functional.one_hot(experts, o["experts"])
         most = min(tokens, math.ceil(o["capacity_factor"] * (tokens * o["experts_per_token"] / o["experts"]) * (1 - 1e-12)))
         before = chosen.transpose(0, 1).flatten(0, 1).cumsum(dim=0).unflatten(0, (-1, tokens)).transpose(0, 1)
         share = chosen.to(x).mean(dim=(0, 1))  # of all choices, for each expert
-        self.aux = self.aux + o["aux_loss"] * o["experts"] * (share * probabilities.mean(dim=0)).sum() * tokens
-        gates = likeliest if o["gates"] == "all" else likeliest / likeliest.sum(dim=-1, keepdim=True)
+        self.aux = self.aux + o["aux_loss"] * o["experts"] * (share * normalised.mean(dim=0)).sum() * tokens
+        sums = likeliest.sum(dim=-1, keepdim=True) + (1e-20 if sigmoid else 0.0)
+        gates = o["gate_scale"] * (likeliest if o["gates"] == "all" else likeliest / sums)
         return experts, gates, ((before <= most) * chosen).any(dim=-1)
 
     def of_microbatch(self, x):
@@ -299,18 +307,25 @@ def make_norm(o):
     return kind(o["d_model"], eps=o["norm_epsilon"])
 
 
-def make_layer(o):
+def has_experts(o, i):
+    """Layer i, counted from 0."""
+    return o["experts"] > 0 and i >= o["dense_layers"] and (i - o["dense_layers"]) % o["experts_every"] == 0
+
+
+def make_layer(o, i):
     """PyTorch's layer; its bias=False takes those of layer norms too, which ppkit keeps."""
+    experts = has_experts(o, i)
+    ff = o["dense_ff"] if o["experts"] and not experts and o["dense_ff"] else o["d_ff"]
     dense, sparse = {
         "tutorial": (nn.TransformerEncoderLayer, TutorialExperts),
         "lab": (LabLayer, LabExperts),
     }[o["style"]]
-    kind = sparse if o["experts"] else dense
+    kind = sparse if experts else dense
     gated, bias = o["activation"] == "swiglu", o["bias"] in ("yes", "layers")
     layer = kind(
         o["d_model"],
         o["heads"],
-        o["d_ff"],
+        ff,
         o["dropout"],
         batch_first=True,
         norm_first=o["norm"] == "pre",
@@ -318,8 +333,8 @@ def make_layer(o):
         bias=bias,
     )
     if gated:
-        layer.linear1 = nn.Linear(o["d_model"], 2 * o["d_ff"], bias=bias)
-    if o["experts"]:
+        layer.linear1 = nn.Linear(o["d_model"], 2 * ff, bias=bias)
+    if experts:
         layer.make_experts(o)
     layer.norm1, layer.norm2 = make_norm(o), make_norm(o)
     return layer
@@ -337,7 +352,7 @@ class Model(nn.Module):
         self.positions = None
         if o["positions"] == "learned":
             self.positions = nn.Embedding(o["max_positions"] or o["tokens"], d)
-        self.layers = nn.ModuleList(make_layer(o) for _ in range(o["layers"]))
+        self.layers = nn.ModuleList(make_layer(o, i) for i in range(o["layers"]))
         if o["norm"] == "pre":
             self.norm = make_norm(o)
         self.decoder = nn.Linear(d, o["vocab"], bias=o["bias"] == "yes")

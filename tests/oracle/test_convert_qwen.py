@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/convert-weights over tiny Qwen2 and Qwen3 models made by hand, dense and of experts, there and back."""
+"""scripts/convert-weights over tiny Qwen2, Qwen3 and dots.llm1 models made by hand, dense and of experts, there and
+back."""
 
 import json
 import unittest
@@ -51,14 +52,38 @@ BESIDE_NAMES.update(
         "layers.0.shared.gate.weight": [f"{SHARED}_gate.weight"],
     }
 )
+# Three layers, of which the second has experts; and of DeepSeek's kind the first has none.
+SPARSE = dict(MOE, num_hidden_layers=3, decoder_sparse_step=2)
+SPARSE_SHAPES, SPARSE_NAMES = {}, {}
+for i in range(3):
+    shapes, names = (MOE_SHAPES, MOE_NAMES) if i == 1 else (QWEN3_SHAPES, QWEN3_NAMES)
+    wide = {name: [7 if n == 3 and i != 1 and ".mlp." in name else n for n in shape] for name, shape in shapes.items()}
+    SPARSE_SHAPES.update({name.replace("layers.0.", f"layers.{i}."): shape for name, shape in wide.items()})
+    renamed = {name: [part.replace("layers.0.", f"layers.{i}.") for part in parts] for name, parts in names.items()}
+    SPARSE_NAMES.update({name.replace("layers.0.", f"layers.{i}."): parts for name, parts in renamed.items()})
+DOTS = dict(MOE, model_type="dots1", architectures=["Dots1ForCausalLM"], num_hidden_layers=2, first_k_dense_replace=1)
+DOTS.update(n_routed_experts=3, num_experts=ABSENT, n_shared_experts=2, routed_scaling_factor=2.5, scoring_func="sigmoid")
+ADDED = "model.layers.1.mlp.gate.e_score_correction_bias"
+DOTS_SHAPES = {name: shape for name, shape in SPARSE_SHAPES.items() if ".layers.2." not in name}
+DOTS_SHAPES.update({ADDED: [3]})
+BESIDE_DOTS = "model.layers.1.mlp.shared_experts."
+DOTS_SHAPES.update({f"{BESIDE_DOTS}{x}_proj.weight": [4, 6] if x == "down" else [6, 4] for x in ("gate", "up", "down")})
+DOTS_NAMES = {name: parts for name, parts in SPARSE_NAMES.items() if not name.startswith("layers.2.")}
+DOTS_NAMES["layers.1.shared.linear1.weight"] = [f"{BESIDE_DOTS}{x}_proj.weight" for x in ("gate", "up")]
+DOTS_NAMES["layers.1.shared.linear2.weight"] = [BESIDE_DOTS + "down_proj.weight"]
 SIZES = "--norm pre --mask causal --dropout 0 --d-model 4 --heads 2 --kv-heads 1 --head-dim 2 --d-ff 3 --layers 1 "
 SIZES += "--vocab 5 --normalization rmsnorm --norm-epsilon 1e-06 --activation swiglu "
 ENDS = "--positions rope --rope-theta 500000.0 "
 MIXTURE = "--experts 3 --experts-per-token 2 --capacity-factor 1.5 --aux-loss 0.001 "
+SPARSE_WORDS = "--dense-layers 1 --experts-every 2 --dense-ff 7 "
+DOTS_WORDS = "--experts 3 --experts-per-token 2 --capacity-factor 1.5 --aux-loss 0.0 --router-score sigmoid --shared-ff 6 "
+DOTS_WORDS += "--gate-scale 2.5 --dense-layers 1 --experts-every 1 --dense-ff 7 "
 KINDS = [  # configuration, shapes, ppkit's names, options
     (QWEN2, QWEN2_SHAPES, QWEN2_NAMES, "--bias qkv " + ENDS),
     (QWEN3, QWEN3_SHAPES, QWEN3_NAMES, "--bias no --qk-norm yes " + ENDS),
     (MOE, MOE_SHAPES, MOE_NAMES, f"--bias no --qk-norm yes {ENDS}{MIXTURE}"),
+    (SPARSE, SPARSE_SHAPES, SPARSE_NAMES, f"--bias no --qk-norm yes {ENDS}{MIXTURE}{SPARSE_WORDS}"),
+    (DOTS, DOTS_SHAPES, DOTS_NAMES, f"--bias no --qk-norm yes {ENDS}{DOTS_WORDS}"),
     (BESIDE, BESIDE_SHAPES, BESIDE_NAMES, f"--bias qkv {ENDS}{MIXTURE}--gates all --shared-ff 2 --shared-gate yes "),
 ]
 REFUSED = [
@@ -73,10 +98,25 @@ REFUSED = [
     (MOE, dict(model_type="qwen2_moe", architectures=ABSENT), "has no model.layers.0.self_attn.q_proj.bias"),
     (BESIDE, dict(shared_expert_intermediate_size=3), "shared_expert.gate_proj.weight is [2, 4], but by config.json [3, 4]"),
     (BESIDE, dict(qkv_bias=False), "k_proj.bias, which no model of this config.json has"),
-    (MOE, dict(mlp_only_layers=[0]), "mlp_only_layers is [0], but all layers of a mixture of ppkit have experts"),
-    (MOE, dict(decoder_sparse_step=2), "decoder_sparse_step is 2"),
+    (MOE, dict(mlp_only_layers=[0]), "mlp_only_layers is [0], but then no layer has experts"),
+    (MOE, dict(mlp_only_layers=0), "mlp_only_layers is 0, but must be a list of layers"),
+    (MOE, dict(decoder_sparse_step=2), "decoder_sparse_step is 2, but then no layer has experts"),
+    (SPARSE, dict(num_hidden_layers=8, mlp_only_layers=[3]), "mlp_only_layers is [3], but of ppkit's layers every N-th"),
+    (SPARSE, dict(decoder_sparse_step=1), "has no model.layers.0.mlp.gate.weight"),
+    (SPARSE, dict(intermediate_size=3), "layers.0.mlp.gate_proj.weight is [7, 4], but by config.json [3, 4]"),
+    (DOTS, dict(n_group=2), "n_group is 2, but ppkit's tokens choose among all experts"),
+    (DOTS, dict(first_k_dense_replace=2), "first_k_dense_replace is 2, but then no layer has experts"),
+    (DOTS, dict(n_shared_experts=ABSENT), "n_shared_experts is missing"),
+    (DOTS, dict(max_window_layers=1), "sliding_window is 4096"),
+    (DOTS, dict(routed_scaling_factor=0), "routed_scaling_factor is 0, but must be a number from 1e-06 to 1000"),
+    (DOTS, {}, f"{ADDED} is not zero, but ppkit adds nothing to scores to choose experts by them"),
     (MOE, dict(moe_intermediate_size=2), "experts.0.gate_proj.weight is [3, 4], but by config.json [2, 4]"),
 ]
+
+
+def zeroed(tensors):
+    """What is added to scores."""
+    return {name: (kind, shape, bytes(len(raw)) if name == ADDED else raw) for name, (kind, shape, raw) in tensors.items()}
 
 
 def present(values):
@@ -87,11 +127,12 @@ class Qwen(Case):
     def test_there_and_back(self):
         for config, shapes, names, words in KINDS:
             with self.subTest(kind=config["model_type"]):
-                tensors = numbered(shapes)
+                tensors = zeroed(numbered(shapes))
                 self.put(present(config), tensors)
-                self.assertEqual(self.convert(), f"{SIZES}{words}--tie-embeddings no")
+                sizes = SIZES.replace("--layers 1", f"--layers {config['num_hidden_layers']}")
+                self.assertEqual(self.convert(), f"{sizes}{words}--tie-embeddings no")
                 self.expect_joined(tensors, names)
-                back = self.root / config["model_type"]
+                back = self.root / f"{config['model_type']}-{config['num_hidden_layers']}"
                 made = self.run_script("--to-huggingface", self.folder / "config.json", self.file, back)
                 self.assertEqual(made, (0, "", ""))
                 first = raw_tensors(self.folder / "model.safetensors")
@@ -122,9 +163,9 @@ class Qwen(Case):
             self.assertEqual(made[f"layers.0.{mine}.weight"], (shape, fused[EXPERTS + theirs][1]))
 
     def test_what_is_refused(self):
-        shapes = {kind["model_type"]: of for kind, of, _, _ in KINDS}
+        shapes = {id(kind): of for kind, of, _, _ in KINDS}
         for base, change, message in REFUSED:
-            self.refuse_changes(base, shapes[base["model_type"]], [(change, message)])
+            self.refuse_changes(base, shapes[id(base)], [(change, message)])
 
 
 if __name__ == "__main__":

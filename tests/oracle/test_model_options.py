@@ -56,11 +56,11 @@ WINDOWS = [  # a change of LLAMA of 12 layers with a sliding_window of 16, the o
 ]
 REFUSED = [
     (dict(model_type="deepseek"), 'model_type is "deepseek", but only gpt2, llama, mistral, mixtral, qwen2'),
-    (dict(model_type="granitemoe", shared_intermediate_size=3), "is 3, but ppkit knows shared experts of a qwen2_moe alone"),
+    (dict(model_type="granitemoe", shared_intermediate_size=3), "is 3, but ppkit knows shared experts of a qwen2_moe and"),
     (dict(model_type="deepseek_v3", n_shared_experts=1), 'model_type is "deepseek_v3"'),
     (dict(model_type="mixtral", num_local_experts=5, num_experts_per_tok=6), "num_experts_per_tok is 6"),
-    (dict(model_type="qwen3_moe", decoder_sparse_step=2), "decoder_sparse_step is 2, but all layers of a mixture"),
-    (dict(model_type="qwen3_moe", mlp_only_layers=[0]), "mlp_only_layers is [0]"),
+    (dict(model_type="qwen3_moe", decoder_sparse_step=2), "decoder_sparse_step is 2, but then no layer has experts"),
+    (dict(model_type="qwen3_moe", num_hidden_layers=4, mlp_only_layers=[2]), "mlp_only_layers is [2]"),
     (dict(model_type="gpt_neox"), 'model_type is "gpt_neox"'),
     (dict(num_experts=8), "num_experts is 8"),
     (dict(model_type="qwen3", hidden_size="4"), 'hidden_size is "4"'),
@@ -128,6 +128,18 @@ class Options(unittest.TestCase):
         done = options(dict(values, model_type="qwen2_moe", shared_expert_intermediate_size=9))
         words = "--gates all --shared-ff 9 --shared-gate yes --tie-"
         self.assertEqual(done.stdout, plain.replace("--bias no --qk-norm yes ", "--bias qkv ").replace("--tie-", words))
+
+    def test_layers_without_experts(self):
+        values = dict(MIXTRAL, model_type="dots1", architectures=None, num_hidden_layers=3, first_k_dense_replace=1)
+        values.update(n_routed_experts=3, n_shared_experts=2, moe_intermediate_size=3, intermediate_size=7)
+        done = options(dict(values, routed_scaling_factor=2.5, norm_topk_prob=True))
+        self.assertIn(" --d-ff 3 --layers 3 ", done.stdout)
+        words = "--router-score sigmoid --shared-ff 6 --gate-scale 2.5 --dense-layers 1 --experts-every 1 --dense-ff 7 "
+        self.assertIn(words, done.stdout)
+        self.assertEqual(done.stderr.count("\n"), 1)
+        values = dict(MIXTRAL, model_type="qwen3_moe", architectures=None, num_hidden_layers=6, decoder_sparse_step=2)
+        done = options(dict(values, moe_intermediate_size=3, intermediate_size=7))
+        self.assertIn(" --dense-layers 1 --experts-every 2 --dense-ff 7 ", done.stdout)
 
     def test_rotations_of_llama_3_1(self):
         words = "--rope-factor 8.0 --rope-low-freq-factor 1.0 --rope-high-freq-factor 4.0 --rope-original-tokens 8192 "

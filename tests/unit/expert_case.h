@@ -39,7 +39,14 @@ struct routed {
     int32_t *places, *holds, *counts;
 };
 
-static inline struct routed route(const struct pp_cpu_isa *isa, const struct shape *s, int rank, const float *logits)
+/* How probabilities and gates are made: enum pp_route_rules, and what gates are multiplied by. */
+struct rules {
+    int bits;
+    float scale;
+};
+
+static inline struct routed route_by(const struct pp_cpu_isa *isa, const struct shape *s, struct rules rules, int rank,
+                                     const float *logits)
 {
     const int choices = choices_of(s);
     struct routed r = {.probabilities = case_copy(logits, (int64_t)tokens_of(s) * s->experts),
@@ -50,9 +57,16 @@ static inline struct routed route(const struct pp_cpu_isa *isa, const struct sha
                        .counts = case_ints(s->experts)};
     void *operands[PP_CALL_REFS] = {r.probabilities, r.choices, r.gates, r.places, r.holds, r.counts};
     struct pp_frame frame = case_frame();
-    const struct pp_call call = {.route = {s->rows, s->seq, s->experts, s->chosen, s->capacity, local_of(s)}};
+    const struct pp_call call = {
+        .route = {s->rows, s->seq, s->experts, s->chosen, s->capacity, local_of(s), rules.bits},
+        .routing.gate_scale = rules.scale};
     case_run(isa, PP_KERNEL_ROUTE, &call, s->tensor, rank, &frame, operands);
     return r;
+}
+
+static inline struct routed route(const struct pp_cpu_isa *isa, const struct shape *s, int rank, const float *logits)
+{
+    return route_by(isa, s, (struct rules){0, 1}, rank, logits);
 }
 
 static inline void free_routed(struct routed *r)

@@ -202,7 +202,7 @@ static void check_garbage(const struct pp_cpu_isa *isa, const struct shape *s, u
     float *du = case_floats(at_places, 4), *dlogits = case_floats(logits, 5), *probabilities = case_floats(logits, 6);
     struct pp_frame frame = case_frame();
     const struct pp_call weigh = {.places = {places_of(s), s->width, tokens_of(s), s->chosen}};
-    const struct pp_call route = {.route_grad = {s->rows, s->seq, s->experts, s->chosen}, .aux = 1};
+    const struct pp_call route = {.route_grad = {s->rows, s->seq, s->experts, s->chosen}, .routing = {1, 1}};
     check_dispatch(isa, s, holds);
     check_combine(isa, s, places, PP_GEMM_WRITE, 0);
     check_weigh(isa, s, holds, gates);

@@ -12,11 +12,29 @@
 
 #include "tests/unit/expert_case.h"
 
-static void softmax(const struct shape *s, const double *logits, double *p)
+static const struct rules all_rules[] = {{0, 1},
+                                         {PP_ROUTE_OF_ALL, 1},
+                                         {0, 2.5f},
+                                         {PP_ROUTE_OF_ALL, 16},
+                                         {PP_ROUTE_SIGMOID, 1},
+                                         {PP_ROUTE_SIGMOID, 2.5f},
+                                         {PP_ROUTE_SIGMOID | PP_ROUTE_OF_ALL, 0.5f}};
+#define FOR_EACH_RULES(r)                                                                                              \
+    for (const struct rules *r = all_rules; r < all_rules + sizeof all_rules / sizeof all_rules[0]; r++)
+
+static bool is_sigmoid(const struct rules *rules) { return rules->bits & PP_ROUTE_SIGMOID; }
+
+static void probabilities_of(const struct shape *s, const struct rules *rules, const double *logits, double *p)
 {
     double sum = 0;
-    for (int e = 0; e < s->experts; e++) sum += p[e] = exp(logits[e]);
-    for (int e = 0; e < s->experts; e++) p[e] /= sum;
+    for (int e = 0; e < s->experts; e++) sum += p[e] = is_sigmoid(rules) ? 1 / (1 + exp(-logits[e])) : exp(logits[e]);
+    for (int e = 0; e < s->experts && !is_sigmoid(rules); e++) p[e] /= sum;
+}
+
+/* Of the choice of probability p, if those of the token's choices add up to sum. */
+static double gate_of(const struct rules *rules, double p, double sum)
+{
+    return rules->scale * (rules->bits & PP_ROUTE_OF_ALL ? p : p / sum);
 }
 
 /* How many experts stand before this one. */
@@ -27,13 +45,13 @@ static int position_of(const struct shape *s, const double *p, int expert)
     return before;
 }
 
-static void check_choices(const struct shape *s, const float *logits, const struct routed *r)
+static void check_choices(const struct shape *s, const struct rules *rules, const float *logits, const struct routed *r)
 {
     for (int t = 0; t < tokens_of(s); t++) {
         double *row = malloc(sizeof *row * (size_t)s->experts), sum = 0;
         assert_non_null(row);
         for (int e = 0; e < s->experts; e++) row[e] = logits[t * s->experts + e];
-        softmax(s, row, row);
+        probabilities_of(s, rules, row, row);
         assert_near(r->probabilities + t * s->experts, row, s->experts, 1e-6);
         const int32_t *choices = r->choices + t * s->chosen;
         for (int i = 0; i < s->chosen; i++) {
@@ -42,8 +60,8 @@ static void check_choices(const struct shape *s, const float *logits, const stru
             sum += row[choices[i]];
         }
         for (int i = 0; i < s->chosen; i++) {
-            const double gate = row[choices[i]] / sum;
-            assert_near(r->gates + t * s->chosen + i, &gate, 1, 1e-6);
+            const double gate = gate_of(rules, row[choices[i]], sum);
+            assert_near(r->gates + t * s->chosen + i, &gate, 1, 1e-6 * fmax(1, rules->scale));
         }
         free(row);
     }
@@ -76,10 +94,11 @@ static void test_route(void **state)
     (void)state;
     FOR_EACH_ISA(isa)
     FOR_EACH_SHAPE(s)
+    FOR_EACH_RULES(rules)
     for (int rank = 0; rank < s->tensor; rank++) {
         float *logits = make_logits(s);
-        struct routed r = route(isa, s, rank, logits);
-        check_choices(s, logits, &r);
+        struct routed r = route_by(isa, s, *rules, rank, logits);
+        check_choices(s, rules, logits, &r);
         check_places(s, rank, &r);
         free_routed(&r);
         free(logits);
@@ -107,10 +126,12 @@ static void test_logits_that_are_no_numbers(void **state)
         for (int every = 1; every <= 5; every += 2) {
             float *logits = make_logits(s);
             for (int j = 0; j < tokens_of(s) * s->experts; j += every) logits[j] = strange[i];
-            struct routed r = route(isa, s, 0, logits);
-            check_distinct(s, &r);
-            check_places(s, 0, &r);
-            free_routed(&r);
+            for (int k = 0; k <= PP_ROUTE_SIGMOID; k += PP_ROUTE_SIGMOID) {
+                struct routed r = route_by(isa, s, (struct rules){k, 1}, 0, logits);
+                check_distinct(s, &r);
+                check_places(s, 0, &r);
+                free_routed(&r);
+            }
             free(logits);
         }
 }
@@ -138,34 +159,57 @@ static void test_far_logits(void **state)
     }
 }
 
-/* Of one token: what its gates are weighed by, and its part of the loss that makes the router even. */
-static double token_loss(const struct shape *s, const struct routed *r, int t, const double *logits,
-                         const float *dgates, double aux_scale)
+/* Logistic functions that are all 0, or as good as: the first experts are as likely as others, and gates are small
+ * numbers. */
+static void test_logistic_functions_of_far_logits(void **state)
 {
-    double *p = malloc(sizeof *p * (size_t)s->experts), sum = 0, loss = 0;
+    (void)state;
+    FOR_EACH_ISA(isa)
+    FOR_EACH_SHAPE(s)
+    {
+        float *logits = make_logits(s);
+        for (int i = 0; i < tokens_of(s) * s->experts; i++) logits[i] = -2000;
+        struct routed r = route_by(isa, s, (struct rules){PP_ROUTE_SIGMOID, 1}, 0, logits);
+        for (int i = 0; i < choices_of(s); i++) {
+            assert_int_equal(r.choices[i], i % s->chosen);
+            assert_true(r.gates[i] >= 0 && r.gates[i] < 1e-6f);
+        }
+        free_routed(&r);
+        free(logits);
+    }
+}
+
+/* Of one token: what its gates are weighed by, and its part of the loss that makes the router even. */
+static double token_loss(const struct shape *s, const struct rules *rules, const struct routed *r, int t,
+                         const double *logits, const float *dgates, double aux_scale)
+{
+    double *p = malloc(sizeof *p * (size_t)s->experts), sum = 0, all = 0, loss = 0;
     assert_non_null(p);
-    softmax(s, logits, p);
+    probabilities_of(s, rules, logits, p);
+    for (int e = 0; e < s->experts; e++) all += p[e];
     for (int i = 0; i < s->chosen; i++) sum += p[r->choices[t * s->chosen + i]];
-    for (int i = 0; i < s->chosen; i++) loss += dgates[i] * p[r->choices[t * s->chosen + i]] / sum;
+    for (int i = 0; i < s->chosen; i++) loss += dgates[i] * gate_of(rules, p[r->choices[t * s->chosen + i]], sum);
     for (int e = 0; e < s->experts; e++) {
-        const double f = (double)r->counts[e] / choices_of(s), mean = p[e] / tokens_of(s);
+        const double f = (double)r->counts[e] / choices_of(s), mean = p[e] / all / tokens_of(s);
         loss += aux_scale * s->experts * f * mean;
     }
     free(p);
     return loss;
 }
 
-static void check_route_grad(const struct pp_cpu_isa *isa, const struct shape *s, float aux, float gates_scale)
+static void check_route_grad(const struct pp_cpu_isa *isa, const struct shape *s, const struct rules *rules, float aux,
+                             float gates_scale)
 {
     const int experts = s->experts, n = tokens_of(s) * experts;
     float *logits = case_floats(n, 1), *dgates = case_floats(choices_of(s), 2), *dlogits = case_floats(n, 3);
     for (int i = 0; i < n; i++) logits[i] *= 3;
     for (int i = 0; i < choices_of(s); i++) dgates[i] *= gates_scale;
-    struct routed r = route(isa, s, 0, logits);
+    struct routed r = route_by(isa, s, *rules, 0, logits);
     struct pp_frame frame = case_frame();
     frame.loss_scale = 0.03125f;
     const double aux_scale = (double)aux * 0.03125 * tokens_of(s), step = 1e-4;
-    const struct pp_call call = {.route_grad = {s->rows, s->seq, experts, s->chosen}, .aux = aux};
+    const struct pp_call call = {.route_grad = {s->rows, s->seq, experts, s->chosen, rules->bits},
+                                 .routing = {rules->scale, aux}};
     void *operands[PP_CALL_REFS] = {dlogits, dgates, r.probabilities, r.choices, r.gates, r.counts};
     case_run(isa, PP_KERNEL_ROUTE_GRAD, &call, s->tensor, 0, &frame, operands);
     double *row = malloc(sizeof *row * (size_t)experts);
@@ -175,11 +219,12 @@ static void check_route_grad(const struct pp_cpu_isa *isa, const struct shape *s
         const float *weights = dgates + t * s->chosen;
         for (int j = 0; j < experts; j++) row[j] = logits[t * experts + j];
         row[e] = logits[i] + step;
-        const double above = token_loss(s, &r, t, row, weights, aux_scale);
+        const double above = token_loss(s, rules, &r, t, row, weights, aux_scale);
         row[e] = logits[i] - step;
-        const double slope = (above - token_loss(s, &r, t, row, weights, aux_scale)) / (2 * step);
-        if (!(fabs(dlogits[i] - slope) <= 1e-8 + 2e-6 * (double)(aux + gates_scale)))
-            fail_msg("%s: token %d, expert %d: %.9g, not %.9g", isa->name, t, e, dlogits[i], slope);
+        const double slope = (above - token_loss(s, rules, &r, t, row, weights, aux_scale)) / (2 * step);
+        if (!(fabs(dlogits[i] - slope) <= 1e-8 + 2e-6 * (double)(aux + gates_scale) * fmax(1, rules->scale)))
+            fail_msg("%s: rules %d, scale %g: token %d, expert %d: %.9g, not %.9g", isa->name, rules->bits,
+                     (double)rules->scale, t, e, dlogits[i], slope);
     }
     free_routed(&r);
     case_free(logits, dgates, dlogits, row, NULL);
@@ -190,19 +235,19 @@ static void test_route_grad(void **state)
     (void)state;
     FOR_EACH_ISA(isa)
     FOR_EACH_SHAPE(s)
+    FOR_EACH_RULES(rules)
     {
-        check_route_grad(isa, s, 0, 1);
-        check_route_grad(isa, s, 1, 0);
-        check_route_grad(isa, s, 0.5f, 2);
+        check_route_grad(isa, s, rules, 0, 1);
+        check_route_grad(isa, s, rules, 1, 0);
+        check_route_grad(isa, s, rules, 0.5f, 2);
     }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_route),
-        cmocka_unit_test(test_logits_that_are_no_numbers),
-        cmocka_unit_test(test_far_logits),
+        cmocka_unit_test(test_route),      cmocka_unit_test(test_logits_that_are_no_numbers),
+        cmocka_unit_test(test_far_logits), cmocka_unit_test(test_logistic_functions_of_far_logits),
         cmocka_unit_test(test_route_grad),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

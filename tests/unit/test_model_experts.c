@@ -27,6 +27,13 @@ static const char *slot_memory(const struct runner *r, int stage, int m, int lay
 
 enum { PROBABILITIES, COUNTS, PLACES };
 
+static double sum_of(const float *x, int n)
+{
+    double sum = 0;
+    for (int i = 0; i < n; i++) sum += (double)x[i];
+    return sum;
+}
+
 /* Of one layer of a microbatch: experts * sum of f P, by the part of the batch's tokens. */
 static double unevenness(const struct runner *r, int stage, int m, int layer)
 {
@@ -37,7 +44,7 @@ static double unevenness(const struct runner *r, int stage, int m, int layer)
     double sum = 0;
     for (int e = 0; e < experts; e++) {
         double mean = 0;
-        for (int t = 0; t < tokens; t++) mean += (double)p[t * experts + e] / tokens;
+        for (int t = 0; t < tokens; t++) mean += (double)p[t * experts + e] / sum_of(p + t * experts, experts) / tokens;
         sum += (double)counts[e] / (tokens * r->shape.experts_per_token) * mean;
     }
     return experts * sum * tokens / (r->rows * r->seq);

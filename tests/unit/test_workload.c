@@ -131,6 +131,8 @@ static void test_text(void **state)
          "2l d200 h2 f200 x8k1c2 v28782 causal nobias p0.2 20x35 uniform"},
         {"--bias no --experts 8 --gates all --shared-ff 64 --shared-gate yes",
          "2l d200 h2 f200 x8k2ac1.25s64g v28782 causal nobias p0.2 20x35 uniform"},
+        {"--bias no --experts 8 --router-score sigmoid --gate-scale 2.5 --shared-ff 64",
+         "2l d200 h2 f200 x8k2lc1.25s64*2.5 v28782 causal nobias p0.2 20x35 uniform"},
         {"--bias no --experts 8 --dense-layers 1 --dense-ff 800",
          "2l d200 h2 f200 x8k2c1.25 dense1f800 v28782 causal nobias p0.2 20x35 uniform"},
         {"--bias no --experts 8 --experts-every 2",

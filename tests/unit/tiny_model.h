@@ -30,8 +30,8 @@ static const struct pp_shape tiny = {.d_model = 12,
  * Qwen3's norms of queries and keys. Behind those the kinds with experts, whose slots hold one microbatch, and which
  * depend on what is in it: norm last with gelu, and norm first with Mixtral's parts; not all choices have places; and
  * both with a feed-forward beside them, of which the second has a gate. The last two have layers without experts among
- * those with, which are wider or narrower: first a dense one, as DeepSeek's; or first one with experts, as with
- * Megatron-LM's --moe-layer-freq 2. */
+ * those with, which are wider or narrower: first a dense one, and logistic scores, as DeepSeek's; or first one with
+ * experts, as with Megatron-LM's --moe-layer-freq 2. */
 enum { SHARED_AND_ROTATED = 6, LLAMA, GPT2, QWEN2, QWEN3, KINDS };
 enum { EXPERTS = KINDS, MIXTRAL, EXPERTS_BESIDE, MIXTRAL_BESIDE, DENSE_FIRST, EXPERTS_FIRST, ALL_KINDS };
 static inline struct pp_shape with_experts(struct pp_shape shape, int experts, int chosen, double capacity_factor)
@@ -58,6 +58,9 @@ static inline struct pp_shape of_kind(struct pp_shape shape, int kind)
         shape = of_kind(shape, MIXTRAL_BESIDE);
         shape.dense_layers = 1;
         shape.dense_ff = 36;
+        shape.sigmoid_scores = true;
+        shape.gates_of_all = false;
+        shape.gate_scale = 2.5;
         return shape;
     }
     if (kind == EXPERTS_FIRST) {

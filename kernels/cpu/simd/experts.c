@@ -28,19 +28,38 @@ static void softmax(float *row, int n)
     for (int j = 0; j < n; j += VL) vf_store(row + j, n - j, vf_load(row + j, n - j) * scale);
 }
 
+static void sigmoid(float *row, int n)
+{
+    for (int j = 0; j < n; j += VL) vf_store(row + j, n - j, vf_logistic(vf_load(row + j, n - j)).value);
+}
+
+/* How a router makes probabilities and gates. */
+struct rules {
+    int experts, chosen;
+    bool of_all, logistic;
+    float scale;
+};
+
+static struct rules rules_of(const struct pp_call *call, int experts, int chosen, int rules)
+{
+    return (struct rules){experts, chosen, rules & PP_ROUTE_OF_ALL, rules & PP_ROUTE_SIGMOID, call->routing.gate_scale};
+}
+
 /* The likeliest ones of the experts so far, in order, each of which finds its place from behind; these are as many as
  * they should be also where probabilities are no numbers. */
-static void choose(const float *probabilities, int experts, int chosen, bool of_all, int32_t *choices, float *gates)
+static void choose(const struct rules *r, const float *probabilities, int32_t *choices, float *gates)
 {
-    float sum = 0;
-    for (int e = 0; e < experts; e++) {
+    const int chosen = r->chosen;
+    float sum = r->logistic ? PP_ROUTE_TINY : 0;
+    for (int e = 0; e < r->experts; e++) {
         int i = e < chosen ? e : chosen;
         for (; i > 0 && probabilities[e] > probabilities[choices[i - 1]]; i--)
             if (i < chosen) choices[i] = choices[i - 1];
         if (i < chosen) choices[i] = e;
     }
     for (int i = 0; i < chosen; i++) sum += probabilities[choices[i]];
-    for (int i = 0; i < chosen; i++) gates[i] = of_all ? probabilities[choices[i]] : probabilities[choices[i]] / sum;
+    if (r->of_all) sum = 1;
+    for (int i = 0; i < chosen; i++) gates[i] = r->scale * (probabilities[choices[i]] / sum);
 }
 
 /* First choices first. */
@@ -69,31 +88,51 @@ void PP_SIMD(pp_cpu_route)(const struct pp_cpu_call *c)
     const struct pp_route_dims *n = &c->call->route;
     const int experts = n->experts, chosen = n->chosen;
     const int64_t tokens = (int64_t)n->rows * n->seq;
+    const struct rules rules = rules_of(c->call, experts, chosen, n->rules);
     float *probabilities = at->probabilities, *gates = at->gates;
     int32_t *choices = at->choices;
     for (int64_t t = 0; t < tokens; t++) {
-        softmax(probabilities + t * experts, experts);
-        choose(probabilities + t * experts, experts, chosen, n->of_all, choices + t * chosen, gates + t * chosen);
+        (rules.logistic ? sigmoid : softmax)(probabilities + t * experts, experts);
+        choose(&rules, probabilities + t * experts, choices + t * chosen, gates + t * chosen);
     }
     give_places(c, choices, at->places, at->holds, at->counts);
 }
 
-/* Of one token. even: [experts] the gradient at the probabilities of the loss that makes the router even. With gates
- * g = p / s of the chosen ones, s their sum, that of the gates is (dg - sum of dg g) / s; the softmax's is
- * p (dp - sum of dp p). of_all: g = p. */
-static void route_grad_row(float *dlogits, const float *probabilities, const float *even, int experts,
-                           const int32_t *choices, const float *gates, const float *dgates, int chosen, bool of_all)
+/* The gradient at a token's probabilities p of the loss that makes the router even, whose gradient at the normalised
+ * ones is even. Those of a softmax are that; else they are p / s, s being the sum of all, and the gradient is
+ * (even - sum of even p / s) / s. */
+static void even_grad(const struct rules *r, float *dp, const float *p, const float *even)
 {
-    float sum = 0, mean = 0, weighed = 0;
-    memcpy(dlogits, even, sizeof *dlogits * (size_t)experts);
-    for (int i = 0; i < chosen; i++) mean += dgates[i] * gates[i];
-    for (int i = 0; i < chosen; i++)
-        if (row_at(probabilities, choices[i], experts, 1)) sum += probabilities[choices[i]];
-    if (of_all) mean = 0, sum = 1;
-    for (int i = 0; i < chosen; i++)
-        if (row_at(probabilities, choices[i], experts, 1)) dlogits[choices[i]] += (dgates[i] - mean) / sum;
-    for (int e = 0; e < experts; e++) weighed += dlogits[e] * probabilities[e];
-    for (int e = 0; e < experts; e++) dlogits[e] = probabilities[e] * (dlogits[e] - weighed);
+    float sum = PP_ROUTE_TINY, weighed = 0;
+    memcpy(dp, even, sizeof *dp * (size_t)r->experts);
+    if (!r->logistic) return;
+    for (int e = 0; e < r->experts; e++) {
+        sum += p[e];
+        weighed += even[e] * p[e];
+    }
+    for (int e = 0; e < r->experts; e++) dp[e] = (dp[e] - weighed / sum) / sum;
+}
+
+/* Adds that of the gates. With gates g = scale p / s of the chosen ones, s their sum, it is (scale dg - sum of dg g) /
+ * s; of_all: g = scale p. */
+static void gates_grad(const struct rules *r, float *dp, const float *p, const int32_t *choices, const float *gates,
+                       const float *dgates)
+{
+    float sum = r->logistic ? PP_ROUTE_TINY : 0, mean = 0;
+    for (int i = 0; i < r->chosen; i++) mean += dgates[i] * gates[i];
+    for (int i = 0; i < r->chosen; i++)
+        if (row_at(p, choices[i], r->experts, 1)) sum += p[choices[i]];
+    if (r->of_all) mean = 0, sum = 1;
+    for (int i = 0; i < r->chosen; i++)
+        if (row_at(p, choices[i], r->experts, 1)) dp[choices[i]] += (r->scale * dgates[i] - mean) / sum;
+}
+
+/* From the gradient at the probabilities to that at the logits, in place: p (dp - sum of dp p), or p (1 - p) dp. */
+static void logits_grad(const struct rules *r, float *dp, const float *p)
+{
+    float weighed = 0;
+    for (int e = 0; e < r->experts && !r->logistic; e++) weighed += dp[e] * p[e];
+    for (int e = 0; e < r->experts; e++) dp[e] = r->logistic ? p[e] * (1 - p[e]) * dp[e] : p[e] * (dp[e] - weighed);
 }
 
 void PP_SIMD(pp_cpu_route_grad)(const struct pp_cpu_call *c)
@@ -102,15 +141,18 @@ void PP_SIMD(pp_cpu_route_grad)(const struct pp_cpu_call *c)
     const struct pp_route_grad_dims *n = &c->call->route_grad;
     const int experts = n->experts, chosen = n->chosen;
     const int64_t tokens = (int64_t)n->rows * n->seq;
-    float *dlogits = at->dlogits;
-    const float *dgates = at->dgates, *probabilities = at->probabilities, *gates = at->gates;
+    const struct rules rules = rules_of(c->call, experts, chosen, n->rules);
+    const float *probabilities = at->probabilities, *gates = at->gates, *dgates = at->dgates;
     const int32_t *choices = at->choices, *counts = at->counts;
-    float even[PP_EXPERTS_MAX];
-    const float scale = c->call->aux * c->frame->loss_scale * (float)experts / (float)(tokens * chosen);
+    float even[PP_EXPERTS_MAX], *dlogits = at->dlogits;
+    const float scale = c->call->routing.aux * c->frame->loss_scale * (float)experts / (float)(tokens * chosen);
     for (int e = 0; e < experts; e++) even[e] = scale * (float)counts[e];
-    for (int64_t t = 0; t < tokens; t++)
-        route_grad_row(dlogits + t * experts, probabilities + t * experts, even, experts, choices + t * chosen,
-                       gates + t * chosen, dgates + t * chosen, chosen, n->of_all);
+    for (int64_t t = 0; t < tokens; t++) {
+        const float *p = probabilities + t * experts;
+        even_grad(&rules, dlogits + t * experts, p, even);
+        gates_grad(&rules, dlogits + t * experts, p, choices + t * chosen, gates + t * chosen, dgates + t * chosen);
+        logits_grad(&rules, dlogits + t * experts, p);
+    }
 }
 
 void PP_SIMD(pp_cpu_dispatch)(const struct pp_cpu_call *c)

@@ -186,4 +186,15 @@ static inline vf vf_exp(vf x)
     return (vf)((vu)sum + (power << 23));
 }
 
+/* s(x) = 1 / (1 + exp(-x)), and its derivative s(x) (1 - s(x)): of exp(-|x|), so that neither loses digits. */
+struct vf_logistic {
+    vf value, slope;
+};
+
+static inline struct vf_logistic vf_logistic(vf x)
+{
+    const vf e = vf_exp(-(vf)((vu)x & INT32_MAX)), w = 1 / (1 + e);
+    return (struct vf_logistic){vf_select((vi)(x > 0), w, e * w), e * w * w};
+}
+
 #endif

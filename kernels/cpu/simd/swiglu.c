@@ -6,22 +6,11 @@
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/random.h"
 
-/* s(g), and its derivative s(g) (1 - s(g)): of exp(-|g|), so that neither loses digits. */
-struct logistic {
-    vf value, slope;
-};
-
-static inline struct logistic logistic(vf g)
-{
-    const vf e = vf_exp(-(vf)((vu)g & INT32_MAX)), w = 1 / (1 + e);
-    return (struct logistic){vf_select((vi)(g > 0), w, e * w), e * w * w};
-}
-
 void PP_SIMD(pp_cpu_sigmoid)(const struct pp_cpu_call *c)
 {
     const int n = c->call->sigmoid.tokens;
     float *x = c->at.sigmoid.x;
-    for (int i = 0; i < n; i += VL) vf_store(x + i, n - i, logistic(vf_load(x + i, n - i)).value);
+    for (int i = 0; i < n; i += VL) vf_store(x + i, n - i, vf_logistic(vf_load(x + i, n - i)).value);
 }
 
 void PP_SIMD(pp_cpu_sigmoid_grad)(const struct pp_cpu_call *c)
@@ -47,7 +36,7 @@ static void swiglu_row(const struct dropout *drop, bool dropping, uint32_t row, 
             const int at = j0 + j, left = n - j;
             const vf g = vf_load(a + at, left) + vf_load_any(bias, at, left);
             const vf h = vf_load(a + width + at, left) + vf_load_any(bias, width + at, left);
-            const vf v = g * logistic(g).value * h;
+            const vf v = g * vf_logistic(g).value * h;
             if (bias) {
                 vf_store(a + at, left, g);
                 vf_store(a + width + at, left, h);
@@ -81,7 +70,7 @@ static void swiglu_grad_row(const struct dropout *drop, bool dropping, uint32_t 
             const int at = j0 + j, left = n - j;
             const vf g = vf_load(a + at, left), h = vf_load(a + width + at, left), d = vf_load(du + at, left);
             const vf v = dropping ? drop_lanes(drop, random + j, d) : d;
-            const struct logistic s = logistic(g);
+            const struct vf_logistic s = vf_logistic(g);
             vf_store(a + at, left, v * h * (s.value + g * s.slope));
             vf_store(a + width + at, left, v * g * s.value);
         }
