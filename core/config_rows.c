@@ -83,7 +83,8 @@ const struct pp_opt pp_config_rows[] = {
      "ranks of the pipeline, P (default from the preset)", 0},
     {"tensor", PP_OPT_INTS, AT(tensor), PP_RUNS, PIPELINE, NULL, "1", 1, 65536, NULL,
      "workers of each rank, T, that share the tensors of its layers (tensor parallelism, as Megatron-LM cuts them): a "
-     "divisor of --heads, --kv-heads and --d-ff / 4 (with --experts: of these), far below --vocab",
+     "divisor of --heads, --kv-heads and --d-ff / 4 (with --experts: of these, and of --dense-ff / 4), far below "
+     "--vocab",
      0},
     {"sequence-parallel", PP_OPT_FLAG, AT(sequence_parallel), PP_RUNS, PIPELINE, NULL, NULL, 0, 0, NULL,
      "with --tensor: norms, dropout and the stream between layers and stages are of a part of the tokens in each of "

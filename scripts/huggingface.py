@@ -374,7 +374,7 @@ def dots1(config):
         config.values["sliding_window"] = None
     for name in ("n_group", "topk_group"):
         config.must(name, 1, "ppkit's tokens choose among all experts")
-    dense = number(config, "first_k_dense_replace", 0, 0, MOST_LAYERS)
+    dense = config.get("first_k_dense_replace") and config.count("first_k_dense_replace", most=MOST_LAYERS)
     width, beside = config.count("moe_intermediate_size"), config.count("n_shared_experts")
     config.values["num_local_experts"] = config.get("n_routed_experts")
     mixture = dict(experts_of(config), router_score="sigmoid", shared_ff=beside * width)

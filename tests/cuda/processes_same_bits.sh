@@ -112,7 +112,7 @@ seldom compare 3 --schedule gpipe --stages 3 --chunks 3 --tie-embeddings yes --o
 # Tokens sent to the workers that have their experts.
 experts=(--bias no --experts 6 --norm pre --activation swiglu --chunks 2)
 compare 4 --schedule zbv --stages 1 --replicas 4 "${experts[@]}" --expert-parallel 2 --precision bf16
-seldom compare 3 --schedule 1f1b --stages 1 --replicas 3 "${experts[@]}" --expert-parallel 3
+compare 3 --schedule 1f1b --stages 1 --replicas 3 "${experts[@]}" --expert-parallel 3 --dense-layers 1 --dense-ff 56 --router-score sigmoid
 compare 8 --schedule 1f1b --stages 1 --replicas 4 --tensor 2 --sequence-parallel "${experts[@]}" --experts 8 --expert-parallel 4 --precision bf16
 seldom compare 4 --schedule interleaved --stages 2 --virtual 2 --replicas 4 "${experts[@]}" --expert-parallel 2 --zero 1 --optimizer adamw --lr 0.01 "${parts[@]}"
 # Tokens of rows, exchanged for heads: by themselves; with replicas, whose groups are no successive workers; with all else that meets.

@@ -216,6 +216,8 @@ static void with_experts(void **state)
     (void)state;
     leave_out_where_slow();
     same_bits(1, EXPERTS "--chunks 2 --dropout 0.2");
+    same_bits(1, EXPERTS "--gates chosen --router-score sigmoid --gate-scale 2.5 --dense-layers 1 --dense-ff 36 "
+                         "--chunks 2 --dropout 0.2");
     struct outcome whole, shared;
     run(cuda, SHORT EXPERTS "--chunks 2 --stages 1", &whole);
     run(cuda, SHORT EXPERTS "--chunks 2 --stages 2 --tensor 2 --sequence-parallel", &shared);

@@ -81,7 +81,7 @@ for layout in "${layouts[@]}"; do
 done
 
 # Experts, with room for all tokens, and without the loss that depends on which tokens meet in a microbatch.
-experts=(--experts 4 --bias no --capacity-factor 4 --aux-loss 0 --shared-ff 12)
+experts=(--experts 4 --bias no --capacity-factor 4 --aux-loss 0 --shared-ff 12 --dense-layers 1 --dense-ff 40 --router-score sigmoid)
 train whole_experts "${experts[@]}" --epochs 3
 train begun "${experts[@]}" --epochs 1 --save begun.st --save-every 5
 for layout in '--tensor 2' '--replicas 2 --rows 3 --expert-parallel 2' '--replicas 2 --rows 3 --expert-parallel 2 --zero 1 --tensor 2' \

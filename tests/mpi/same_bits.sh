@@ -60,6 +60,8 @@ compare 4 --schedule 1f1b --stages 1 --replicas 4 --chunks 2 --bias no --experts
     --overlap-grad-reduce --bucket-size 1B --overlap-param-gather
 compare 4 --schedule 1f1b --stages 2 --replicas 4 --chunks 3 --bias no --experts 4 --expert-parallel 2 --zero 3 --shard-degree 2 --optimizer adamw --lr 0.01
 compare 4 --schedule 1f1b --stages 2 --replicas 2 --chunks 3 --bias no --experts 4 --expert-parallel 2 --zero 2 --overlap-param-gather
+compare 4 --schedule 1f1b --stages 2 --replicas 2 --chunks 3 --bias no --experts 4 --expert-parallel 2 --zero 3 --dense-layers 1 --dense-ff 56 --router-score sigmoid --shared-ff 20
+compare 4 --schedule zbv --stages 2 --replicas 2 --chunks 3 --bias no --experts 4 --expert-parallel 2 --experts-every 2 --overlap-grad-reduce --bucket-size 1B
 compare 4 --schedule zbv --stages 2 --context-parallel 2 --tokens 10 --chunks 3
 compare 4 --schedule 1f1b --stages 2 --context-parallel 2 --replicas 2 --tokens 10 --chunks 3 --attention flash --norm pre --optimizer adamw --lr 0.01 --zero 1 --tie-embeddings yes
 compare 4 --schedule 1f1b --stages 2 --context-parallel 2 --tokens 12 --chunks 3 --attention flash --cp-comm-type all_gather --positions rope --qk-norm yes --norm-epsilon 1e-6 \
