@@ -64,7 +64,9 @@ struct pp_stage {
     bool embed, decode;        /* it holds the embedding; it holds the decoder and the loss */
     int embed_tensors;         /* of the embedding, which come before those of the layers; 0: it has none */
     int first_tensor, tensors; /* range in pp_model.tensors */
-    const int *layer_at; /* [layers + 1] the tensor of the stage with which each layer begins, and the last ends */
+    /* [layers + 1] number, within the stage, of the first tensor of each layer; the last entry is the number of the
+     * first tensor behind the layers. */
+    const int *layer_at;
     /* Bytes of the stage's regions: of all gradients (and of the values, if all are whole), of those values that are
      * whole, of the bfloat16 copies (0 unless bf16). Then the same of a worker's share, or, without shares, of all. */
     int64_t param_bytes, value_bytes, param16_bytes;
@@ -75,7 +77,7 @@ struct pp_stage {
 struct pp_model {
     struct pp_shape shape; /* of the model */
     struct pp_shape local; /* of what a worker computes: the same, or with its part of heads, d_ff and vocab */
-    /* The same of layers of a kind (enum pp_layer_kind): as if all layers were such. */
+    /* What a worker computes of a layer of each kind (enum pp_layer_kind): its part of pp_shape_of_kind(). */
     struct pp_shape local_kind[PP_LAYER_KINDS];
     int nstages;
     struct pp_stage *stages;

@@ -126,8 +126,9 @@ struct pp_shape {
      * Each tensor rank has an equal number of whole experts. */
     int experts, experts_per_token;
     double capacity_factor, aux_loss;
-    /* Which layers of a model with experts have them (pp_layer_has_experts()): none of the first dense_layers; of the
-     * others the first, and then each experts_every-th. All other layers have one feed-forward, of dense_ff columns. */
+    /* Which layers of a model with experts have them (pp_layer_has_experts()). The first dense_layers layers have none.
+     * Of the layers behind these the first one has experts, and from there on every experts_every-th. A layer without
+     * experts has one feed-forward of dense_ff columns. */
     int dense_layers;
     int experts_every; /* 0 and 1: each of them */
     int dense_ff;      /* 0: d_ff */
@@ -144,7 +145,7 @@ struct pp_shape {
     bool gates_of_all;
     /* As in DeepSeek-V3 (DeepSeek-AI 2024, "DeepSeek-V3 Technical Report", 2.1.2; Megatron-LM's
      * --moe-router-score-function sigmoid): an expert's probability is the logistic function of its logit, whatever the
-     * others' are. For the load-balancing loss each token's are divided by their sum. */
+     * others' are. The load-balancing loss divides the probabilities of each token by their sum. */
     bool sigmoid_scores;
     double gate_scale; /* times all gates (Megatron-LM's --moe-router-topk-scaling-factor); 0: 1 */
     /* Expert parallelism (GShard; Megatron-LM): N, the workers that share the experts of a stage; 0 and 1: no sharing.
@@ -167,12 +168,13 @@ struct pp_shape {
 /* The two kinds of layers: with one feed-forward, and with experts. */
 enum pp_layer_kind { PP_LAYER_DENSE, PP_LAYER_EXPERTS, PP_LAYER_KINDS };
 
-/* How many of the model's first n layers have experts; whether layer number `layer` has. */
+/* How many of the model's first n layers have experts. */
 static inline int pp_layers_with_experts(const struct pp_shape *shape, int n)
 {
     const int every = shape->experts_every > 1 ? shape->experts_every : 1, behind = n - shape->dense_layers;
     return shape->experts && behind > 0 ? (behind - 1) / every + 1 : 0;
 }
+/* Layers are counted from 0. */
 static inline bool pp_layer_has_experts(const struct pp_shape *shape, int layer)
 {
     return pp_layers_with_experts(shape, layer + 1) > pp_layers_with_experts(shape, layer);
@@ -188,7 +190,8 @@ static inline int pp_layers_of_kind(const struct pp_shape *shape, enum pp_layer_
     return kind == PP_LAYER_EXPERTS ? experts : shape->layers - experts;
 }
 
-/* The same model with all layers of one kind, which it must have. */
+/* The shape of the same model, if all its layers were of this kind. In a model without experts all layers are dense:
+ * its shape is returned for either kind. */
 struct pp_shape pp_shape_of_kind(const struct pp_shape *shape, enum pp_layer_kind kind);
 
 /* Capacity of an expert: the most tokens that it takes, if a microbatch has `tokens` tokens; 1 to `tokens`. */

@@ -106,7 +106,7 @@ static void place_attention(struct placing *p, const struct pp_shape *shape, str
         out->ctx_there = place(p, pp_context_width(shape), e);
 }
 
-/* What all layers have. */
+/* The buffers that layers of both kinds have, at the same place. */
 static void place_stem(struct placing *p, const struct pp_shape *shape, const struct pp_program_spec *spec,
                        struct pp_slot *out)
 {
@@ -133,22 +133,21 @@ static void place_feed_forward(struct placing *p, const struct pp_shape *shape, 
     place_shared(p, shape, split, out);
 }
 
-/* The buffers of one layer of each kind that the stage has, from the slot's beginning. Returns the bytes of the larger
- * one; bytes: [PP_LAYER_KINDS], of each. */
+/* Places the buffers of one layer of each kind that the stage has, each time from the slot's beginning. bytes:
+ * [PP_LAYER_KINDS] becomes the bytes of a layer of each kind; returns the most of them. */
 static int64_t place_layers(struct placing *p, const struct pp_model *model, const struct pp_stage *s,
                             const struct pp_program_spec *spec, struct pp_slot *out, int64_t *bytes)
 {
     const int experts = pp_stage_layers_with_experts(model, s, s->layers);
-    const bool has[PP_LAYER_KINDS] = {[PP_LAYER_DENSE] = experts<s->layers, [PP_LAYER_EXPERTS] = experts> 0};
+    const int layers[PP_LAYER_KINDS] = {[PP_LAYER_DENSE] = s->layers - experts, [PP_LAYER_EXPERTS] = experts};
     const bool split = spec->training && spec->split_backward;
     if (s->layers == 0) return 0;
     out->activation_again = spec->training && spec->activation_again;
     place_stem(p, &model->local, spec, out);
-    const int64_t stem = p->end;
-    int64_t most = stem;
+    int64_t most = p->end;
     for (int kind = 0; kind < PP_LAYER_KINDS; kind++) {
         struct placing of = *p;
-        if (!has[kind]) continue;
+        if (layers[kind] == 0) continue;
         of.experts = kind == PP_LAYER_EXPERTS ? model->shape.experts : 0;
         place_feed_forward(&of, &model->local_kind[kind], kind, split, out);
         bytes[kind] = of.end;

@@ -235,8 +235,9 @@ template <typename T> static __device__ inline int chosen_expert(const route_gra
     return expert < r.experts ? expert : -1;
 }
 
-/* Of the loss that makes routers even, at the probabilities of one token: that at the normalised ones, which with
- * PP_ROUTE_SIGMOID are p / s, s being the sum of all: (even - mean) / s, with the mean of even by p / s. */
+/* The loss that makes routers even has, for a token, the gradient `even` at the normalised probabilities. With
+ * PP_ROUTE_SIGMOID these are p / sum, where sum is the sum of p over all experts; so the gradient at p is
+ * (even - mean) / sum, where mean is the sum of even p / sum. Otherwise p is normalised: mean is 0, and sum is 1. */
 struct evening {
     float mean, sum;
 };

@@ -98,9 +98,9 @@ void PP_SIMD(pp_cpu_route)(const struct pp_cpu_call *c)
     give_places(c, choices, at->places, at->holds, at->counts);
 }
 
-/* The gradient at a token's probabilities p of the loss that makes the router even, whose gradient at the normalised
- * ones is even. Those of a softmax are that; else they are p / s, s being the sum of all, and the gradient is
- * (even - sum of even p / s) / s. */
+/* Writes the gradient, at a token's probabilities p, of the loss that makes the router even, whose gradient at the
+ * normalised probabilities is `even`. Those of a softmax are normalised. Logistic ones are divided by their sum s for
+ * this loss, so the gradient at p is (even - (sum of even p) / s) / s. */
 static void even_grad(const struct rules *r, float *dp, const float *p, const float *even)
 {
     float sum = PP_ROUTE_TINY, weighed = 0;
@@ -113,8 +113,8 @@ static void even_grad(const struct rules *r, float *dp, const float *p, const fl
     for (int e = 0; e < r->experts; e++) dp[e] = (dp[e] - weighed / sum) / sum;
 }
 
-/* Adds that of the gates. With gates g = scale p / s of the chosen ones, s their sum, it is (scale dg - sum of dg g) /
- * s; of_all: g = scale p. */
+/* Adds the gradient of the gates at p. With gates g = scale p / s of the chosen ones, s their sum, it is
+ * (scale dg - sum of dg g) / s; of_all: g = scale p. */
 static void gates_grad(const struct rules *r, float *dp, const float *p, const int32_t *choices, const float *gates,
                        const float *dgates)
 {
