@@ -9,7 +9,6 @@
 #include "core/log.h"
 #include "core/stats.h"
 
-#define MIB (1.0 / (1 << 20))
 #define COUNT_OF(array) ((int)(sizeof(array) / sizeof *(array)))
 
 /* The columns of view v_configuration that are read, X(members of struct pp_column). Settings that are the same for a
@@ -24,7 +23,7 @@
     X("schedule", "", "schedule", 0, 0)                                                                                \
     X("stages", "", "P", 0, 0)                                                                                         \
     X("virtual", "", "V", 0, 0)                                                                                        \
-    X("chunks", "", "chunks", 0, 0)                                                                                    \
+    X("chunks", "", "chunks", 0, 0, .twin = "M")                                                                       \
     X("microbatches", "", "M", 0, 0)                                                                                   \
     X("replicas", "", "D", 0, 0)                                                                                       \
     X("tensor", "", "T", 0, 0)                                                                                         \
@@ -35,16 +34,16 @@
     X("predicted_ms", "ms/batch", "predicted", 1, 2)                                                                   \
     X("measured_ms", "ms/batch", "measured", 1, 2)                                                                     \
     X("error_percent", "ms/batch", "error %", 1, 1)                                                                    \
-    X("measured_p5_ms", "ms/batch", "p5", 1, 2)                                                                        \
-    X("measured_p95_ms", "ms/batch", "p95", 1, 2)                                                                      \
-    X("steps", "ms/batch", "steps", 0, 0)                                                                              \
+    X("measured_p5_ms", "ms/batch", "p5", 1, 2, .spare = 1)                                                            \
+    X("measured_p95_ms", "ms/batch", "p95", 1, 2, .spare = 1)                                                          \
+    X("steps", "ms/batch", "steps", 0, 0, .spare = 4)                                                                  \
     X("predicted_bubble", "bubble %", "pred.", 100, 1)                                                                 \
     X("measured_bubble", "bubble %", "meas.", 100, 1)                                                                  \
     X("bubble_error_points", "bubble %", NULL, 1, 1)                                                                   \
-    X("predicted_peak_bytes", "peak memory MiB", "predicted", MIB, 1)                                                  \
-    X("measured_peak_bytes", "peak memory MiB", "arena", MIB, 1)                                                       \
-    X("predicted_process_bytes", "process MiB", "predicted", MIB, 1)                                                   \
-    X("measured_process_bytes", "process MiB", "measured", MIB, 1)                                                     \
+    X("predicted_peak_bytes", "peak", "pred.", .bytes = true)                                                          \
+    X("measured_peak_bytes", "peak", "arena", .bytes = true)                                                           \
+    X("predicted_process_bytes", "process", "pred.", .bytes = true, .spare = 3)                                        \
+    X("measured_process_bytes", "process", "meas.", .bytes = true, .spare = 2)                                         \
     X("predicted_run", "runs", "pred.", 0, 0)                                                                          \
     X("measured_run", "runs", "meas.", 0, 0)
 
@@ -217,9 +216,9 @@ static pp_status print_kinds_of(struct pp_db *db, const struct pp_table *table, 
     struct pp_pair pair = pp_compare_pair(table, row);
     pp_status status = pp_compare_kinds(db, &pair, &of_kinds);
     if (status == PP_OK && of_kinds.nrows) {
-        fprintf(out, "\nTasks of %s: %s\n", pp_compare_title(table, row, title, sizeof title),
+        fprintf(out, "\nTasks of %s:\n  %s\n", pp_compare_title(table, row, title, sizeof title),
                 text_of(table, row, "workload"));
-        status = pp_table_print(&of_kinds, 0, of_kinds.nrows, out);
+        pp_table_print(&of_kinds, 0, of_kinds.nrows, out);
     }
     pp_table_free(&of_kinds);
     return status;
@@ -234,7 +233,7 @@ static pp_status print_text(struct pp_db *db, const struct pp_table *table, FILE
         write_degrees(table, row, OF_TABLE, shared);
         fprintf(out, "%s%s: %s, on %s, %d thread%s a worker%s\n", row ? "\n" : "", text_of(table, row, "preset"),
                 text_of(table, row, "workload"), text_of(table, row, "device"), threads, pp_plural(threads), shared);
-        PP_TRY(pp_table_print(table, row, end - row, out));
+        pp_table_print(table, row, end - row, out);
         row = end;
     }
     return print_kinds_of(db, table, pp_compare_main(table), out);
@@ -279,10 +278,10 @@ static void report_assumed(const struct pp_table *table)
         assumed += complete(&pair) && strcmp(text_of(table, row, "cost_source"), "machine") == 0;
     }
     if (assumed)
-        pp_info("%" PRId64 " of %" PRId64
-                " prediction%s rest%s on assumptions about a machine, not on measured kernels: "
-                "run ppprof, then ppsim again.",
-                assumed, table->nrows, pp_plural(table->nrows), assumed == 1 ? "s" : "");
+        pp_info_wrapped("%" PRId64 " of %" PRId64
+                        " prediction%s rest%s on assumptions about a machine, not on measured kernels: "
+                        "run ppprof, then ppsim again.",
+                        assumed, table->nrows, pp_plural(table->nrows), assumed == 1 ? "s" : "");
 }
 
 /* The first column of a statement of one row, of the run ?1. */
@@ -316,9 +315,10 @@ static pp_status report_drift(struct pp_db *db, const struct pp_table *table)
         if (drift > most) most = drift;
     }
     if (most >= least)
-        pp_info("Drift: the reference kernel took %+.1f to %+.1f %% more time in the runs than in the profile; by so "
-                "much the machine itself was slower.",
-                100 * least, 100 * most);
+        pp_info_wrapped(
+            "Drift: the reference kernel took %+.1f to %+.1f %% more time in the runs than in the profile; by so "
+            "much the machine itself was slower.",
+            100 * least, 100 * most);
     return PP_OK;
 }
 
@@ -339,7 +339,7 @@ static pp_status report_taken(struct pp_db *db, const struct pp_table *table)
         PP_TRY(figure_of(db, taken_of, pair.predicted, &taken, &found));
         if (found && taken > most) most = taken;
     }
-    if (pp_taken_remark(most, remark, sizeof remark)) pp_info("Profile: %s.", remark);
+    if (pp_taken_remark(most, remark, sizeof remark)) pp_info_wrapped("Profile: %s.", remark);
     return PP_OK;
 }
 

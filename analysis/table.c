@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/memory_text.h"
 #include "core/printable.h"
+#include "core/text_table.h"
 
 static pp_status read_cell(sqlite3_stmt *statement, int column, struct pp_cell *cell)
 {
@@ -64,98 +66,91 @@ double pp_cell_real(const struct pp_cell *cell) { return cell->type == SQLITE_NU
 int64_t pp_cell_integer(const struct pp_cell *cell) { return cell->type == SQLITE_NULL ? -1 : cell->integer; }
 const char *pp_cell_text(const struct pp_cell *cell) { return cell->type == SQLITE_TEXT ? cell->text : ""; }
 
-enum { CELL_BYTES = 64 };
+/* Some rows of a table as people read them. */
+struct view {
+    const struct pp_table *table;
+    int64_t first;
+    int columns[PP_TEXT_COLUMNS]; /* of the table, that have headings */
+    struct pp_text_column texts[PP_TEXT_COLUMNS];
+    const struct pp_memory_unit *units[PP_TEXT_COLUMNS]; /* of columns of bytes */
+    char groups[PP_TEXT_COLUMNS][PP_CELL_BYTES];         /* of columns of bytes, with the unit */
+};
 
-/* One cell as people read it. */
-static const char *show(const struct pp_column *column, const struct pp_cell *cell, char buf[CELL_BYTES])
+static const struct pp_cell *cell_at(const struct view *view, int64_t row, int i)
 {
+    return &view->table->cells[(view->first + row) * view->table->ncolumns + view->columns[i]];
+}
+
+static const char *show(const void *of, int64_t row, int i, char buf[PP_CELL_BYTES])
+{
+    const struct view *view = of;
+    const struct pp_column *column = &view->table->columns[view->columns[i]];
+    const struct pp_memory_unit *unit = view->units[i];
+    const struct pp_cell *cell = cell_at(view, row, i);
     if (cell->type == SQLITE_NULL)
-        snprintf(buf, CELL_BYTES, "-");
+        snprintf(buf, PP_CELL_BYTES, "-");
     else if (cell->type == SQLITE_TEXT)
-        snprintf(buf, CELL_BYTES, "%s", cell->text);
+        snprintf(buf, PP_CELL_BYTES, "%s", cell->text);
+    else if (unit)
+        snprintf(buf, PP_CELL_BYTES, "%.*f", unit->decimals, cell->real / unit->bytes);
     else if (column->scale != 0)
-        snprintf(buf, CELL_BYTES, "%.*f", column->decimals, cell->real * column->scale);
+        snprintf(buf, PP_CELL_BYTES, "%.*f", column->decimals, cell->real * column->scale);
     else
-        snprintf(buf, CELL_BYTES, "%" PRId64, cell->integer);
+        snprintf(buf, PP_CELL_BYTES, "%" PRId64, cell->integer);
     return buf;
 }
 
-static int column_width(const struct pp_table *table, int column, int64_t first, int64_t n)
+/* Text stands left, numbers right. */
+static bool stands_left(const struct view *view, int64_t n, int i)
 {
-    char buf[CELL_BYTES];
-    size_t width = strlen(table->columns[column].heading);
-    for (int64_t row = first; row < first + n; row++) {
-        size_t used = strlen(show(&table->columns[column], &table->cells[row * table->ncolumns + column], buf));
-        if (used > width) width = used;
-    }
-    return (int)width;
-}
-
-/* Text stands left, numbers right; a column with nothing in it follows its scale. */
-static bool stands_left(const struct pp_table *table, int column, int64_t first, int64_t n)
-{
-    for (int64_t row = first; row < first + n; row++) {
-        int type = table->cells[row * table->ncolumns + column].type;
+    for (int64_t row = 0; row < n; row++) {
+        const int type = cell_at(view, row, i)->type;
         if (type != SQLITE_NULL) return type == SQLITE_TEXT;
     }
     return false;
 }
 
-/* Columns of the group that begins at `column`, and room they take. Hidden columns take none. */
-static int group_span(const struct pp_table *table, int column, const int *width, int *columns)
+/* The unit that fits the largest of all sizes of a column's group. */
+static const struct pp_memory_unit *unit_of(const struct view *view, int64_t n, const char *group)
 {
-    int room = 0, c = column;
-    for (; c < table->ncolumns && strcmp(table->columns[c].group, table->columns[column].group) == 0; c++)
-        if (table->columns[c].heading) room += width[c] + 2;
-    *columns = c - column;
-    return room;
+    const struct pp_table *table = view->table;
+    double most = 0;
+    for (int64_t row = view->first; row < view->first + n; row++)
+        for (int c = 0; c < table->ncolumns; c++)
+            if (table->columns[c].bytes && strcmp(table->columns[c].group, group) == 0)
+                most = fmax(most, table->cells[row * table->ncolumns + c].real);
+    return pp_memory_unit(most);
 }
 
-static void print_groups(const struct pp_table *table, const int *width, FILE *out)
+/* The settings of a configuration are told above the table where all rows have the same, also of one row; what was
+ * measured or predicted stays in its columns. */
+static void view_column(struct view *view, int64_t n, int i)
 {
-    static const char dashes[] = "--------------------------------------------------------------------------------";
-    int columns;
-    for (int c = 0; c < table->ncolumns; c += columns) {
-        const char *text = table->columns[c].group;
-        int room = group_span(table, c, width, &columns), length = (int)strlen(text);
-        if (room == 0) continue;
-        int rule = length ? room - 3 - length : -1; /* "-- text --" over the columns */
-        if (rule < 0)
-            fprintf(out, "%*s", room, text);
-        else
-            fprintf(out, " %.*s %s %.*s", rule / 2, dashes, text, rule - rule / 2, dashes);
-    }
-    fputc('\n', out);
+    const struct pp_column *column = &view->table->columns[view->columns[i]];
+    const bool setting = i > 0 && !*column->group && column->scale == 0;
+    view->texts[i] = (struct pp_text_column){.title = column->heading,
+                                             .group = column->group,
+                                             .left = stands_left(view, n, i),
+                                             .stays = !setting,
+                                             .aside = setting,
+                                             .twin = column->twin,
+                                             .spare = column->spare};
+    if (!column->bytes) return;
+    view->units[i] = unit_of(view, n, column->group);
+    snprintf(view->groups[i], PP_CELL_BYTES, "%s %s", column->group, view->units[i]->name);
+    view->texts[i].group = view->groups[i];
 }
 
-pp_status pp_table_print(const struct pp_table *table, int64_t first, int64_t n, FILE *out)
+void pp_table_print(const struct pp_table *table, int64_t first, int64_t n, FILE *out)
 {
-    char buf[CELL_BYTES];
-    int *width;
-    bool *left;
-    PP_TRY(PP_NEW(&width, table->ncolumns));
-    pp_status status = PP_NEW(&left, table->ncolumns);
-    if (status == PP_OK) {
-        for (int c = 0; c < table->ncolumns; c++) {
-            if (!table->columns[c].heading) continue;
-            width[c] = column_width(table, c, first, n);
-            left[c] = stands_left(table, c, first, n);
-        }
-        print_groups(table, width, out);
-        for (int64_t row = first - 1; row < first + n; row++) {
-            for (int c = 0; c < table->ncolumns; c++) {
-                const struct pp_column *column = &table->columns[c];
-                if (!column->heading) continue;
-                const char *text =
-                    row < first ? column->heading : show(column, &table->cells[row * table->ncolumns + c], buf);
-                fprintf(out, "  %*s", left[c] ? -width[c] : width[c], text);
-            }
-            fputc('\n', out);
-        }
+    struct view view = {table, first};
+    int columns = 0;
+    for (int c = 0; c < table->ncolumns; c++) {
+        if (!table->columns[c].heading) continue;
+        view.columns[columns] = c;
+        view_column(&view, n, columns++);
     }
-    free(left);
-    free(width);
-    return status;
+    pp_text_table_print(&(struct pp_text_table){view.texts, columns, n, .indent = 2, .cell = show, .of = &view}, out);
 }
 
 void pp_table_print_tsv(const struct pp_table *table, FILE *out)

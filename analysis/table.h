@@ -18,6 +18,9 @@ struct pp_column {
     const char *heading; /* second line of the heading; NULL: the table for people leaves the column out */
     double scale;        /* the table for people prints value * scale; 0: text or whole number, as it is */
     int decimals;        /* ... with so many digits behind the point */
+    bool bytes;          /* a size of memory, for people in the unit that fits the largest one of the group */
+    const char *twin;    /* core/text_table.h */
+    int spare;           /* core/text_table.h */
 };
 
 struct pp_cell {
@@ -35,7 +38,7 @@ struct pp_table {
 };
 
 /* Reads all rows of a statement into a table. columns[i] describes column i of the statement, which may have more
- * columns. pp_table_free() releases the table, also after a failure. */
+ * columns; at most PP_TEXT_COLUMNS of them have headings. pp_table_free() releases the table, also after a failure. */
 pp_status pp_table_read(struct pp_db *db, sqlite3_stmt *statement, const struct pp_column *columns, int ncolumns,
                         struct pp_table *out) PP_MUST_CHECK;
 void pp_table_free(struct pp_table *table);
@@ -50,8 +53,8 @@ int64_t pp_cell_integer(const struct pp_cell *cell);
 /* The text of a cell; of SQL NULL, "". */
 const char *pp_cell_text(const struct pp_cell *cell);
 
-/* Prints rows first .. first+n-1 for people: aligned, with headings. */
-pp_status pp_table_print(const struct pp_table *table, int64_t first, int64_t n, FILE *out) PP_MUST_CHECK;
+/* Prints rows first .. first+n-1 for people (core/text_table.h). */
+void pp_table_print(const struct pp_table *table, int64_t first, int64_t n, FILE *out);
 void pp_table_print_tsv(const struct pp_table *table, FILE *out);
 /* Prints `"key": value, ...` of one row, without braces. */
 void pp_table_print_json(const struct pp_table *table, int64_t row, FILE *out);

@@ -60,15 +60,14 @@ static pp_status choose(struct pp_db *db, const struct pp_table *table, struct c
 
 static double ms(int64_t ns) { return (double)ns / 1e6; }
 
-static pp_status print_stays(const struct pp_table *paths, FILE *out)
+static void print_stays(const struct pp_table *paths, FILE *out)
 {
     const int64_t n = paths->nrows - 1; /* the last one is the sum */
     if (n <= MOST_STAYS) return pp_table_print(paths, 0, paths->nrows, out);
-    PP_TRY(pp_table_print(paths, 0, MOST_STAYS, out));
+    pp_table_print(paths, 0, MOST_STAYS, out);
     fprintf(out, "  ... %" PRId64 " more stay%s (--format tsv has all); makespan %.3f predicted, %.3f measured\n",
             n - MOST_STAYS, pp_plural(n - MOST_STAYS), ms(pp_cell_integer(pp_table_cell(paths, n, "predicted_ns"))),
             ms(pp_cell_integer(pp_table_cell(paths, n, "measured_ns"))));
-    return PP_OK;
 }
 
 static const char *workload_of(const struct pp_table *table, int64_t row)
@@ -76,21 +75,21 @@ static const char *workload_of(const struct pp_table *table, int64_t row)
     return pp_cell_text(pp_table_cell(table, row, "workload"));
 }
 
-static pp_status print_block(const struct pp_table *table, int64_t row, const struct pp_why *why,
-                             const struct pp_table *causes, const struct pp_table *paths, FILE *out)
+static void print_block(const struct pp_table *table, int64_t row, const struct pp_why *why,
+                        const struct pp_table *causes, const struct pp_table *paths, FILE *out)
 {
     char title[256];
     const int64_t gap = why->predicted_ns - why->measured_ns;
-    fprintf(out, "%s: %s\n", pp_compare_title(table, row, title, sizeof title), workload_of(table, row));
+    fprintf(out, "%s:\n  %s\n", pp_compare_title(table, row, title, sizeof title), workload_of(table, row));
     fprintf(out,
-            "predicted %.3f (run %" PRId64 "), measured %.3f ms/batch (run %" PRId64
-            "): gap %+.3f ms, %+.1f %%; step %d, "
-            "the median of %" PRId64 " traced\n",
+            "  predicted %.3f (run %" PRId64 "), measured %.3f ms/batch (run %" PRId64 "): gap %+.3f ms, %+.1f %%;\n"
+            "  of the measured run step %d, the median of %" PRId64 " traced\n",
             ms(why->predicted_ns), why->pair.predicted, ms(why->measured_ns), why->pair.measured, ms(gap),
             why->measured_ns ? 100.0 * (double)gap / (double)why->measured_ns : 0.0, why->measured.step,
             why->measured_steps);
-    PP_TRY(pp_table_print(causes, 0, causes->nrows, out));
-    return print_stays(paths, out);
+    pp_table_print(causes, 0, causes->nrows, out);
+    fputc('\n', out);
+    print_stays(paths, out);
 }
 
 static void print_rows_json(const struct pp_table *table, const char *key, FILE *out)
@@ -130,7 +129,7 @@ static pp_status print_one(struct pp_db *db, const struct pp_table *table, int64
     pp_status status = pp_why_causes(&why, &causes);
     if (status == PP_OK) status = pp_why_paths(&why, &paths);
     if (status == PP_OK && format == PP_FORMAT_JSON) print_json(table, row, &why, &causes, &paths, out);
-    if (status == PP_OK && format == PP_FORMAT_TABLE) status = print_block(table, row, &why, &causes, &paths, out);
+    if (status == PP_OK && format == PP_FORMAT_TABLE) print_block(table, row, &why, &causes, &paths, out);
     if (status == PP_OK && format == PP_FORMAT_TSV) {
         pp_table_print_tsv(&causes, out);
         fputc('\n', out);

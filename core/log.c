@@ -4,12 +4,14 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "core/clock.h"
 #include "core/printable.h"
+#include "core/wrap.h"
 
-enum { LINE_BYTES = 2048 };
+enum { LINE_BYTES = 2048, NOTE_INDENT = 2 };
 
 static const int64_t progress_interval_ns = 100 * 1000 * 1000;
 
@@ -31,19 +33,25 @@ static void clear_progress(void)
     progress_shown = false;
 }
 
+static void print_text(const char *text)
+{
+    pthread_mutex_lock(&lock);
+    clear_progress();
+    fputs(text, stderr);
+    fflush(stderr);
+    pthread_mutex_unlock(&lock);
+}
+
 /* The line is put together first and printed with one call, which the C library passes on in one piece, so that lines
  * of several processes on one terminal hardly mix. The lock keeps lines of threads apart. */
 static void write_line(const char *prefix, const char *kind, const char *fmt, va_list args)
 {
-    char line[LINE_BYTES];
-    size_t used = (size_t)snprintf(line, sizeof line, "%s%s%s", prefix, *prefix ? ": " : "", kind);
-    vsnprintf(line + used, sizeof line - used, fmt, args);
+    char line[LINE_BYTES + 1];
+    size_t used = (size_t)snprintf(line, LINE_BYTES, "%s%s%s", prefix, *prefix ? ": " : "", kind);
+    vsnprintf(line + used, LINE_BYTES - used, fmt, args);
     pp_printable(line); /* it may have names from foreign files */
-    pthread_mutex_lock(&lock);
-    clear_progress();
-    fprintf(stderr, "%s\n", line);
-    fflush(stderr);
-    pthread_mutex_unlock(&lock);
+    strcat(line, "\n");
+    print_text(line);
 }
 
 void pp_error(const char *fmt, ...)
@@ -70,6 +78,22 @@ void pp_info(const char *fmt, ...)
     va_start(args, fmt);
     write_line("", "", fmt, args);
     va_end(args);
+}
+
+/* Without memory for a stream it is one line. */
+void pp_info_wrapped(const char *fmt, ...)
+{
+    char text[LINE_BYTES], lines[2 * LINE_BYTES];
+    va_list args;
+    if (only_errors) return;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    FILE *stream = fmemopen(lines, sizeof lines, "w");
+    if (!stream) return pp_info("%s", text);
+    pp_wrap(stream, pp_printable(text), 0, NOTE_INDENT);
+    fclose(stream);
+    print_text(lines);
 }
 
 void pp_progress(const char *fmt, ...)

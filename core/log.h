@@ -17,6 +17,8 @@ void pp_log_init(const char *program, bool quiet);
 void pp_error(const char *fmt, ...) PP_PRINTF(1, 2);
 void pp_warn(const char *fmt, ...) PP_PRINTF(1, 2);
 void pp_info(const char *fmt, ...) PP_PRINTF(1, 2); /* without the program's name */
+/* The same in lines of at most PP_WRAP_COLUMNS, for sentences that nobody searches for. */
+void pp_info_wrapped(const char *fmt, ...) PP_PRINTF(1, 2);
 
 /* Shows a status line, which the next one overwrites, at most ten times a second; does nothing unless standard error is
  * a terminal. fmt = NULL clears the line; so does any other log line. */

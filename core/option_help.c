@@ -6,7 +6,9 @@
 
 #include <string.h>
 
-enum { WIDTH = 100, HELP_COLUMN = 28 };
+#include "core/wrap.h"
+
+enum { HELP_COLUMN = 28 };
 
 static const char *const type_args[] = {
     [PP_OPT_FLAG] = NULL,    [PP_OPT_INT] = "N",          [PP_OPT_SEED] = "N",      [PP_OPT_BYTES] = "SIZE",
@@ -18,27 +20,6 @@ static const char *row_arg(const struct pp_opt *row)
 {
     if (row->arg) return row->arg;
     return row->choices ? row->choices : type_args[row->type];
-}
-
-/* Prints `text` in words from column `column` on, with `indent` spaces before each further line. */
-static void print_wrapped(FILE *out, const char *text, int column, int indent)
-{
-    bool first = true;
-    for (const char *at = text + strspn(text, " "); *at; first = false) {
-        int n = (int)strcspn(at, " ");
-        if (!first && column + 1 + n > WIDTH) {
-            fprintf(out, "\n%*s", indent, "");
-            column = indent;
-        } else if (!first) {
-            fputc(' ', out);
-            column++;
-        }
-        fprintf(out, "%.*s", n, at);
-        column += n;
-        at += n;
-        at += strspn(at, " ");
-    }
-    fputc('\n', out);
 }
 
 static void print_row(FILE *out, const struct pp_opt *row)
@@ -55,7 +36,7 @@ static void print_row(FILE *out, const struct pp_opt *row)
         fprintf(out, "%-*s", HELP_COLUMN, left);
     else
         fprintf(out, "%s\n%*s", left, HELP_COLUMN, "");
-    print_wrapped(out, help, HELP_COLUMN, HELP_COLUMN);
+    pp_wrap(out, help, HELP_COLUMN, HELP_COLUMN);
 }
 
 static void print_group(const struct pp_opt *rows, int n, unsigned tool, const char *group, FILE *out)
@@ -80,7 +61,7 @@ static void print_paragraphs(FILE *out, const char *text)
         int n = (int)strcspn(text, "\n");
         char line[1024];
         snprintf(line, sizeof line, "%.*s", n, text);
-        print_wrapped(out, line, 0, 0);
+        pp_wrap(out, line, 0, 0);
         text += n + (text[n] == '\n');
     }
 }

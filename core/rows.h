@@ -13,6 +13,7 @@
 
 #include "core/config.h"
 #include "core/status.h"
+#include "core/text_table.h"
 
 /* A number, or null if it is not finite: JSON has no NaN. */
 json_t *pp_json_real(double value);
@@ -43,29 +44,30 @@ pp_status pp_rows_write_lines(const json_t *rows, int format, int digits, FILE *
 
 /* A column of a table for people. */
 struct pp_row_column {
-    const char *heading, *key;
-    void (*show)(const json_t *row, const char *key, char *buf, size_t size); /* writes the cell of a row to buf */
-    bool left; /* cells are aligned left (texts), else right (numbers) */
-    /* When the column is left out: */
-    bool if_known;     /* if all cells are "-" */
-    bool if_mixed;     /* if all cells other than "-" are equal */
-    const char *usual; /* if all cells are this text; NULL: for no text */
-    /* The option that the column shows, a list of numbers or choices: if several values were given, the column is never
-     * left out. NULL: none. */
+    struct pp_text_column text; /* .unit is NULL if the column has `bytes` */
+    const char *key;
+    /* One of these two. show() writes the cell of a row to buf. bytes() returns the size of memory that the row has at
+     * `key`, or NAN; all sizes of a column are shown in the unit that fits the largest (core/memory_text.h). */
+    void (*show)(const json_t *row, const char *key, char *buf, size_t size);
+    double (*bytes)(const json_t *row, const char *key);
+    /* The option that the column shows, a list of numbers or choices: if several values were given, nothing is
+     * text.usual. NULL: none. */
     const char *option;
 };
 
 /* Ways to write a cell from the row's value at `key`; "-" if that is null. figure: the larger the number, the fewer
- * decimals. mib: of bytes; of an array the largest element. */
+ * decimals. short: of four digits at least. */
 void pp_show_text(const json_t *row, const char *key, char *buf, size_t size);
 void pp_show_count(const json_t *row, const char *key, char *buf, size_t size);
 void pp_show_figure(const json_t *row, const char *key, char *buf, size_t size);
+void pp_show_short(const json_t *row, const char *key, char *buf, size_t size);
 void pp_show_percent(const json_t *row, const char *key, char *buf, size_t size);
-void pp_show_mib(const json_t *row, const char *key, char *buf, size_t size);
 /* The largest element of an array; a number itself. */
 double pp_json_most(const json_t *value);
+/* The same of the row's value at `key`; NAN if that is null. */
+double pp_row_most(const json_t *row, const char *key);
 
-/* Prints rows as an aligned table with headings: the columns of the configuration and of ms/batch, which all programs
+/* Prints rows as a table (core/text_table.h): the columns of the configuration and of ms/batch, which all programs
  * have, and then columns[n]. config: the options that were given. */
 enum { PP_ROW_COLUMNS = 16 }; /* most columns of a caller */
 void pp_rows_table(const json_t *rows, const struct pp_config *config, const struct pp_row_column *columns, int n,

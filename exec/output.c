@@ -62,8 +62,11 @@ static void show_loss(const json_t *row, const char *key, char *buf, size_t size
 }
 
 static const struct pp_row_column columns[] = {
-    {"bubble %", "bubble", pp_show_percent}, {"peak MiB", "peak_bytes", pp_show_mib}, {"loss", "loss", show_loss},
-    {"valid loss", "valid_loss", show_loss}, {"test loss", "test_loss", show_loss},
+    {{"bubble", "%"}, "bubble", pp_show_percent},
+    {{"peak"}, "peak_bytes", .bytes = pp_row_most},
+    {{"loss"}, "loss", show_loss},
+    {{"valid loss"}, "valid_loss", show_loss},
+    {{"test loss"}, "test_loss", show_loss},
 };
 
 pp_status pp_results_print(const struct pp_result *results, int n, const struct pp_config *config, FILE *out)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/log.h"
+#include "core/memory_text.h"
 #include "exec/carrier.h"
 
 enum {
@@ -14,45 +15,39 @@ enum {
 
 /* --- header --- */
 
-/* The unit that shows an arena's size in whole numbers. */
-static const char *unit_of(int64_t bytes, double *scale)
-{
-    *scale = bytes < 10 << 20 ? 1 << 10 : 1 << 20;
-    return bytes < 10 << 20 ? "KiB" : "MiB";
-}
-
 /* Where a rank is several workers, each has an arena. */
 static const char *of_what(const struct pp_layout *layout) { return layout->members > 1 ? " a worker" : ""; }
 
 static void memory_line(const struct pp_layout *layout, int first, int end)
 {
-    char text[256];
+    char text[256], all[PP_MEMORY_TEXT];
     size_t used = 0;
-    double scale;
-    const char *unit = unit_of(layout->arena_bytes[first], &scale);
-    const double all = (double)layout->arena_bytes[first] / scale;
+    const double bytes = (double)layout->arena_bytes[first];
+    const struct pp_memory_unit *unit = pp_memory_unit(bytes);
+    pp_memory_text(bytes, all);
     for (int kind = 0; kind < PP_BYTES_KINDS; kind++)
         if (layout->bytes[first][kind])
-            used += (size_t)snprintf(text + used, sizeof text - used, "%s%s %.1f", used ? " + " : "",
-                                     pp_memory_names[kind], (double)layout->bytes[first][kind] / scale);
+            used +=
+                (size_t)snprintf(text + used, sizeof text - used, "%s%s %.*f", used ? " + " : "", pp_memory_names[kind],
+                                 unit->decimals, (double)layout->bytes[first][kind] / unit->bytes);
     if (end == first + 1)
-        pp_info("memory      rank %d: %.1f %s%s = %s", first, all, unit, of_what(layout), text);
+        pp_info("memory      rank %d: %s%s = %s", first, all, of_what(layout), text);
     else
-        pp_info("memory      ranks %d-%d: each %.1f %s%s = %s", first, end - 1, all, unit, of_what(layout), text);
+        pp_info("memory      ranks %d-%d: each %s%s = %s", first, end - 1, all, of_what(layout), text);
 }
 
 /* What is left when there are too many lines. */
 static void other_memory(const struct pp_layout *layout, int first)
 {
     int64_t least = INT64_MAX, most = 0;
-    double scale;
     for (int r = first; r < layout->ranks; r++) {
         if (layout->arena_bytes[r] < least) least = layout->arena_bytes[r];
         if (layout->arena_bytes[r] > most) most = layout->arena_bytes[r];
     }
-    const char *unit = unit_of(most, &scale);
-    pp_info("memory      ranks %d-%d: from %.1f to %.1f %s%s; --format json has each rank's", first, layout->ranks - 1,
-            (double)least / scale, (double)most / scale, unit, of_what(layout));
+    const struct pp_memory_unit *unit = pp_memory_unit((double)most);
+    pp_info("memory      ranks %d-%d: from %.*f to %.*f %s%s; --format json has each rank's", first, layout->ranks - 1,
+            unit->decimals, (double)least / unit->bytes, unit->decimals, (double)most / unit->bytes, unit->name,
+            of_what(layout));
 }
 
 static bool same_memory(const struct pp_layout *layout, int a, int b)

@@ -3,10 +3,12 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/config.h"
 #include "core/rows.h"
+#include "core/text_table.h"
 
 /* One record. Figures that it does not have are NAN. */
 struct record {
@@ -65,6 +67,16 @@ static struct record of_sample(const struct pp_sample *s)
     return r;
 }
 
+static struct record of_parameter(const struct pp_figure *p)
+{
+    struct record r = nothing;
+    r.what = "parameter";
+    r.name = p->of;
+    r.context = p->name;
+    r.value = p->value;
+    return r;
+}
+
 static const char *const when[] = {"before", "during", "after"};
 
 static json_t *append(json_t *rows, const struct record *r)
@@ -95,11 +107,7 @@ static json_t *make_rows(struct pp_profile *profile, const struct pp_profile_lin
         rows = append(rows, &r);
     }
     for (int i = 0; i < links->nparameters; i++) {
-        struct record r = nothing;
-        r.what = "parameter";
-        r.name = links->parameters[i].of;
-        r.context = links->parameters[i].name;
-        r.value = links->parameters[i].value;
+        struct record r = of_parameter(&links->parameters[i]);
         rows = append(rows, &r);
     }
     for (int i = 0; i < 3; i++) {
@@ -110,79 +118,109 @@ static json_t *make_rows(struct pp_profile *profile, const struct pp_profile_lin
     return rows;
 }
 
-/* Widths of the first two columns. */
-static void measure_names(const struct pp_profile *profile, int *signature, int *context)
+/* A column of a table for people: a text of the record, or a figure times `scale`, divided by the median if `of_median`
+ * is set, less `minus`. */
+struct column {
+    struct pp_text_column text;
+    size_t offset;      /* of the text or figure in struct record */
+    const char *format; /* of the figure; NULL: it is a text */
+    double scale, minus;
+    bool of_median;
+};
+
+#define AT(name) offsetof(struct record, name)
+#define PERCENT_BEYOND_MEDIAN "%+.1f", .scale = 100, .minus = 100, .of_median = true
+static const struct column task_columns[] = {
+    {{"task", .left = true, .stays = true}, AT(name)},
+    {{"in steps of", .left = true}, AT(context)},
+    {{"load"}, AT(load), "%.0f", .scale = 1},
+    {{"samples", .spare = 2}, AT(count), "%.0f", .scale = 1},
+    {{"median", "ms", .stays = true}, AT(median_ns), "%.3f", .scale = 1e-6},
+    {{"p5", "%"}, AT(p5_ns), PERCENT_BEYOND_MEDIAN},
+    {{"p95", "%"}, AT(p95_ns), PERCENT_BEYOND_MEDIAN},
+    {{"GF/s"}, AT(gflops), "%.1f", .scale = 1},
+    {{"residual", "%", .spare = 1}, AT(residual_ns), "%+.1f", .scale = 100, .of_median = true},
+    {{"issue", "us"}, AT(host_ns), "%.1f", .scale = 1e-3},
+};
+static const struct column sample_columns[] = {
+    {{"link", .left = true, .stays = true}, AT(name)},
+    {{"buffers", .left = true}, AT(context)},
+    {{"bytes", .stays = true}, AT(bytes), "%.0f", .scale = 1},
+    {{"median", "us", .stays = true}, AT(median_ns), "%.2f", .scale = 1e-3},
+    {{"p5", "%"}, AT(p5_ns), PERCENT_BEYOND_MEDIAN},
+    {{"p95", "%"}, AT(p95_ns), PERCENT_BEYOND_MEDIAN},
+    {{"GB/s"}, AT(bytes), "%.2f", .scale = 1, .of_median = true},
+};
+static const struct column parameter_columns[] = {
+    {{"link", .left = true, .stays = true}, AT(name)},
+    {{"parameter", .left = true, .stays = true}, AT(context)},
+    {{"value", .stays = true}, AT(value), "%.4g", .scale = 1},
+};
+#define COUNT_OF(array) ((int)(sizeof(array) / sizeof *(array)))
+
+struct table {
+    const struct column *columns;
+    const struct record *records;
+};
+
+static const char *cell(const void *of, int64_t row, int i, char buf[PP_CELL_BYTES])
 {
-    *signature = (int)strlen("task");
-    *context = (int)strlen("in steps of");
-    for (int i = 0; i < profile->nshapes; i++) {
-        int n = (int)strlen(profile->shapes[i].signature), m = (int)strlen(profile->shapes[i].context);
-        *signature = n > *signature ? n : *signature;
-        *context = m > *context ? m : *context;
-    }
+    const struct table *table = of;
+    const struct column *column = &table->columns[i];
+    const struct record *record = &table->records[row];
+    const char *at = (const char *)record + column->offset;
+    if (!column->format) return **(const char *const *)at ? *(const char *const *)at : "-";
+    const double value = *(const double *)at * column->scale / (column->of_median ? record->median_ns : 1);
+    if (isnan(value)) return "-";
+    snprintf(buf, PP_CELL_BYTES, column->format, value - column->minus);
+    return buf;
 }
 
-static void print_task(FILE *out, const struct record *r, int wide, int narrow, bool queues)
+static void print_records(const struct column *columns, int ncolumns, const struct record *records, int64_t n,
+                          FILE *out)
 {
-    fprintf(out, "%-*s  %-*s  %4.0f  %7.0f  %9.3f  %+5.1f%%  %+5.1f%%  %5.1f", wide, r->name, narrow, r->context,
-            r->load, r->count, r->median_ns / 1e6, 100 * (r->p5_ns / r->median_ns - 1),
-            100 * (r->p95_ns / r->median_ns - 1), r->gflops);
-    if (isnan(r->residual_ns))
-        fputs("         -", out);
-    else
-        fprintf(out, "  %+7.1f%%", 100 * r->residual_ns / r->median_ns);
-    if (queues) fprintf(out, "  %8.1f", r->host_ns / 1e3);
-    fputs("\n", out);
+    const struct table table = {columns, records};
+    struct pp_text_column texts[PP_TEXT_COLUMNS];
+    for (int c = 0; c < ncolumns; c++) texts[c] = columns[c].text;
+    pp_text_table_print(&(struct pp_text_table){texts, ncolumns, n, .cell = cell, .of = &table}, out);
 }
 
-static void print_tasks(FILE *out, const struct pp_profile *profile)
+static int64_t task_records(const struct pp_profile *profile, struct record *records)
 {
-    int wide, narrow;
-    bool queues = profile->setup.backend->queue != NULL;
-    measure_names(profile, &wide, &narrow);
-    fprintf(out, "%-*s  %-*s  load  samples  median ms      p5     p95   GF/s  residual%s\n", wide, "task", narrow,
-            "in steps of", queues ? "  issue us" : "");
+    int64_t n = 0;
     for (int i = 0; i < profile->nshapes; i++)
         for (int load = 0; load < profile->nloads; load++) {
-            struct record r = of_cell(&profile->shapes[i], &profile->shapes[i].cell[load]);
-            if (r.count > 0) print_task(out, &r, wide, narrow, queues);
+            records[n] = of_cell(&profile->shapes[i], &profile->shapes[i].cell[load]);
+            n += records[n].count > 0;
         }
+    return n;
 }
 
-static void print_links(FILE *out, const struct pp_profile_links *links)
+static pp_status print_table(FILE *out, struct pp_profile *profile, const struct pp_profile_links *links)
 {
-    if (links->nsamples > 0)
-        fprintf(out, "\n%-18s  %-12s  %10s  %9s      p5     p95    GB/s\n", "link", "buffers", "bytes", "median us");
-    for (int i = 0; i < links->nsamples; i++) {
-        struct record r = of_sample(&links->samples[i]);
-        fprintf(out, "%-18s  %-12s  %10.0f  %9.2f  %+5.1f%%  %+5.1f%%  %6.2f\n", r.name, r.context, r.bytes,
-                r.median_ns / 1e3, 100 * (r.p5_ns / r.median_ns - 1), 100 * (r.p95_ns / r.median_ns - 1),
-                r.bytes / r.median_ns);
-    }
-    if (links->nparameters > 0) fprintf(out, "\n%-18s  %-18s  %12s\n", "link", "parameter", "value");
-    for (int i = 0; i < links->nparameters; i++)
-        fprintf(out, "%-18s  %-18s  %12.4g\n", links->parameters[i].of, links->parameters[i].name,
-                links->parameters[i].value);
-}
-
-static void print_table(FILE *out, struct pp_profile *profile, const struct pp_profile_links *links)
-{
-    print_tasks(out, profile);
-    print_links(out, links);
+    const int64_t tasks = (int64_t)profile->nshapes * profile->nloads;
+    struct record *records;
+    PP_TRY(PP_NEW(&records, tasks + links->nsamples + links->nparameters));
+    print_records(task_columns, COUNT_OF(task_columns), records, task_records(profile, records), out);
+    for (int i = 0; i < links->nsamples; i++) records[i] = of_sample(&links->samples[i]);
+    if (links->nsamples > 0) fputc('\n', out);
+    print_records(sample_columns, COUNT_OF(sample_columns), records, links->nsamples, out);
+    for (int i = 0; i < links->nparameters; i++) records[i] = of_parameter(&links->parameters[i]);
+    if (links->nparameters > 0) fputc('\n', out);
+    print_records(parameter_columns, COUNT_OF(parameter_columns), records, links->nparameters, out);
+    free(records);
     fputs("\nreference kernel, us:", out);
     for (int i = 0; i < 3; i++) {
         struct pp_quantiles ns = pp_times_quantiles(&profile->reference[i]);
         fprintf(out, "  %s %.1f", when[i], (double)ns.median_ns / 1e3);
     }
     fprintf(out, "  (largest change %+.1f%%)\n", 100 * pp_profile_drift(profile));
+    return PP_OK;
 }
 
 pp_status pp_profile_print(FILE *out, int format, struct pp_profile *profile, const struct pp_profile_links *links)
 {
-    if (format == PP_FORMAT_TABLE) {
-        print_table(out, profile, links);
-        return PP_OK;
-    }
+    if (format == PP_FORMAT_TABLE) return print_table(out, profile, links);
     json_t *rows = make_rows(profile, links);
     if (!rows) return pp_fail(PP_NOMEM, "there is not enough memory for the results");
     pp_status status = pp_rows_write_lines(rows, format, DIGITS, out);

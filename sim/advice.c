@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/memory_text.h"
 #include "sim/costs.h"
 #include "sim/ways.h"
 
@@ -216,17 +217,16 @@ const char *pp_advice(const struct pp_predictor *p, struct pp_large *large, int 
                       char buf[PP_ADVICE_TEXT])
 {
     struct search s = {.p = p, .limit = (double)pp_predict_memory(p), .checkpointed = checkpointed};
-    char options[256] = "", text[PP_LARGE_TEXT], fixed[96] = "";
+    char options[256] = "", text[PP_LARGE_TEXT], fixed[96] = "", size[PP_MEMORY_TEXT];
     search(&s, large, n);
-    const double gib = large[0].fixed / 0x1p30;
     const bool hopeless = large[0].fixed > s.limit && large[0].fixed < INFINITY;
     if (s.saving) write_options(&s, options, sizeof options);
     if (hopeless)
-        snprintf(fixed, sizeof fixed, "; parameters, gradients and optimizer alone need %.*f GiB of a device",
-                 gib < 10 ? 3 : 1, gib);
+        snprintf(fixed, sizeof fixed, "; parameters, gradients and optimizer alone need %s of a device",
+                 pp_memory_text(large[0].fixed, size));
     if (s.fits)
-        snprintf(buf, PP_ADVICE_TEXT, "%s; with%s this fits: %s (%.1f MiB)", fixed, options,
-                 pp_large_text(&s.after, text), s.after.bytes / 0x1p20);
+        snprintf(buf, PP_ADVICE_TEXT, "%s; with%s this fits: %s (%s)", fixed, options, pp_large_text(&s.after, text),
+                 pp_memory_text(s.after.bytes, size));
     else if (hopeless)
         snprintf(buf, PP_ADVICE_TEXT, "%s: it takes more %s", fixed, more(p->config));
     else

@@ -346,13 +346,14 @@ void pp_machine_tell(const struct pp_machine *m)
 {
     char figures[160];
     write_figures(m, figures, sizeof figures);
-    pp_info("times of machine %s%s: %s (%s)", m->name, figures, m->summary, m->source);
+    pp_info_wrapped("times of machine %s%s: %s (%s)", m->name, figures, m->summary, m->source);
 }
 
 void pp_machine_tell_sheet(void)
 {
-    pp_info("times by a data sheet are not measured, and usually too short: expect 1.1 to 1.4 times as much with "
-            "software that is tuned for the machine, more with other (docs/results/published.md)");
+    pp_info_wrapped(
+        "times by a data sheet are not measured, and usually too short: expect 1.1 to 1.4 times as much with "
+        "software that is tuned for the machine, more with other (docs/results/published.md)");
 }
 
 void pp_machine_list(FILE *out)

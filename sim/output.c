@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sim/output.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "core/config.h"
 #include "core/cost.h"
+#include "core/memory_text.h"
 #include "core/rows.h"
+#include "core/wrap.h"
 
 enum { MOST_RANKS = 32 };
 
@@ -27,12 +30,19 @@ static void cell_largest(const json_t *row, const char *key, char *buf, size_t s
 }
 
 /* Memory of a device, if several workers share it, so that it is more than the largest arena. */
-static void cell_device(const json_t *row, const char *key, char *buf, size_t size)
+static double device_bytes(const json_t *row, const char *key)
 {
-    if (number(row, key) > pp_json_most(json_object_get(row, "peak_bytes")))
-        pp_show_mib(row, key, buf, size);
-    else
+    const double bytes = number(row, key);
+    return bytes > pp_json_most(json_object_get(row, "peak_bytes")) ? bytes : (double)NAN;
+}
+
+/* The price of 10^9 tokens, where that of the whole training does not say the same. */
+static void cell_price(const json_t *row, const char *key, char *buf, size_t size)
+{
+    if (json_is_number(json_object_get(row, "train_cost")))
         snprintf(buf, size, "-");
+    else
+        pp_show_short(row, key, buf, size);
 }
 
 static void cell_fits(const json_t *row, const char *key, char *buf, size_t size)
@@ -41,30 +51,35 @@ static void cell_fits(const json_t *row, const char *key, char *buf, size_t size
     snprintf(buf, size, "%s", json_is_null(value) ? "-" : json_is_true(value) ? "yes" : "no");
 }
 
+/* The name of the machine, unless the row is of a sweep over machines and the column `machine` has it. */
 static void cell_source(const json_t *row, const char *key, char *buf, size_t size)
 {
     const char *source = json_string_value(json_object_get(row, key)),
+               *swept = json_string_value(json_object_get(row, "for_machine")),
                *machine = json_string_value(json_object_get(row, "machine"));
-    bool computed = strcmp(source, pp_cost_source_names[PP_COST_MACHINE]) == 0; /* false: only links are computed */
-    snprintf(buf, size, "%s%s%s", source, !machine ? "" : computed ? " " : ", links of ", machine ? machine : "");
+    const bool computed = strcmp(source, pp_cost_source_names[PP_COST_MACHINE]) == 0, /* false: only links are */
+        given = strcmp(source, pp_cost_source_names[PP_COST_TIMES]) == 0;
+    if (computed && swept && machine && strcmp(swept, machine) == 0) machine = NULL;
+    const char *before = !machine ? "" : computed ? " " : ", links of ";
+    snprintf(buf, size, "%s%s%s%s", given ? "--" : "", source, before, machine ? machine : "");
 }
 
 static const struct pp_row_column columns[] = {
-    {"devices", "devices", pp_show_count, .if_mixed = true, .option = "workers"},
-    {"tokens/s", "tokens_per_s", pp_show_count, .if_known = true},
-    {"MFU %", "mfu", pp_show_percent, .if_known = true},
-    {"days", "train_days", pp_show_figure, .if_known = true},
-    {"cost", "train_cost", pp_show_figure, .if_known = true},
-    {"cost/Gtoken", "cost_per_gtoken", pp_show_figure, .if_known = true},
-    {"makespan ms", "makespan_ms", pp_show_figure},
-    {"above bound %", "makespan_ms", cell_above},
-    {"bubble %", "bubble", pp_show_percent},
-    {"peak MiB", "peak_bytes", pp_show_mib},
-    {"device MiB", "device_bytes", cell_device, .if_known = true},
-    {"process MiB", "process_bytes", pp_show_mib, .if_known = true},
-    {"peak microbatches", "peak_microbatches", cell_largest},
-    {"fits", "fits", cell_fits},
-    {"times from", "cost_source", cell_source, .left = true},
+    {{"devices", .aside = true}, "devices", pp_show_count},
+    {{"tokens/s", .spare = 2}, "tokens_per_s", pp_show_count},
+    {{"MFU", "%"}, "mfu", pp_show_percent},
+    {{"days"}, "train_days", pp_show_short},
+    {{"cost"}, "train_cost", pp_show_short},
+    {{"cost per Gtoken"}, "cost_per_gtoken", cell_price},
+    {{"makespan", "ms", .twin = "ms/batch", .spare = 5}, "makespan_ms", pp_show_figure},
+    {{"above bound", "%", .spare = 4}, "makespan_ms", cell_above},
+    {{"bubble", "%", .spare = 1}, "bubble", pp_show_percent},
+    {{"peak"}, "peak_bytes", .bytes = pp_row_most},
+    {{"device"}, "device_bytes", .bytes = device_bytes},
+    {{"process"}, "process_bytes", .bytes = pp_row_most},
+    {{"peak M", .spare = 3}, "peak_microbatches", cell_largest},
+    {{"fits", .aside = true}, "fits", cell_fits},
+    {{"times from", .left = true, .aside = true}, "cost_source", cell_source},
 };
 
 /* Time of collectives inside tasks, of the rank that spends most. */
@@ -87,43 +102,77 @@ static void print_sums(const json_t *row, FILE *out)
 
 static void print_path(const json_t *row, FILE *out)
 {
-    const char *kind, *separator = "\ncritical path:";
+    char text[1024] = "critical path:";
+    const char *kind, *separator = "";
     double total = 0;
+    size_t used = strlen(text);
     json_t *value, *path = json_object_get(row, "critical_path_ms");
     json_object_foreach(path, kind, value) total += json_number_value(value);
     if (total <= 0) return;
     json_object_foreach(path, kind, value)
     {
-        fprintf(out, "%s %s %.1f %%", separator, kind, 100 * json_number_value(value) / total);
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s %s %.1f %%", separator, kind,
+                                 100 * json_number_value(value) / total);
         separator = ",";
     }
-    fprintf(out, " of %.3f ms\n", total);
+    snprintf(text + used, sizeof text - used, " of %.3f ms", total);
+    fputc('\n', out);
+    pp_wrap(out, text, 0, 2);
+}
+
+/* The table of ranks: its first columns, then one for each kind of memory, then all of it. */
+enum { RANK, RANK_BUBBLE, RANK_PEAK, RANK_MEMORY };
+struct ranks {
+    const json_t *row;
+    const json_t *memory[PP_TEXT_COLUMNS]; /* arrays over ranks, of the columns from RANK_MEMORY on */
+    const struct pp_memory_unit *unit;     /* of all these */
+};
+
+static double of_rank(const json_t *array, int64_t rank)
+{
+    return json_number_value(json_array_get(array, (size_t)rank));
+}
+
+static const char *rank_cell(const void *of, int64_t rank, int column, char buf[PP_CELL_BYTES])
+{
+    const struct ranks *r = of;
+    if (column == RANK)
+        snprintf(buf, PP_CELL_BYTES, "%d", (int)rank);
+    else if (column == RANK_BUBBLE)
+        snprintf(buf, PP_CELL_BYTES, "%.2f", 100 * of_rank(json_object_get(r->row, "rank_bubble"), rank));
+    else if (column == RANK_PEAK)
+        snprintf(buf, PP_CELL_BYTES, "%g", of_rank(json_object_get(r->row, "peak_microbatches"), rank));
+    else if (of_rank(r->memory[column], rank) > 0)
+        snprintf(buf, PP_CELL_BYTES, "%.*f", r->unit->decimals, of_rank(r->memory[column], rank) / r->unit->bytes);
+    else
+        return "-";
+    return buf;
 }
 
 /* Bubble and memory of each rank; of many ranks only the first ones. */
 static void print_ranks(const json_t *row, FILE *out)
 {
-    const json_t *bubble = json_object_get(row, "rank_bubble");
-    json_t *array, *kinds = json_object_get(row, "memory_bytes");
+    struct pp_text_column texts[PP_TEXT_COLUMNS] = {
+        {"rank", .stays = true}, {"bubble", "%", .stays = true}, {"peak M", .stays = true}};
     const char *kind;
-    fprintf(out, "\nrank  bubble %%  peak microbatches");
-    json_object_foreach(kinds, kind, array) fprintf(out, "  %10s", kind);
-    if (json_is_object(kinds)) fprintf(out, "  %10s  (MiB)", "all");
-    fputc('\n', out);
-    size_t ranks = json_array_size(bubble), shown = ranks < MOST_RANKS ? ranks : MOST_RANKS;
-    for (size_t r = 0; r < shown; r++) {
-        fprintf(out, "%4zu  %8.2f  %17g", r, 100 * json_number_value(json_array_get(bubble, r)),
-                json_number_value(json_array_get(json_object_get(row, "peak_microbatches"), r)));
-        json_object_foreach(kinds, kind, array)
-            fprintf(out, "  %10.2f", json_number_value(json_array_get(array, r)) / (1 << 20));
-        if (json_is_object(kinds))
-            fprintf(out, "  %10.2f",
-                    json_number_value(json_array_get(json_object_get(row, "peak_bytes"), r)) / (1 << 20));
-        fputc('\n', out);
+    char group[32];
+    json_t *array, *kinds = json_object_get(row, "memory_bytes"), *peak = json_object_get(row, "peak_bytes");
+    struct ranks ranks = {row, .unit = pp_memory_unit(pp_json_most(peak))};
+    int n = RANK_MEMORY;
+    snprintf(group, sizeof group, "memory %s", ranks.unit->name);
+    json_object_foreach(kinds, kind, array)
+    {
+        ranks.memory[n] = array;
+        texts[n++] = (struct pp_text_column){kind, .group = group, .stays = true};
     }
-    if (shown < ranks)
-        fprintf(out, " ...  %zu more rank%s; --format json has all\n", ranks - shown,
-                pp_plural((int64_t)(ranks - shown)));
+    ranks.memory[n] = peak;
+    if (json_is_object(kinds)) texts[n++] = (struct pp_text_column){"all", .group = group, .stays = true};
+    const int64_t all = (int64_t)json_array_size(json_object_get(row, "rank_bubble")),
+                  shown = all < MOST_RANKS ? all : MOST_RANKS;
+    fputc('\n', out);
+    pp_text_table_print(&(struct pp_text_table){texts, n, shown, .cell = rank_cell, .of = &ranks}, out);
+    if (shown < all)
+        fprintf(out, " ...  %d more rank%s; --format json has all\n", (int)(all - shown), pp_plural(all - shown));
 }
 
 /* How --split has cut the model. */

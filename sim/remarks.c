@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/log.h"
+#include "core/memory_text.h"
 #include "core/stats.h"
 
 static pp_status tell_model(const struct pp_predictor *p)
@@ -125,14 +126,13 @@ void pp_remarks_memory(struct pp_remarks *r, const struct pp_point *point, const
 void pp_remarks_fits(struct pp_remarks *r)
 {
     const struct pp_predictor *p = r->predictor;
-    const double mib = 1 << 20;
-    char text[PP_LARGE_TEXT], advice[PP_ADVICE_TEXT];
+    char text[PP_LARGE_TEXT], advice[PP_ADVICE_TEXT], room[PP_MEMORY_TEXT], peak[PP_MEMORY_TEXT];
     if (r->fit > 0 || r->nlarge == 0) return;
     const bool given = p->config->memory > 0;
     pp_advice(p, r->large, r->nlarge, r->checkpointed, advice);
-    pp_warn("nothing fits into %s%s%s (%.1f MiB): the smallest peak is %.1f MiB, of %s%s",
-            given ? "--memory" : "a device of ", given && r->machine ? " on " : "",
-            !given || r->machine ? p->machine.name : "", (double)pp_predict_memory(p) / mib, r->large[0].bytes / mib,
+    pp_warn("nothing fits into %s%s%s (%s): the smallest peak is %s, of %s%s", given ? "--memory" : "a device of ",
+            given && r->machine ? " on " : "", !given || r->machine ? p->machine.name : "",
+            pp_memory_text((double)pp_predict_memory(p), room), pp_memory_text(r->large[0].bytes, peak),
             pp_large_text(&r->large[0], text), advice);
 }
 
