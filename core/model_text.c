@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "core/job.h"
+#include "core/layers.h"
 
 static void add_rope(const struct pp_shape *shape, char *buf, size_t size)
 {

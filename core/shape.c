@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/shape.h"
 
+#include "core/layers.h"
+
 const char *const pp_precision_names[] = {"fp32", "tf32", "bf16"};
 const char *const pp_context_kind_names[] = {"a2a", "all_gather"};
 const char *const pp_activation_names[] = {"relu", "gelu", "swiglu", "gelu-tanh"};

@@ -165,35 +165,6 @@ struct pp_shape {
     int context_kind; /* enum pp_context_kind */
 };
 
-/* The two kinds of layers: with one feed-forward, and with experts. */
-enum pp_layer_kind { PP_LAYER_DENSE, PP_LAYER_EXPERTS, PP_LAYER_KINDS };
-
-/* How many of the model's first n layers have experts. */
-static inline int pp_layers_with_experts(const struct pp_shape *shape, int n)
-{
-    const int every = shape->experts_every > 1 ? shape->experts_every : 1, behind = n - shape->dense_layers;
-    return shape->experts && behind > 0 ? (behind - 1) / every + 1 : 0;
-}
-/* Layers are counted from 0. */
-static inline bool pp_layer_has_experts(const struct pp_shape *shape, int layer)
-{
-    return pp_layers_with_experts(shape, layer + 1) > pp_layers_with_experts(shape, layer);
-}
-static inline enum pp_layer_kind pp_layer_kind(const struct pp_shape *shape, int layer)
-{
-    return pp_layer_has_experts(shape, layer) ? PP_LAYER_EXPERTS : PP_LAYER_DENSE;
-}
-/* How many layers of a kind the model has. */
-static inline int pp_layers_of_kind(const struct pp_shape *shape, enum pp_layer_kind kind)
-{
-    const int experts = pp_layers_with_experts(shape, shape->layers);
-    return kind == PP_LAYER_EXPERTS ? experts : shape->layers - experts;
-}
-
-/* The shape of the same model, if all its layers were of this kind. In a model without experts all layers are dense:
- * its shape is returned for either kind. */
-struct pp_shape pp_shape_of_kind(const struct pp_shape *shape, enum pp_layer_kind kind);
-
 /* Capacity of an expert: the most tokens that it takes, if a microbatch has `tokens` tokens; 1 to `tokens`. */
 static inline int64_t pp_expert_capacity(const struct pp_shape *shape, int64_t tokens)
 {
@@ -201,13 +172,6 @@ static inline int64_t pp_expert_capacity(const struct pp_shape *shape, int64_t t
                  most = shape->capacity_factor * even * (1 - 1e-12); /* rounding: 1.1 * 100 must not be above 110 */
     const int64_t whole = most < (double)tokens ? (int64_t)most : tokens;
     return whole + (whole < tokens && (whole == 0 || (double)whole < most));
-}
-
-/* The window of a layer of the model, counted from 0; 0: it has none. */
-static inline int pp_layer_window(const struct pp_shape *shape, int layer)
-{
-    const bool skipped = shape->window_skip > 0 && (layer + 1) % shape->window_skip == 0;
-    return skipped ? 0 : shape->window;
 }
 
 /* Number of stages that may have no layer, but the embedding or the decoder alone: none if --split is uniform, else the

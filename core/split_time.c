@@ -5,9 +5,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Times are taken of small models of three stages with one layer each, all like one of the model's: they tell embedding,
- * layer and decoder apart. There is one such model for each kind of layers, with a window and without, that the model
- * has. */
+#include "core/layers.h"
+
+/* Times are taken of small models of three stages with one layer each, all like one of the model's: they tell
+ * embedding, layer and decoder apart. There is one such model for each kind of layers, with a window and without, that
+ * the model has. */
 enum { STAND_IN = 3 };
 static const struct pp_cut stand_in_cut = {.stages = STAND_IN};
 

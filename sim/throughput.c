@@ -2,6 +2,7 @@
 #include "sim/throughput.h"
 
 #include "core/devices.h"
+#include "core/layers.h"
 
 /* Keys that a token counts in attention, summed over the layers: all of its row, masked or not, but no more than a
  * layer's window has. */

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "core/config.h"
+#include "core/layers.h"
 #include "core/split_time.h"
 #include "kernels/kernels.h"
 #include "kernels/model.h"
