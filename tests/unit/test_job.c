@@ -228,6 +228,7 @@ static void test_presets(void **state)
         {"--preset llama-2-7b", 6738415616, 32},
         {"--preset llama-3-8b", 8030261248, 16},
         {"--preset llama-3-70b", 70553706496, 32},
+        {"--preset mistral-7b", 7241732096, 16},
         {"--preset mistral-nemo-12b", 12247782400, 16},
         {"--preset gpt-175b", 174604259328, 32},
         {"--preset llama-3-405b", 405853388800, 32},
