@@ -4,6 +4,7 @@
  */
 #include <inttypes.h>
 
+#include "core/devices.h"
 #include "core/rows.h"
 #include "exec/exec.h"
 
@@ -50,17 +51,21 @@ static json_t *make_rows(const struct pp_result *results, int n)
     return rows;
 }
 
-/* The last one; "-" where there is none. */
+/* The last one; "-" where there is none. JSON has null for a loss that is no finite number, people see "nan": otherwise
+ * the column of a training that has diverged would be empty, and left out. */
 static void show_loss(const json_t *row, const char *key, char *buf, size_t size)
 {
     const json_t *value = json_object_get(row, key);
-    if (json_is_array(value)) value = json_array_get(value, json_array_size(value) - 1);
+    const bool several = json_is_array(value);
+    if (several) value = json_array_get(value, json_array_size(value) - 1);
     if (json_is_number(value))
         snprintf(buf, size, "%.4f", json_number_value(value));
     else
-        snprintf(buf, size, "-");
+        snprintf(buf, size, "%s", several && value ? "nan" : "-");
 }
 
+/* Losses are the last columns. */
+enum { LOSSES = 3 };
 static const struct pp_row_column columns[] = {
     {{"bubble", "%"}, "bubble", pp_show_percent},
     {{"peak"}, "peak_bytes", .bytes = pp_row_most},
@@ -73,7 +78,9 @@ pp_status pp_results_print(const struct pp_result *results, int n, const struct 
 {
     json_t *rows = make_rows(results, n);
     if (!rows) return pp_fail(PP_NOMEM, "cannot allocate memory for the results");
-    if (config->format == PP_FORMAT_TABLE) pp_rows_table(rows, config, columns, sizeof columns / sizeof *columns, out);
+    const int losses = pp_device_kind(config->device)->waits ? 0 : LOSSES; /* a device that only waits learns nothing */
+    if (config->format == PP_FORMAT_TABLE)
+        pp_rows_table(rows, config, columns, (int)(sizeof columns / sizeof *columns) - LOSSES + losses, out);
     pp_status status = pp_rows_write(rows, config->format, out);
     json_decref(rows);
     return status;

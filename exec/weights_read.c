@@ -181,8 +181,8 @@ static bool shape_matches(json_t *shape, const struct pp_tensor *tensor)
 
 #define ASK_FOR_MODEL                                                                                                  \
     "do --layers, --norm, --normalization, --qk-norm, --activation, --bias, --kv-heads, --head-dim, --experts, "       \
-    "--shared-ff, --shared-gate, the widths, --vocab, --tie-embeddings, --positions and --max-positions describe the " \
-    "model that was saved?"
+    "--dense-layers, --experts-every, --shared-ff, --shared-gate, the widths, --vocab, --tie-embeddings, --positions " \
+    "and --max-positions describe the model that was saved?"
 
 static pp_status check_tensor(struct pp_weights_reader *r, json_t *header, const struct pp_tensor *tensor,
                               struct place *place)
