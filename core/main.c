@@ -15,9 +15,11 @@
 #include "core/log.h"
 
 static char last_words[64]; /* made beforehand: a signal handler may write() it, but not format it */
+static bool one_of_many;    /* a launcher started this process together with others */
 
 static void prepare_last_words(const char *program)
 {
+    one_of_many = pp_launched_processes() > 1;
     if (pp_launched_rank() > 0) return; /* the first process speaks for all that a launcher ends */
     snprintf(last_words, sizeof last_words, "%s%s: stopped by a signal\n", isatty(STDERR_FILENO) ? "\n" : "", program);
 }
@@ -39,9 +41,10 @@ enum pp_turn pp_signal_turn(_Atomic int64_t *first_ns)
     return now - first < SOON_NS ? PP_TURN_SAME : PP_TURN_IMPATIENT;
 }
 
+/* Before run() has met the other processes, SIGTERM of a launcher means that one of them has failed, and said why. */
 static void on_signal(int number)
 {
-    (void)number;
+    if (one_of_many && number == SIGTERM) _exit(pp_exit_code(PP_INTERRUPTED));
     pp_end_by_signal();
 }
 
