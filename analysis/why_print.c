@@ -63,8 +63,8 @@ static double ms(int64_t ns) { return (double)ns / 1e6; }
 static void print_stays(const struct pp_table *paths, FILE *out)
 {
     const int64_t n = paths->nrows - 1; /* the last one is the sum */
-    if (n <= MOST_STAYS) return pp_table_print(paths, 0, paths->nrows, out);
-    pp_table_print(paths, 0, MOST_STAYS, out);
+    pp_table_print(paths, 0, n <= MOST_STAYS ? paths->nrows : MOST_STAYS, out);
+    if (n <= MOST_STAYS) return;
     fprintf(out, "  ... %" PRId64 " more stay%s (--format tsv has all); makespan %.3f predicted, %.3f measured\n",
             n - MOST_STAYS, pp_plural(n - MOST_STAYS), ms(pp_cell_integer(pp_table_cell(paths, n, "predicted_ns"))),
             ms(pp_cell_integer(pp_table_cell(paths, n, "measured_ns"))));

@@ -90,7 +90,10 @@ void pp_info_wrapped(const char *fmt, ...)
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     FILE *stream = fmemopen(lines, sizeof lines, "w");
-    if (!stream) return pp_info("%s", text);
+    if (!stream) {
+        pp_info("%s", text);
+        return;
+    }
     pp_wrap(stream, pp_printable(text), 0, NOTE_INDENT);
     fclose(stream);
     print_text(lines);

@@ -63,7 +63,6 @@ struct pp_tensor {
 struct pp_stage {
     int first_layer, layers;
     bool embed, decode;        /* it holds the embedding; it holds the decoder and the loss */
-    int embed_tensors;         /* of the embedding, which come before those of the layers; 0: it has none */
     int first_tensor, tensors; /* range in pp_model.tensors */
     /* [layers + 1] number, within the stage, of the first tensor of each layer; the last entry is the number of the
      * first tensor behind the layers. */

@@ -56,7 +56,7 @@ struct pp_row_column {
 };
 
 /* Ways to write a cell from the row's value at `key`; "-" if that is null. figure: the larger the number, the fewer
- * decimals. short: of four digits at least. */
+ * decimals. short: four digits; of large numbers all before the point, of those below 1 four behind it. */
 void pp_show_text(const json_t *row, const char *key, char *buf, size_t size);
 void pp_show_count(const json_t *row, const char *key, char *buf, size_t size);
 void pp_show_figure(const json_t *row, const char *key, char *buf, size_t size);

@@ -86,7 +86,7 @@ pp_status pp_alloc_large_bytes(void *out, size_t n, size_t size) PP_MUST_CHECK;
  * many bytes as the largest block that was ever freed. For the start of a program whose memory is measured. */
 void pp_alloc_keep_nothing(void);
 /* From now on memory that is freed stays with the process, so that it need not be asked for, and filled with zeros,
- * again: blocks of up to 32 MiB, half a GiB in all. */
+ * again: blocks of up to 32 MiB, half a GiB in each arena of glibc, of which threads have their own. */
 void pp_alloc_keep(void);
 /* Gives all free memory of the heap back to the system. */
 void pp_alloc_give_back(void);

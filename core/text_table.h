@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Tables for people. They are narrow, so that few terminals break their lines:
- * - A column that is empty ("-") in all rows is left out.
+ * - A column is left out that is empty ("-") in all rows, has its usual value in all, or repeats another one.
  * - A column that has the same cell in all of two or more rows is told once, in a line above the table.
  * - If the table is wider than PP_WRAP_COLUMNS, headings that are wider than their cells are broken into two lines.
  * - From a table that is still wider than PP_TEXT_TABLE_WIDTH, columns are left out that its owner has marked as

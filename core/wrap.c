@@ -18,7 +18,9 @@ void pp_wrap(FILE *out, const char *text, int column, int indent)
 {
     bool first = true;
     for (const char *at = text + strspn(text, " "); *at; first = false) {
-        const int n = (int)strcspn(at, " "), columns = columns_of(at, n);
+        int n = (int)strcspn(at, " ");
+        if (strncmp(at + n, " %", 2) == 0) n += 1 + (int)strcspn(at + n + 1, " ");
+        const int columns = columns_of(at, n);
         if (!first && column + 1 + columns > PP_WRAP_COLUMNS) {
             fprintf(out, "\n%*s", indent, "");
             column = indent;

@@ -10,7 +10,8 @@
 enum { PP_WRAP_COLUMNS = 80 };
 
 /* Prints `text` word by word, and a newline. The first line begins at column `column`, where the caller has left off;
- * each further line begins with `indent` spaces. A word that is too long for a line has a line of its own. */
+ * each further line begins with `indent` spaces. A word that is too long for a line has a line of its own. "%"
+ * stays with the number before it. */
 void pp_wrap(FILE *out, const char *text, int column, int indent);
 
 /* The columns that a text takes on a terminal: one for each code point, so wide characters count too little. */

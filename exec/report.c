@@ -81,7 +81,10 @@ static void transport_line(const struct pp_exec *exec, const struct pp_world *wo
 static void key_line(const struct pp_exec *exec, const struct pp_job *job)
 {
     char text[PP_BITS_TEXT];
-    if (exec->mixed) return pp_info("equal bits  in runs with the same plan and processes alone");
+    if (exec->mixed) {
+        pp_info("equal bits  in runs with the same plan and processes alone");
+        return;
+    }
     pp_exec_bits(exec, job->train, text, sizeof text);
     pp_info("equal bits  in all runs with \"%s, %s\"", job->accumulation_key, text);
 }

@@ -173,7 +173,7 @@ static pp_status fill_stage(struct pp_model *model, int stage, int *layer_at)
     s->first_tensor = model->ntensors;
     s->layer_at = layer_at;
     if (s->embed) PP_TRY(add_tensors(model, stage, shape, "", pp_embedding_rows, PP_EMBEDDING_ROWS));
-    s->embed_tensors = layer_at[0] = s->tensors;
+    layer_at[0] = s->tensors;
     for (int i = 0; i < s->layers; i++) {
         const int layer = s->first_layer + i;
         const struct pp_shape all = pp_shape_of_kind(shape, pp_layer_kind(shape, layer));
@@ -187,17 +187,20 @@ static pp_status fill_stage(struct pp_model *model, int stage, int *layer_at)
     return PP_OK;
 }
 
+/* Have both stages the same kinds of layers in the same order, and the same ends? */
+static bool same_make(const struct pp_shape *shape, const struct pp_stage *a, const struct pp_stage *b)
+{
+    bool same = a->layers == b->layers && a->embed == b->embed && a->decode == b->decode;
+    for (int l = 0; l < a->layers && same; l++)
+        same = pp_layer_kind(shape, a->first_layer + l) == pp_layer_kind(shape, b->first_layer + l);
+    return same;
+}
+
 /* The first earlier stage of the same make, or the stage itself: such stages have slots of one size. */
 static int stage_group(const struct pp_model *model, int stage)
 {
-    const struct pp_stage *s = &model->stages[stage];
-    const int experts = pp_stage_layers_with_experts(model, s, s->layers);
-    for (int i = 0; i < stage; i++) {
-        const struct pp_stage *other = &model->stages[i];
-        if (other->layers == s->layers && other->embed == s->embed && other->decode == s->decode &&
-            pp_stage_layers_with_experts(model, other, other->layers) == experts)
-            return other->group;
-    }
+    for (int i = 0; i < stage; i++)
+        if (same_make(&model->shape, &model->stages[i], &model->stages[stage])) return model->stages[i].group;
     return stage;
 }
 

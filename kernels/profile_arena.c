@@ -199,6 +199,8 @@ void pp_profile_arena_frame(struct pp_profile_arena *arena, const struct pp_task
         .sums = arena->results + 1,
         .tensor = pp_plan_tensor(phase->plan),
         .context = phase->plan->context,
+        /* With a window the last worker's queries see the most keys (kernels/work.c), and a step waits for it. */
+        .context_rank = phase->plan->context - 1,
         .halves = pp_shape_gathers_keys(&job->model->shape),
     };
     pp_frame_place(job, phase, &place, task, out);

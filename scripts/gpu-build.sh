@@ -29,6 +29,7 @@ configured() { [ -e "$results/done/build.configure" ] || [ -e "$results/done/bui
 configure() {
     local nccl include=() cuda=ON options=(-DCMAKE_BUILD_TYPE=Release -DBUILD_TESTING=ON)
     if [ ! -f "$build/CMakeCache.txt" ]; then rm -f "$results"/{done,failed}/build.{configure,without-mpi}; fi
+    unset NVCC_APPEND_FLAGS # of someone who builds without optimising, to test
     configured && return 0
     find "${all_folders[@]}" -newermt now -exec touch {} + # ninja gives up where the clock is behind the sources
     if command -v ninja >/dev/null; then options+=(-G Ninja); fi
@@ -49,7 +50,6 @@ configure() {
 }
 
 part_build() {
-    unset NVCC_APPEND_FLAGS # of someone who builds without optimising, to test
     local targets=(ppsim ppexec ppprof ppreport kernel_times)
     if is_wanted && is_whole; then left_out build "the programs are there, of these sources" && return; fi
     # Of another host, whose programs do not run here, or of other sources.

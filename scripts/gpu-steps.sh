@@ -14,7 +14,7 @@ left_out() { echo "== $1: left out, $2" >&2; }
 hung() { [ "$(awk -F'\t' -v step="$1" '$1 == step { state = $2 } END { print state }' "$results/steps.tsv" 2>/dev/null)" = "time limit" ]; }
 
 # sum_of FIND-ARGUMENT...: of names and contents.
-sum_of() { find "$@" -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum | cut -c1-16; }
+sum_of() { find "$@" -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum | cut -c1-16; }
 all_folders=(CMakeLists.txt cmake core kernels schedules sim exec profiles analysis tests scripts)
 tree=$(sum_of "${all_folders[@]}" -not -name '*.pyc') # all that a step runs
 

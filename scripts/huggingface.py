@@ -162,7 +162,8 @@ def windows(config, layers):
     width, types = config.count("sliding_window"), config.get("layer_types")
     sliding = [config.slides(i) for i in range(layers)]
     if types is not None:
-        if not isinstance(types, list) or len(types) != layers or set(types) - {"sliding_attention", "full_attention"}:
+        known = ("sliding_attention", "full_attention")
+        if not isinstance(types, list) or len(types) != layers or any(kind not in known for kind in types):
             config.refuse("layer_types", types, "must be sliding_attention or full_attention for each layer")
         sliding = [kind == "sliding_attention" for kind in types]
     if config.slides is in_all and not all(sliding):
@@ -369,9 +370,7 @@ def llama(config, kind=LLAMA, mixture=None):
 def dots1(config):
     config.values = {**DOTS1, **config.values}
     layers = config.count("num_hidden_layers", most=MOST_LAYERS)
-    kinds = config.get("layer_types", ["full_attention" if config.get("max_window_layers") >= layers else "window"])
-    if kinds == ["full_attention"] * len(kinds):
-        config.values["sliding_window"] = None
+    config.slides = qwen_slides(config, DOTS, experts=False)
     for name in ("n_group", "topk_group"):
         config.must(name, 1, "ppkit's tokens choose among all experts")
     dense = config.get("first_k_dense_replace") and config.count("first_k_dense_replace", most=MOST_LAYERS)

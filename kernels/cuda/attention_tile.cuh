@@ -119,8 +119,9 @@ static __device__ inline void add_terms(const float (*a)[SIDE + PP_QUAD], const 
     }
 }
 
-/* sum[u].v[w] += a(i + row() + u, terms) * b(j + column() + w, terms), over terms first .. end - 1. first is a multiple
- * of DEPTH, end too or the matrices' border. All threads of the block. */
+/* sum[u].v[w] += a(i + row() + u, terms) * b(j + column() + w, terms), over terms first .. end - 1, and on to the next
+ * multiple of DEPTH or the matrices' border, where one factor must be 0. first is a multiple of DEPTH. All threads of
+ * the block. */
 template <bool a_by_terms, bool b_by_terms, class A, class B>
 static __device__ inline void multiply(memory &m, const A &a, const B &b, int i, int j, int first, int end,
                                        pp_quad sum[PP_QUAD])
@@ -203,7 +204,8 @@ static __device__ inline int last_key(const pp_attention &a, int i)
 /* Begin of these terms, in whole tiles. */
 static __device__ inline int first_key(const pp_attention &a, int i) { return pp_attention_begin(a, i) / SIDE * SIDE; }
 
-/* First query that sees keys of the tile from j on; one behind the last one. */
+/* First query that sees keys of the tile from j on; one behind the last one. (Queries from there to the end of their
+ * tile see none of these keys: P and its gradient are 0 for them.) */
 static __device__ inline int first_query(const pp_attention &a, int j) { return pp_attention_first(a, j); }
 static __device__ inline int end_query(const pp_attention &a, int j) { return pp_attention_end(a, j + SIDE - 1); }
 

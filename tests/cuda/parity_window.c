@@ -13,6 +13,10 @@
 #define INNER .context = 2, .context_rank = 1, .halves = true
 #define MIDDLE .context = 3, .context_rank = 1, .halves = true
 
+/* Forward and backward. */
+#define FLASH_BOTH(...)                                                                                                \
+    {PP_KERNEL_FLASH, __VA_ARGS__}, { PP_KERNEL_FLASH_GRAD, __VA_ARGS__ }
+
 const struct parity_case parity_windows[] = {
     /* rows, seq, heads, dh, causal, kv, keys, window */
     {PP_KERNEL_ATTENTION, {2, 9, 2, 6, 1, 0, 0, 1}, PLAIN},
@@ -29,28 +33,17 @@ const struct parity_case parity_windows[] = {
     {PP_KERNEL_ATTENTION_GRAD, {2, 257, 2, 3, 1, 1, 0, 50}, PLAIN},
     {PP_KERNEL_ATTENTION_GRAD, {1, 333, 1, 33, 1, 0, 0, 65}, LARGE},
     {PP_KERNEL_ATTENTION_GRAD, {1, 1030, 4, 2, 1, 1, 0, 200}, LARGE}, /* nor do those of a group */
-    {PP_KERNEL_FLASH, {2, 9, 2, 6, 1, 0, 0, 1}, PLAIN},
-    {PP_KERNEL_FLASH, {1, 70, 4, 20, 1, 2, 0, 7}, PLAIN},
-    {PP_KERNEL_FLASH, {2, 257, 1, 3, 1, 0, 0, 64}, LARGE},
-    {PP_KERNEL_FLASH, {1, 333, 2, 33, 1, 1, 0, 65}, LARGE},
-    {PP_KERNEL_FLASH, {1, 130, 1, 260, 1, 0, 0, 20}, LARGE},
-    {PP_KERNEL_FLASH, {1, 200, 1, 16, 1, 0, 0, 199}, LARGE},
-    {PP_KERNEL_FLASH, {1, 300, 2, 16, 1, 0, 0, 1}, LARGE}, /* bf16: tensor cores */
-    {PP_KERNEL_FLASH, {1, 70, 4, 64, 1, 2, 0, 9}, PLAIN},
-    {PP_KERNEL_FLASH, {2, 300, 1, 96, 1, 0, 0, 63}, LARGE},
-    {PP_KERNEL_FLASH, {1, 333, 2, 128, 1, 1, 0, 130}, LARGE},
-    {PP_KERNEL_FLASH, {1, 260, 2, 192, 1, 1, 0, 33}, LARGE}, /* wide */
-    {PP_KERNEL_FLASH_GRAD, {2, 9, 2, 6, 1, 0, 0, 1}, PLAIN},
-    {PP_KERNEL_FLASH_GRAD, {1, 70, 4, 20, 1, 2, 0, 7}, PLAIN},
-    {PP_KERNEL_FLASH_GRAD, {2, 257, 1, 3, 1, 0, 0, 64}, LARGE},
-    {PP_KERNEL_FLASH_GRAD, {1, 333, 2, 33, 1, 1, 0, 65}, LARGE},
-    {PP_KERNEL_FLASH_GRAD, {1, 130, 1, 260, 1, 0, 0, 20}, LARGE},
-    {PP_KERNEL_FLASH_GRAD, {1, 200, 1, 16, 1, 0, 0, 199}, LARGE},
-    {PP_KERNEL_FLASH_GRAD, {1, 300, 2, 16, 1, 0, 0, 1}, LARGE}, /* bf16: tensor cores */
-    {PP_KERNEL_FLASH_GRAD, {1, 70, 4, 64, 1, 2, 0, 9}, PLAIN},
-    {PP_KERNEL_FLASH_GRAD, {2, 300, 1, 96, 1, 0, 0, 63}, LARGE},
-    {PP_KERNEL_FLASH_GRAD, {1, 333, 2, 128, 1, 1, 0, 130}, LARGE},
-    {PP_KERNEL_FLASH_GRAD, {1, 260, 2, 192, 1, 1, 0, 33}, LARGE}, /* wide */
+    FLASH_BOTH({2, 9, 2, 6, 1, 0, 0, 1}, PLAIN),
+    FLASH_BOTH({1, 70, 4, 20, 1, 2, 0, 7}, PLAIN),
+    FLASH_BOTH({2, 257, 1, 3, 1, 0, 0, 64}, LARGE),
+    FLASH_BOTH({1, 333, 2, 33, 1, 1, 0, 65}, LARGE),
+    FLASH_BOTH({1, 130, 1, 260, 1, 0, 0, 20}, LARGE),
+    FLASH_BOTH({1, 200, 1, 16, 1, 0, 0, 199}, LARGE),
+    FLASH_BOTH({1, 300, 2, 16, 1, 0, 0, 1}, LARGE), /* bf16: tensor cores */
+    FLASH_BOTH({1, 70, 4, 64, 1, 2, 0, 9}, PLAIN),
+    FLASH_BOTH({2, 300, 1, 96, 1, 0, 0, 63}, LARGE),
+    FLASH_BOTH({1, 333, 2, 128, 1, 1, 0, 130}, LARGE),
+    FLASH_BOTH({1, 260, 2, 192, 1, 1, 0, 33}, LARGE), /* wide */
     /* ... keys of whole rows: windows that end in the worker's chunk, before it, and reach into the first one */
     {PP_KERNEL_FLASH, {2, 20, 4, 6, 1, 2, 40, 5}, PLAIN, BARE, INNER},
     {PP_KERNEL_FLASH, {1, 140, 1, 20, 1, 0, 280, 100}, LARGE, BARE, OUTER},

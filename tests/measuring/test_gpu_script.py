@@ -334,6 +334,10 @@ class Script(unittest.TestCase):
         self.assertEqual([c.split("--stages ")[1][0] for c in calls], ["1", "1"])
         for step in ("learn", "profile.tutorial-bf16-2", "profile.tutorial-fp32-2", "fidelity"):
             self.assertIn(f"== {step}: left out", said)
+        _, said = self.start("presets", "nccl", status=1)  # these programs predict nothing for the page
+        steps_run = [line.split(": /")[0] for line in said.splitlines() if line.startswith("== ") and ": /" in line]
+        self.assertEqual(steps_run, [f"== presets.{p}-{n}-1" for n in ("bf16", "fp32") for p in ("tutorial", "tutorial-12")])
+        self.assertIn("== presets: left out, but for one worker", said)
         steps.write_text("parity.workers\tok\t1\tx\nprofile.tutorial-bf16-2\ttime limit\t120.0\tx\n")
         calls, said = self.start("profile")  # what has hung itself is tried again, where something was changed
         self.assertEqual([c.split("--precision ")[1].split()[0] for c in calls], ["bf16", "fp32"])

@@ -137,6 +137,10 @@ class Options(unittest.TestCase):
         words = "--router-score sigmoid --shared-ff 6 --gate-scale 2.5 --dense-layers 1 --experts-every 1 --dense-ff 7 "
         self.assertIn(words, done.stdout)
         self.assertEqual(done.stderr.count("\n"), 1)
+        for bad in (dict(max_window_layers="62"), dict(layer_types=5), dict(layer_types=[["a"]] * 3)):
+            done = options(dict(values, **bad))
+            self.assertEqual((done.returncode, done.stderr.count("\n")), (1, 1), done.stderr)
+        self.assertIn("--window-size 4096 ", options(dict(values, max_window_layers=0)).stdout)
         values = dict(MIXTRAL, model_type="qwen3_moe", architectures=None, num_hidden_layers=6, decoder_sparse_step=2)
         done = options(dict(values, moe_intermediate_size=3, intermediate_size=7))
         self.assertIn(" --dense-layers 1 --experts-every 2 --dense-ff 7 ", done.stdout)

@@ -246,11 +246,33 @@ static void test_capacity(void **state)
     }
 }
 
+/* Stages of as many layers with experts, but not at the same places: with --checkpoint layers:N their slots differ. */
+static void test_stages_of_one_make(void **state)
+{
+    (void)state;
+    struct pp_shape shape = with_experts(tiny, 2, 1, 2);
+    struct pp_model *model;
+    shape.layers = 20;
+    shape.experts_every = 3;
+    assert_int_equal(pp_model_create(&shape, 5, NULL, NULL, &model), PP_OK);
+    const struct pp_stage *s = model->stages;
+    assert_int_equal(s[1].layers, 4);
+    assert_int_equal(pp_stage_layers_with_experts(model, &s[1], 4), 1); /* of layers 4 .. 7 the third */
+    assert_int_equal(pp_stage_layers_with_experts(model, &s[2], 4), 1); /* of layers 8 .. 11 the second */
+    assert_true(s[1].group == 1 && s[2].group == 2);
+    pp_model_free(model);
+    shape.experts_every = 2;
+    assert_int_equal(pp_model_create(&shape, 5, NULL, NULL, &model), PP_OK);
+    assert_true(model->stages[1].group == 1 && model->stages[2].group == 1 && model->stages[3].group == 1);
+    pp_model_free(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gradients),    cmocka_unit_test(test_experts_alike), cmocka_unit_test(test_chunks),
-        cmocka_unit_test(test_room_matters), cmocka_unit_test(test_capacity),
+        cmocka_unit_test(test_gradients), cmocka_unit_test(test_experts_alike),
+        cmocka_unit_test(test_chunks),    cmocka_unit_test(test_room_matters),
+        cmocka_unit_test(test_capacity),  cmocka_unit_test(test_stages_of_one_make),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

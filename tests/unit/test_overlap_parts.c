@@ -176,7 +176,7 @@ static long long layer_bytes(const char *options)
 {
     struct pp_job *job = create_job(options);
     const struct pp_stage *stage = &job->model->stages[0];
-    const struct pp_tensor *first = &job->model->tensors[stage->first_tensor + stage->embed_tensors];
+    const struct pp_tensor *first = &job->model->tensors[stage->first_tensor + stage->layer_at[0]];
     const long long bytes = first[stage->layer_at[1] - stage->layer_at[0]].offset - first->offset;
     pp_job_free(job);
     return bytes;

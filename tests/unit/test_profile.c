@@ -140,6 +140,7 @@ static void test_tokens_in_memory(void **state)
         assert_ptr_equal(frame.base[PP_MEM_TOKENS], first + task->microbatch * row);
         assert_ptr_equal(frame.base[PP_MEM_TARGETS], first + words + task->microbatch * row);
         assert_int_equal(frame.context, 4);
+        assert_int_equal(frame.context_rank, 3); /* with a window the busiest */
     }
     pp_profile_arena_close(&arena);
     setup.backend->close(device);

@@ -213,8 +213,8 @@ static void test_tensors_of_gpt2(void **state)
     assert_string_equal(t[2].name, "layers.0.self_attn.in_proj_weight");
     assert_string_equal(t[3].name, "layers.0.self_attn.in_proj_bias");
     assert_string_equal(t[model->ntensors - 1].name, "decoder.weight");
-    assert_int_equal(model->stages[0].embed_tensors, 2);
-    assert_int_equal(model->stages[1].embed_tensors, 0);
+    assert_int_equal(model->stages[0].layer_at[0], 2);
+    assert_int_equal(model->stages[1].layer_at[0], 0);
     pp_model_free(model);
 }
 

@@ -254,6 +254,9 @@ static void test_wrap(void **state)
     must_wrap("a " FORTY FORTY FORTY " b", 0, 0, "a\n" FORTY FORTY FORTY "\nb\n");
     must_wrap(FORTY " 1234567890123456789012345678 " ACCENTS, 0, 2,
               FORTY " 1234567890123456789012345678 " ACCENTS "\n"); /* 80 columns, 90 bytes */
+    must_wrap(FORTY " " FORTY " 2.5 %, c", 0, 2, FORTY "\n  " FORTY " 2.5 %, c\n");
+    must_wrap(FORTY " 12345678901234567890123456789012345 2.5 %, c", 0, 2,
+              FORTY " 12345678901234567890123456789012345\n  2.5 %, c\n"); /* 2.5 alone had room: 40 + 36 + 4 */
 }
 
 static void must_say(double bytes, const char *wanted)
