@@ -118,7 +118,7 @@ class Speed(InFolder):
         args = argparse.Namespace(models="tutorial", precisions="bf16,fp32", chunks="1,4,8", tiny=True, turns=1, steps=3)
         args.ppexec, args.ppprof = self.program("ppexec", hangs + "echo '[{\"ms_per_batch\": 1.5}]'\n"), ""
         args.out, args.device, args.torch_device = str(self.folder / "speed.jsonl"), "cpu", ""
-        quick, alone = {"RUN_SECONDS": 0.5}, {"Torch": unittest.mock.Mock(side_effect=ImportError)}
+        quick, alone = {"RUN_SECONDS": 2}, {"Torch": unittest.mock.Mock(side_effect=ImportError)}
         with unittest.mock.patch.multiple(bench, **quick, **alone):
             with contextlib.redirect_stdout(None), contextlib.redirect_stderr(io.StringIO()):
                 self.assertEqual(bench.speed(args), 1)

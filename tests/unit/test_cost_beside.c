@@ -240,31 +240,61 @@ static void test_awaits(void **state)
     }
 }
 
-/* Times that are kept for calls are those of a call that is computed for the first time, alone and loaded, whatever was
- * asked for before; also if there are more different calls than places. */
+/* What nothing that was asked for before can have a part in. */
+static double first_ns(const struct pp_machine *m, const struct pp_call *call, bool loaded)
+{
+    static struct pp_machine_calls fresh;
+    pp_machine_calls_begin(&fresh, m, &pp_model_ops, 2);
+    return pp_machine_roofline_ns(&fresh, call, 0.5, loaded);
+}
+
+static void must_be_first(struct pp_machine_calls *kept, const struct pp_call *call)
+{
+    for (int loaded = 0; loaded < 2; loaded++)
+        assert_true(pp_machine_roofline_ns(kept, call, 0.5, loaded) == first_ns(kept->machine, call, loaded));
+}
+
+/* A call, and right after it one that differs in one of what times depend on, and takes another time. */
+static void must_tell_apart(struct pp_machine_calls *kept, const struct pp_call *call, const struct pp_call *other)
+{
+    must_be_first(kept, call);
+    must_be_first(kept, other);
+    assert_true(first_ns(kept->machine, call, false) != first_ns(kept->machine, other, false));
+}
+
+/* Times that are kept for calls are those of a call that is computed for the first time, alone and loaded, whatever
+ * was asked for before; also if there are more different calls than places. */
 static void test_kept_times(void **state)
 {
     (void)state;
     struct pp_machine m;
-    static struct pp_machine_calls kept, fresh;
+    static struct pp_machine_calls kept;
     assert_int_equal(pp_machine_find("h100", &m), PP_OK);
     pp_machine_calls_begin(&kept, &m, &pp_model_ops, 2);
     for (int turn = 0; turn < 2; turn++)
         for (int n = 1; n <= 3 * PP_TIMED_CALLS; n++) {
-            struct pp_call call = {.kernel = n % 2 ? PP_KERNEL_GEMM_NT : PP_KERNEL_COPY, .precision = PP_BF16};
-            call.n[0] = 64 * n;
-            call.n[1] = 4096;
-            call.n[2] = n % 2 ? 512 : 0;
-            for (int i = 0; i < 2 + n % 2; i++) call.ref[i].region = PP_MEM_ACT;
-            pp_machine_calls_begin(&fresh, &m, &pp_model_ops, 2);
-            for (int loaded = 0; loaded < 2; loaded++) {
-                const double first = pp_machine_roofline_ns(&fresh, &call, 0.5, loaded);
-                assert_true(first > 0 && first == pp_machine_roofline_ns(&fresh, &call, 0.5, loaded));
-                assert_true(first == pp_machine_roofline_ns(&kept, &call, 0.5, loaded));
-            }
-            call.ref[n % 2 ? 2 : 1].region = PP_MEM_NONE; /* fewer bytes */
-            assert_true(pp_machine_roofline_ns(&fresh, &call, 0, false) ==
-                        pp_machine_roofline_ns(&kept, &call, 0, false));
+            struct pp_call copy = {.kernel = PP_KERNEL_COPY, .precision = PP_BF16}, gemm = copy, other;
+            copy.matrix = (struct pp_matrix_dims){.rows = 64 * n, .width = 4096};
+            copy.at.copy = (struct pp_copy_refs){.to.region = PP_MEM_ACT, .from.region = PP_MEM_ACT};
+            gemm.kernel = PP_KERNEL_GEMM_NT;
+            gemm.gemm = (struct pp_gemm_dims){.m = 64 * n, .n = 4096, .k = 512};
+            gemm.at.gemm =
+                (struct pp_gemm_refs){.c.region = PP_MEM_ACT, .a.region = PP_MEM_ACT, .b.region = PP_MEM_PARAM};
+            other = copy;
+            other.at.copy.from.region = PP_MEM_NONE;
+            must_tell_apart(&kept, &copy, &other);
+            other = copy;
+            other.matrix.width = 2048;
+            must_tell_apart(&kept, &copy, &other);
+            other = copy;
+            other.precision = PP_FP32;
+            must_tell_apart(&kept, &copy, &other);
+            other = gemm;
+            other.gemm.k = 4096;
+            must_tell_apart(&kept, &gemm, &other);
+            other = gemm;
+            other.precision = PP_FP32;
+            must_tell_apart(&kept, &gemm, &other);
         }
 }
 

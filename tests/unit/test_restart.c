@@ -272,7 +272,14 @@ static void what_the_weights_mean_never_changes(void **state)
                                           "rope-factor",
                                           "rope-low-freq-factor",
                                           "rope-high-freq-factor",
-                                          "rope-original-tokens"};
+                                          "rope-original-tokens",
+                                          "router-score",
+                                          "gate-scale",
+                                          "dense-layers",
+                                          "experts-every",
+                                          "dense-ff",
+                                          "window-size",
+                                          "window-attn-skip-freq"};
     for (size_t i = 0; i < sizeof meaning / sizeof *meaning; i++) {
         const struct pp_opt *row = pp_config_row(meaning[i]);
         assert_non_null(row);

@@ -151,25 +151,53 @@ static void test_headings_of_two_lines(void **state)
                "second                                                1.0    7.27     2.000  a machine far away\n");
 }
 
+/* 100 columns are not too wide, 101 are. */
 static void test_too_wide(void **state)
 {
     (void)state;
     static const struct pp_text_column columns[] = {
         {"name", .left = true}, {"steps", .spare = 1}, {"makespan", "ms", .spare = 2}, {"ms/batch"}};
-    char wide[62], wider[PP_CELL_BYTES], *text;
+    char wide[PP_CELL_BYTES], *text;
     memset(wide, 'x', sizeof wide - 1);
     wide[sizeof wide - 1] = '\0';
-    memset(wider, 'y', sizeof wider - 1);
-    wider[sizeof wider - 1] = '\0';
-    const char *const fits[] = {wide, "1", "22222222", "3", "other", "4", "55555555", "6"};
-    text = printed(columns, 4, fits, 2); /* 61 + 2 + 5 + 2 + 8 + 2 + 8 */
+    const char *const fits[] = {wide, "1", "222222222222222222", "3", "other", "4", "55555555", "6"};
+    text = printed(columns, 4, fits, 2); /* 63 + 2 + 5 + 2 + 18 + 2 + 8 */
     assert_non_null(strstr(text, "makespan"));
     assert_null(strstr(text, "Left out"));
     free(text);
-    const char *const too_wide[] = {wider, "1", "222222222222222222222", "3", "other", "4", "5", "6"};
-    text = printed(columns, 4, too_wide, 2); /* 63 + 2 + 5 + 2 + 21 + 2 + 8 */
+    const char *const too_wide[] = {wide, "1", "2222222222222222222", "3", "other", "4", "5", "6"};
+    text = printed(columns, 4, too_wide, 2);
     assert_non_null(strstr(text, "steps  ms/batch\n"));
     assert_non_null(strstr(text, "\nLeft out, for lack of room: makespan ms; --format tsv has all.\n"));
+    free(text);
+}
+
+/* All lines begin with the spaces that are asked for, and these count for the width. */
+static void test_indent(void **state)
+{
+    (void)state;
+    static const struct pp_text_column columns[] = {
+        {"name", .left = true}, {"P"}, {"pred.", .group = "ms/batch", .spare = 1}, {"meas.", .group = "ms/batch"}};
+    char wide[PP_CELL_BYTES], wanted[600], *text = NULL;
+    size_t size;
+    memset(wide, 'w', sizeof wide - 1);
+    wide[sizeof wide - 1] = '\0';
+    /* 2 + 63 + 2 + 28 + 2 + 5 columns are too many; without the indent they would not be. */
+    const char *const cells[] = {wide, "4", "9999999999999999999999999999", "1.0", "b", "4", "2.0", "2.0"};
+    const struct given given = {4, cells};
+    FILE *out = open_memstream(&text, &size);
+    assert_non_null(out);
+    pp_text_table_print(&(struct pp_text_table){columns, 4, 2, .indent = 2, .cell = given_cell, .of = &given}, out);
+    assert_int_equal(fclose(out), 0);
+    snprintf(wanted, sizeof wanted,
+             "  All: P 4.\n"
+             "  %63s  ms/batch\n"
+             "  %-63s     meas.\n"
+             "  %s       1.0\n"
+             "  %-63s       2.0\n"
+             "  Left out, for lack of room: ms/batch pred.; --format tsv has all.\n",
+             "", "name", wide, "b");
+    assert_string_equal(text, wanted);
     free(text);
 }
 
@@ -289,6 +317,7 @@ int main(void)
         cmocka_unit_test(test_an_empty_cell_is_told_apart),
         cmocka_unit_test(test_headings_of_two_lines),
         cmocka_unit_test(test_too_wide),
+        cmocka_unit_test(test_indent),
         cmocka_unit_test(test_groups),
         cmocka_unit_test(test_the_rest_of_a_group),
         cmocka_unit_test(test_code_points),
