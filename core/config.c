@@ -37,7 +37,7 @@ pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config
     if (out->resume_changed) out->resume = true;
     pp_config_cut_rows(out);
     /* A preset's T makes tensor ranks share the experts. It does not apply to expert ranks, nor to given times. */
-    if ((pp_config_gives_times(out) || out->expert_parallel > 1) && !pp_config_given(out, "tensor"))
+    if ((pp_config_gives_times(out) || pp_ints_most(&out->expert_parallel) > 1) && !pp_config_given(out, "tensor"))
         out->tensor = (struct pp_ints){1, {1}};
     if (out->kv_heads == out->heads) out->kv_heads = 0; /* so that equal models have equal options */
     if (out->max_positions == out->tokens) out->max_positions = 0;
@@ -83,6 +83,11 @@ int pp_config_context(const struct pp_config *config)
     return config->context_parallel.n > 0 ? config->context_parallel.v[0] : 1;
 }
 
+int pp_config_expert_parallel(const struct pp_config *config)
+{
+    return config->expert_parallel.n > 0 ? config->expert_parallel.v[0] : 1;
+}
+
 const char *pp_config_machine(const struct pp_config *config)
 {
     return config->machine.n > 0 ? config->machine.v[0] : NULL;
@@ -90,18 +95,16 @@ const char *pp_config_machine(const struct pp_config *config)
 
 double pp_config_price(const struct pp_config *config) { return config->price.n > 0 ? config->price.v[0] : 0; }
 
-static int expert_ranks(const struct pp_config *config)
-{
-    return config->expert_parallel > 1 ? config->expert_parallel : 1;
-}
-
 int pp_config_copies(const struct pp_config *config)
 {
-    const int n = expert_ranks(config);
+    const int n = pp_config_expert_parallel(config);
     return (config->replicas > n ? config->replicas / n : 1) * pp_config_context(config);
 }
 
-int pp_config_holders(const struct pp_config *config) { return pp_config_copies(config) * expert_ranks(config); }
+int pp_config_holders(const struct pp_config *config)
+{
+    return pp_config_copies(config) * pp_config_expert_parallel(config);
+}
 
 int pp_config_shard_group(const struct pp_config *config, int degree)
 {
@@ -123,7 +126,7 @@ bool pp_config_sums_bf16(const struct pp_config *config)
 
 void pp_config_share(const struct pp_config *config, int zero, int degree, struct pp_shape *shape)
 {
-    const int group = pp_config_shard_group(config, degree) * expert_ranks(config);
+    const int group = pp_config_shard_group(config, degree) * pp_config_expert_parallel(config);
     pp_shape_share(shape, zero, pp_config_holders(config), group);
 }
 
@@ -177,7 +180,7 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
         .precision = config->precision,
         .optimizer = config->optimizer,
         .vocab_multiple = vocab_multiple(config, config->device),
-        .expert_parallel = config->expert_parallel,
+        .expert_parallel = pp_config_expert_parallel(config),
         .context = pp_config_context(config),
         .context_kind = config->cp_comm_type,
         .sequence = config->sequence_parallel,

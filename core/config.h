@@ -75,7 +75,7 @@ struct pp_config {
     int64_t bucket_size;                /* with overlap_grad_reduce: least bytes of gradients of a part */
     int replicas;                       /* D */
     int recv_buffers;                   /* receive slots per channel; -1: default (2; unlimited with --times alone) */
-    int expert_parallel;                /* N */
+    struct pp_ints expert_parallel;     /* N: see pp_config_expert_parallel() */
     struct pp_ints context_parallel;    /* C: see pp_config_context() */
     int cp_comm_type;                   /* enum pp_context_kind */
     const char *split;
@@ -145,15 +145,17 @@ void pp_config_found_device(struct pp_config *config, const char *device);
 /* The model that the options describe. tensor is left 0, and of --overlap-tensor-sums, --zero and --shard-degree the
  * first value counts: these belong to a point (core/job.h). */
 void pp_config_shape(const struct pp_config *config, struct pp_shape *out);
-/* C. Only ppsim takes a list of them; it makes a config with one value for each (sim/ways.h). Of a list: the first. */
+/* C and N. Only ppsim takes lists of them; it makes a config with one value of each for each way (sim/ways.h). Of a
+ * list: the first. */
 int pp_config_context(const struct pp_config *config);
+int pp_config_expert_parallel(const struct pp_config *config);
 /* The machine, and the price of a device for an hour; NULL, 0: not given. Only ppsim takes lists of them; it makes a
  * config with one value for each (sim/targets.h). Of a list: the first. */
 const char *pp_config_machine(const struct pp_config *config);
 double pp_config_price(const struct pp_config *config);
-/* PP_USAGE if --expert-parallel N does not divide this number of replicas. (Whether N divides the experts, the model
+/* PP_USAGE if --expert-parallel n does not divide this number of replicas. (Whether it divides the experts, the model
  * checks.) */
-pp_status pp_config_check_replicas(const struct pp_config *config, int replicas) PP_MUST_CHECK;
+pp_status pp_config_check_expert_parallel(int n, int replicas) PP_MUST_CHECK;
 /* Replicas of the plan (pp_plan.replicas), each of which has all experts: D C / N. */
 int pp_config_copies(const struct pp_config *config);
 /* Workers that hold the same dense parameters (PP_DENSE): D C. */

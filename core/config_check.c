@@ -145,9 +145,8 @@ static pp_status check_experts(const struct pp_config *config)
     return PP_OK;
 }
 
-pp_status pp_config_check_replicas(const struct pp_config *config, int replicas)
+pp_status pp_config_check_expert_parallel(int n, int replicas)
 {
-    const int n = config->expert_parallel;
     if (n <= 1 || replicas % n == 0) return PP_OK;
     return pp_fail(PP_USAGE, "--expert-parallel %d does not divide the %d replica%s, which share experts", n, replicas,
                    pp_plural(replicas));
@@ -155,7 +154,7 @@ pp_status pp_config_check_replicas(const struct pp_config *config, int replicas)
 
 pp_status pp_config_check_shard_degree(const struct pp_config *config, int degree)
 {
-    const int replicas = config->replicas, n = config->expert_parallel;
+    const int replicas = config->replicas, n = pp_config_expert_parallel(config);
     if (degree == 0 || degree >= replicas) return PP_OK;
     if (replicas % degree)
         return pp_fail(PP_USAGE, "--shard-degree %d does not divide the %d replicas, which share in groups", degree,
@@ -165,15 +164,6 @@ pp_status pp_config_check_shard_degree(const struct pp_config *config, int degre
                    "--shard-degree %d is no multiple of --expert-parallel %d: replicas that share experts "
                    "are in one group",
                    degree, n);
-}
-
-/* The largest value of a list; 1 if it is empty. */
-static int most_of(const struct pp_ints *list)
-{
-    int most = 1;
-    for (int i = 0; i < list->n; i++)
-        if (list->v[i] > most) most = list->v[i];
-    return most;
 }
 
 static pp_status check_positions(const struct pp_config *config)
@@ -204,7 +194,8 @@ static pp_status check_joins(const struct pp_config *config)
     const struct {
         const char *option;
         int n;
-    } sent[] = {{"expert-parallel", config->expert_parallel}, {"context-parallel", most_of(&config->context_parallel)}};
+    } sent[] = {{"expert-parallel", pp_ints_most(&config->expert_parallel)},
+                {"context-parallel", pp_ints_most(&config->context_parallel)}};
     for (size_t i = 0; i < sizeof sent / sizeof *sent; i++)
         if (sent[i].n > 1 && pp_config_gives_times(config))
             return pp_fail(PP_USAGE,
@@ -255,8 +246,14 @@ static pp_status check_list(const struct pp_config *config, const struct pp_ints
     return list->n > 0 ? check(config, list->v[0]) : PP_OK;
 }
 
+static pp_status check_expert_parallel(const struct pp_config *config, int n)
+{
+    return config->workers.n > 0 ? PP_OK : pp_config_check_expert_parallel(n, config->replicas);
+}
+
 static pp_status check_lists(const struct pp_config *config)
 {
+    PP_TRY(check_list(config, &config->expert_parallel, check_expert_parallel));
     PP_TRY(check_list(config, &config->context_parallel, check_context));
     PP_TRY(check_list(config, &config->checkpoint, check_checkpoint));
     return check_list(config, &config->zero, check_zero);
@@ -285,6 +282,8 @@ static pp_status check_rows_parts(const struct pp_config *config, unsigned tool)
     const int n = config->context_parallel.n, first = pp_config_context(config);
     if (n > 1 && tool != PP_PPSIM)
         return pp_fail(PP_USAGE, "--context-parallel: only ppsim takes a list; choose one number");
+    if (config->expert_parallel.n > 1 && tool != PP_PPSIM)
+        return pp_fail(PP_USAGE, "--expert-parallel: only ppsim takes a list; choose one number");
     if (n == 1 && config->tokens % first)
         return pp_fail(PP_USAGE, "--context-parallel %d does not divide --tokens %d; choose a divisor", first,
                        config->tokens);
@@ -312,7 +311,6 @@ pp_status pp_config_check(const struct pp_config *config, unsigned tool)
     PP_TRY(check_heads(config));
     PP_TRY(check_window(config));
     PP_TRY(check_experts(config));
-    if (config->workers.n == 0) PP_TRY(pp_config_check_replicas(config, config->replicas));
     PP_TRY(check_positions(config));
     if (config->dropout >= 1)
         return pp_fail(PP_USAGE, "--dropout: %g leaves nothing; choose less than 1", config->dropout);
@@ -343,10 +341,10 @@ static bool knows_no_gpus(const struct pp_config *config)
 /* Options about workers that share a layer. */
 static void remark_on_sharers(const struct pp_config *config)
 {
-    const char *alone = most_of(&config->tensor) > 1 ? NULL : "changes nothing without --tensor 2 or more";
+    const char *alone = pp_ints_most(&config->tensor) > 1 ? NULL : "changes nothing without --tensor 2 or more";
     if (alone && config->sequence_parallel) pp_warn("--sequence-parallel %s", alone);
-    if (alone && most_of(&config->overlap_tensor_sums) > 1) pp_warn("--overlap-tensor-sums %s", alone);
-    if (config->cp_comm_type != PP_CONTEXT_ALL_TO_ALL && most_of(&config->context_parallel) == 1)
+    if (alone && pp_ints_most(&config->overlap_tensor_sums) > 1) pp_warn("--overlap-tensor-sums %s", alone);
+    if (config->cp_comm_type != PP_CONTEXT_ALL_TO_ALL && pp_ints_most(&config->context_parallel) == 1)
         pp_warn("--cp-comm-type changes nothing without --context-parallel 2 or more");
 }
 
@@ -354,7 +352,7 @@ static void remark_on_sharers(const struct pp_config *config)
 static void remark_on_groups(const struct pp_config *config)
 {
     const int zero = highest_zero(config);
-    bool alone = config->workers.n == 0 && pp_config_copies(config) > 1 && config->expert_parallel <= 1;
+    bool alone = config->workers.n == 0 && pp_config_copies(config) > 1 && pp_ints_most(&config->expert_parallel) == 1;
     if (!zero && !pp_ints_have(&config->shard_degree, 0)) pp_warn("--shard-degree changes nothing without --zero");
     for (int i = 0; i < config->shard_degree.n; i++)
         alone = alone && pp_config_shard_group(config, config->shard_degree.v[i]) == 1;
@@ -369,7 +367,7 @@ void pp_config_remarks(const struct pp_config *config)
         pp_warn("--gpus %d changes nothing with --device %s", config->gpus, config->device);
     remark_on_sharers(config);
     remark_on_groups(config);
-    if (pp_config_holders(config) > 1 || most_of(&config->context_parallel) > 1 || config->workers.n > 0) return;
+    if (pp_config_holders(config) > 1 || pp_ints_most(&config->context_parallel) > 1 || config->workers.n > 0) return;
     const char *without = "--replicas 2 or more";
     const char *other = pp_config_gives_times(config) ? "" : ", or --context-parallel 2 or more";
     if (config->overlap_grad_reduce) pp_warn("--overlap-grad-reduce changes nothing without %s%s", without, other);

@@ -105,10 +105,10 @@ const struct pp_opt pp_config_rows[] = {
      "rows of a microbatch, instead of --chunks: as many chunks as the rows of a replica then take", TIMED},
     {"replicas", PP_OPT_INT, AT(replicas), PP_RUNS, PIPELINE, NULL, NULL, 1, 65536, NULL,
      "data-parallel copies of the pipeline, D (default from the preset)", 0},
-    {"expert-parallel", PP_OPT_INT, AT(expert_parallel), PP_RUNS, PIPELINE, NULL, "1", 1, 4096, NULL,
+    {"expert-parallel", PP_OPT_INTS, AT(expert_parallel), PP_RUNS, PIPELINE, NULL, "1", 1, 4096, NULL,
      "with --experts: each N of the --replicas share the experts of a layer, an equal number each, and send tokens to "
      "where their experts are (Megatron-LM's --expert-model-parallel-size); N divides --replicas, and N times --tensor "
-     "(1 unless given) the --experts",
+     "(1 unless given) the --experts. Of ppsim a list",
      TIMED},
     {"context-parallel", PP_OPT_INTS, AT(context_parallel), PP_RUNS, PIPELINE, NULL, "1", 1, 4096, NULL,
      "so many workers, C, have the same rows and an equal part of the tokens of each, and get from each other what "

@@ -81,7 +81,7 @@ static struct pp_plan_spec spec_of(const struct pp_job *job, const int *rows, in
                                  .microbatches = microbatches,
                                  .replicas = pp_config_copies(config),
                                  .tensor = job->point.tensor,
-                                 .expert_parallel = config->expert_parallel,
+                                 .expert_parallel = pp_config_expert_parallel(config),
                                  .context = pp_config_context(config),
                                  .zero = job->point.zero,
                                  .shards = job->point.zero >= 2,

@@ -40,6 +40,14 @@ static inline bool pp_ints_have(const struct pp_ints *list, int value)
     while (i < list->n && list->v[i] != value) i++;
     return i < list->n;
 }
+/* The largest value of a list of positive numbers; 1 if it is empty. */
+static inline int pp_ints_most(const struct pp_ints *list)
+{
+    int most = 1;
+    for (int i = 0; i < list->n; i++)
+        if (list->v[i] > most) most = list->v[i];
+    return most;
+}
 
 /* Which programs take an option. */
 enum pp_tool { PP_PPSIM = 1, PP_PPEXEC = 2, PP_PPPROF = 4, PP_PPREPORT = 8, PP_RUNS = 7, PP_ALL_TOOLS = 15 };

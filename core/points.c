@@ -246,6 +246,7 @@ pp_status pp_point_check(const struct pp_config *config, const struct pp_point *
                        "--stages %d x --replicas %d x --tensor %d x --context-parallel %d are %lld workers; there can "
                        "be at most %d",
                        point->stages, config->replicas, tensor, context, (long long)workers, PP_MOST_WORKERS);
+    PP_TRY(pp_config_check_expert_parallel(pp_config_expert_parallel(config), config->replicas));
     PP_TRY(pp_config_check_values(config, point->checkpoint, point->zero));
     if (point->zero) PP_TRY(pp_config_check_shard_degree(config, point->shard_degree));
     if (config->sequence_parallel && tensor > 1 && config->batch_w > 1)

@@ -113,12 +113,14 @@ static bool is_possible(const struct pp_config *config, const struct pp_model_op
 
 void pp_split_time_workers(const struct pp_config *config, const struct pp_model_ops *ops, struct pp_config *out)
 {
-    const struct pp_ints *tensor = &config->tensor, *context = &config->context_parallel;
-    const int last = tensor->n * context->n - 1;
+    const struct pp_ints *tensor = &config->tensor, *context = &config->context_parallel,
+                         *experts = &config->expert_parallel;
+    const int last = tensor->n * context->n * experts->n - 1;
     for (int i = 0; i <= last; i++) {
         *out = *config;
-        out->tensor = (struct pp_ints){1, {tensor->v[i / context->n]}};
-        out->context_parallel = (struct pp_ints){1, {context->v[i % context->n]}};
+        out->tensor = (struct pp_ints){1, {tensor->v[i / experts->n / context->n]}};
+        out->context_parallel = (struct pp_ints){1, {context->v[i / experts->n % context->n]}};
+        out->expert_parallel = (struct pp_ints){1, {experts->v[i % experts->n]}};
         if (i < last && is_possible(out, ops)) break;
     }
 }

@@ -21,8 +21,8 @@ pp_status pp_split_time(struct pp_config *config, const struct pp_model_ops *ops
 /* The same from other times of calls. workers: from pp_split_time_workers(). */
 pp_status pp_split_time_by(struct pp_config *config, const struct pp_config *workers, const struct pp_model_ops *ops,
                            const struct pp_call_times *times) PP_MUST_CHECK;
-/* *out is the config with one value of each of the lists --tensor and --context-parallel: the first combination that is
- * possible for the model; if none is, the last, so that creating its model says why. */
+/* *out is the config with one value of each of the lists --tensor, --context-parallel and --expert-parallel: the first
+ * combination that is possible for the model; if none is, the last, so that creating its model says why. */
 void pp_split_time_workers(const struct pp_config *config, const struct pp_model_ops *ops, struct pp_config *out);
 void pp_split_time_free(struct pp_config *config);
 

@@ -38,8 +38,8 @@ static void shrink(struct pp_config *config, int layers)
     config->experts_every = 1;
     config->vocab = at_most(config->vocab, MOST_WORDS);
     config->layers = layers;
-    config->replicas = config->expert_parallel = 1;
-    config->context_parallel = (struct pp_ints){0};
+    config->replicas = 1;
+    config->context_parallel = config->expert_parallel = (struct pp_ints){0};
     config->epochs = config->trace_steps = 1;
     config->split = "uniform";
     config->max_batches = STEPS;

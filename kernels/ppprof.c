@@ -107,8 +107,8 @@ static pp_status measure_worker(struct session *s, const struct pp_link_setup *s
     struct pp_point point = {
         .schedule = "gpipe", .stages = 1, .virtual_stages = 1, .chunks = 1, .checkpoint = config.checkpoint.v[0]};
     struct pp_job *few = NULL, *many = NULL;
-    config.heads = config.d_ff = config.layers = config.replicas = config.expert_parallel = 1;
-    config.context_parallel = (struct pp_ints){0};
+    config.heads = config.d_ff = config.layers = config.replicas = 1;
+    config.context_parallel = config.expert_parallel = (struct pp_ints){0};
     config.d_model = config.vocab = 2;
     config.kv_heads = config.head_dim = config.experts = config.shared_ff = 0;
     config.split = "uniform";

@@ -59,10 +59,11 @@ static int rows_of(const struct pp_config *config, const struct pp_large *large)
 
 const char *pp_large_text(const struct pp_large *large, char buf[PP_LARGE_TEXT])
 {
-    char text[PP_POINT_TEXT], context[32] = "", replicas[32] = "";
+    char text[PP_POINT_TEXT], context[32] = "", experts[32] = "", replicas[32] = "";
     if (large->context > 1) snprintf(context, sizeof context, ", context parallel %d", large->context);
+    if (large->experts > 1) snprintf(experts, sizeof experts, ", expert parallel %d", large->experts);
     if (large->replicas > 1) snprintf(replicas, sizeof replicas, ", %d replicas", large->replicas);
-    snprintf(buf, PP_LARGE_TEXT, "%s%s%s", pp_point_text(&large->point, text), context, replicas);
+    snprintf(buf, PP_LARGE_TEXT, "%s%s%s%s", pp_point_text(&large->point, text), context, experts, replicas);
     return buf;
 }
 
@@ -83,6 +84,7 @@ static void find_bytes(struct search *s, struct pp_large *large)
                                .replicas = large->replicas,
                                .rows = rows_of(p.config, large),
                                .context = large->context,
+                               .experts = large->experts,
                                .points = point,
                                .npoints = 1};
     large->bytes = large->fixed = INFINITY;

@@ -11,13 +11,13 @@
 /* A configuration that does not fit. */
 struct pp_large {
     struct pp_point point;
-    int replicas, context; /* D, C */
-    double bytes;          /* of the device that needs most */
-    double fixed;          /* of these, bytes of parameters, gradients and optimizer; 0: not known yet */
+    int replicas, context, experts; /* D, C, N */
+    double bytes;                   /* of the device that needs most */
+    double fixed;                   /* of these, bytes of parameters, gradients and optimizer; 0: not known yet */
 };
 
-/* Text for messages: pp_point_text(), with C and D if they are not 1. Returns buf. */
-enum { PP_LARGE_TEXT = PP_POINT_TEXT + 64 };
+/* Text for messages: pp_point_text(), with C, N and D if they are not 1. Returns buf. */
+enum { PP_LARGE_TEXT = PP_POINT_TEXT + 96 };
 const char *pp_large_text(const struct pp_large *large, char buf[PP_LARGE_TEXT]);
 
 /* Looks for changes that make one of large[n] fit; large[0] needs least memory of all. checkpointed: the sweep has

@@ -229,12 +229,11 @@ pp_status pp_machine_split_time(const struct pp_machine *m, struct pp_config *co
     struct pp_config one;
     pp_machine_calls_begin(&sheet.calls, m, ops, 1);
     pp_split_time_workers(config, ops, &one);
-    const int tensor = one.tensor.v[0];
-    const int members = tensor * config->expert_parallel;
+    const int tensor = one.tensor.v[0], experts = pp_config_expert_parallel(&one);
     const struct pp_group groups[PP_JOIN_GROUPS] = {
         [PP_JOIN_TENSOR_RANKS] = {.stride = 1, .n = tensor},
-        [PP_JOIN_EXPERT_RANKS] = {.stride = tensor, .n = config->expert_parallel},
-        [PP_JOIN_CONTEXT_RANKS] = {.stride = members, .n = pp_config_context(&one)}};
+        [PP_JOIN_EXPERT_RANKS] = {.stride = tensor, .n = experts},
+        [PP_JOIN_CONTEXT_RANKS] = {.stride = tensor * experts, .n = pp_config_context(&one)}};
     for (int i = 0; i < PP_JOIN_GROUPS; i++) sheet.rings[i] = pp_placement_ring(&sheet.placement, &groups[i]);
     const struct pp_call_times times = {call_ns, &sheet};
     PP_TRY(check_rate(m, config->precision));

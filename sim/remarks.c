@@ -117,7 +117,8 @@ void pp_remarks_memory(struct pp_remarks *r, const struct pp_point *point, const
     r->checkpointed |= point->checkpoint != PP_CHECKPOINT_NEVER && !pp_checkpoint_in_slots(point->checkpoint);
     if (!json_is_false(fits)) return;
     const struct pp_large large = {*point, (int)json_integer_value(json_object_get(row, "replicas")),
-                                   (int)json_integer_value(json_object_get(row, "context_parallel")), bytes};
+                                   (int)json_integer_value(json_object_get(row, "context_parallel")),
+                                   (int)json_integer_value(json_object_get(row, "expert_parallel")), bytes};
     const bool least = r->nlarge == 0 || bytes < r->large[0].bytes;
     if (r->nlarge < PP_LARGE) r->large[r->nlarge++] = least ? r->large[0] : large;
     if (least) r->large[0] = large;

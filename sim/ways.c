@@ -38,12 +38,19 @@ pp_status pp_ways_prepare(struct pp_config *config)
     return PP_OK;
 }
 
+/* Gives the config the way's degrees in place of lists of them. */
+static void set_degrees(const struct pp_way *way, struct pp_config *config)
+{
+    config->context_parallel = (struct pp_ints){1, {way->context}};
+    config->expert_parallel = (struct pp_ints){1, {way->experts}};
+}
+
 void pp_way_config(const struct pp_config *config, const struct pp_way *way, struct pp_config *out)
 {
     *out = *config;
     out->replicas = way->replicas;
     out->rows = way->rows;
-    out->context_parallel = (struct pp_ints){1, {way->context}};
+    set_degrees(way, out);
     pp_config_cut_rows(out);
     if (!way->workers) return;
     out->workers = (struct pp_ints){1, {way->workers}};
@@ -65,7 +72,7 @@ static pp_status add(const struct pp_config *config, const struct pp_schedules *
         snprintf(context, sizeof context, ", --tensor %d x --context-parallel %d", tensor, way->context);
     one.stages = (struct pp_ints){1, {stages}};
     one.tensor = (struct pp_ints){1, {tensor}};
-    one.context_parallel = (struct pp_ints){1, {way->context}};
+    set_degrees(way, &one);
     if (replicas > 0 && config->global_rows >= replicas) one.rows = config->global_rows / replicas;
     pp_config_cut_rows(&one);
     if (replicas > 0) one.replicas = replicas;
@@ -77,48 +84,64 @@ static pp_status add(const struct pp_config *config, const struct pp_schedules *
     else if (config->global_rows % replicas)
         snprintf(way->impossible, sizeof way->impossible, "%d replicas cannot share the %d row%s of a batch evenly",
                  replicas, config->global_rows, pp_plural(config->global_rows));
-    else if (pp_config_check_replicas(config, replicas) != PP_OK)
-        snprintf(way->impossible, sizeof way->impossible, "%s", pp_message());
     else
         way->replicas = replicas, way->rows = config->global_rows / replicas;
     return PP_OK;
 }
 
-/* Appends ways for one T and C: for each P of --stages, else for each P up to the layers that divides the workers.
+/* Appends ways for one T, C and N: for each P of --stages, else for each P up to the layers that divides the workers.
  * There is at least one way; if it is impossible, it says why. */
 static pp_status find_shapes(const struct pp_config *config, const struct pp_schedules *schedules, int workers,
-                             struct pp_point shape, int context, struct pp_way *ways, int *n)
+                             struct pp_point shape, const struct pp_way *degrees, struct pp_way *ways, int *n)
 {
     const bool given = pp_config_given(config, "stages");
     for (int i = 0; given && i < config->stages.n; i++) {
         shape.stages = config->stages.v[i];
-        ways[*n].context = context;
+        ways[*n] = *degrees;
         PP_TRY(add(config, schedules, workers, &shape, &ways[(*n)++]));
     }
     for (int p = 1; !given && p <= workers && p <= config->layers; p++) {
         shape.stages = p;
-        if (p > 1 && workers % ((int64_t)p * shape.tensor * context) != 0) continue;
-        ways[*n].context = context;
+        if (p > 1 && workers % ((int64_t)p * shape.tensor * degrees->context) != 0) continue;
+        ways[*n] = *degrees;
         PP_TRY(add(config, schedules, workers, &shape, &ways[(*n)++]));
     }
     return PP_OK;
 }
 
+/* Number of combinations of C and N. */
+static int ndegrees(const struct pp_config *config) { return config->context_parallel.n * config->expert_parallel.n; }
+
+/* A way with the i-th combination of C and N, and nothing else. */
+static struct pp_way degrees_of(const struct pp_config *config, int i)
+{
+    const struct pp_ints *contexts = &config->context_parallel, *experts = &config->expert_parallel;
+    return (struct pp_way){.context = contexts->v[i / experts->n], .experts = experts->v[i % experts->n]};
+}
+
+/* The way with all P and T of the config. */
+static pp_status add_all(const struct pp_config *config, const struct pp_schedules *schedules, struct pp_way *way)
+{
+    struct pp_config one = *config;
+    way->replicas = config->replicas;
+    way->rows = config->rows;
+    set_degrees(way, &one);
+    return pp_points(&one, schedules, &way->points, &way->npoints);
+}
+
 static pp_status find(const struct pp_config *config, const struct pp_schedules *schedules, struct pp_way *ways, int *n)
 {
-    const struct pp_ints *contexts = &config->context_parallel;
-    for (int c = 0; c < contexts->n && config->workers.n == 0; c++) {
-        struct pp_way *way = &ways[(*n)++];
-        struct pp_config one = *config;
-        *way = (struct pp_way){.replicas = config->replicas, .rows = config->rows, .context = contexts->v[c]};
-        one.context_parallel = (struct pp_ints){1, {contexts->v[c]}};
-        PP_TRY(pp_points(&one, schedules, &way->points, &way->npoints));
+    const int each = ndegrees(config);
+    for (int i = 0; i < each && config->workers.n == 0; i++) {
+        ways[*n] = degrees_of(config, i);
+        PP_TRY(add_all(config, schedules, &ways[(*n)++]));
     }
     for (int w = 0; w < config->workers.n; w++)
-        for (int i = 0; i < config->tensor.n * contexts->n; i++)
-            PP_TRY(find_shapes(config, schedules, config->workers.v[w],
-                               (struct pp_point){.tensor = config->tensor.v[i / contexts->n]},
-                               contexts->v[i % contexts->n], ways, n));
+        for (int i = 0; i < config->tensor.n * each; i++) {
+            const struct pp_point shape = {.tensor = config->tensor.v[i / each]};
+            const struct pp_way degrees = degrees_of(config, i % each);
+            PP_TRY(find_shapes(config, schedules, config->workers.v[w], shape, &degrees, ways, n));
+        }
     return PP_OK;
 }
 
@@ -130,7 +153,7 @@ static int64_t most_ways(const struct pp_config *config)
         const int workers = config->workers.v[w], pipelines = workers < config->layers ? workers : config->layers;
         most += (int64_t)config->tensor.n * (given ? config->stages.n : pipelines);
     }
-    return most * config->context_parallel.n;
+    return most * ndegrees(config);
 }
 
 pp_status pp_ways(const struct pp_config *config, const struct pp_schedules *schedules, struct pp_way **ways, int *n)

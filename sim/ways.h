@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ways: the parts of a sweep. Without --workers there is one for each value of --context-parallel, with the points of
- * all combinations of the other lists. With --workers there is one for each way to use each listed number of devices: P
- * ranks of T C workers, in as many replicas as there are devices for; the replicas share the rows of a batch. Ways are
- * the same for every machine (sim/targets.h). The letters: core/plan.h.
+ * Ways: the parts of a sweep. Without --workers there is one for each combination of --context-parallel and
+ * --expert-parallel, with the points of all combinations of the other lists. With --workers there is one for each way
+ * to use each listed number of devices: P ranks of T C workers, in as many replicas as there are devices for; the
+ * replicas share the rows of a batch, and each N of them the experts. Ways are the same for every machine
+ * (sim/targets.h). The letters: core/plan.h.
  */
 #ifndef PP_SIM_WAYS_H
 #define PP_SIM_WAYS_H
@@ -17,6 +18,7 @@ struct pp_way {
     int replicas; /* D */
     int rows;     /* of each replica */
     int context;  /* C */
+    int experts;  /* N */
     struct pp_point *points;
     int npoints;
     char impossible[224]; /* why none of its points is possible; "" = they may be possible */
@@ -26,8 +28,8 @@ struct pp_way {
  * rows. Does nothing if neither was given. */
 pp_status pp_ways_prepare(struct pp_config *config) PP_MUST_CHECK;
 
-/* Makes the ways of a prepared config, in the order of --workers, --tensor, --context-parallel, and --stages (by
- * default rising P). Call pp_ways_free() also after a failure. */
+/* Makes the ways of a prepared config, in the order of --workers, --tensor, --context-parallel, --expert-parallel, and
+ * --stages (by default rising P). Call pp_ways_free() also after a failure. */
 pp_status pp_ways(const struct pp_config *config, const struct pp_schedules *schedules, struct pp_way **ways,
                   int *n) PP_MUST_CHECK;
 void pp_ways_free(struct pp_way *ways, int n);

@@ -263,7 +263,7 @@ static void impossible_numbers_are_refused(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) refused(cases[i].line, cases[i].message);
 }
 
-static void context_ranks_divide_tokens_and_only_ppsim_takes_a_list(void **state)
+static void degrees_divide_tokens_and_replicas_and_only_ppsim_takes_lists(void **state)
 {
     (void)state;
     struct pp_config c;
@@ -272,7 +272,9 @@ static void context_ranks_divide_tokens_and_only_ppsim_takes_a_list(void **state
     assert_int_equal(parse(PP_PPSIM, "--tokens 36 --context-parallel 5,4,1", &c), PP_OK); /* 5 is left out later */
     assert_int_equal(c.context_parallel.n, 3);
     assert_int_equal(parse(PP_PPEXEC, "--tokens 36 --context-parallel 4,1", &c), PP_USAGE);
-    assert_non_null(strstr(pp_message(), "only ppsim takes a list"));
+    assert_non_null(strstr(pp_message(), "--context-parallel: only ppsim takes a list"));
+    assert_int_equal(parse(PP_PPSIM, "--preset mixtral-8x7b --replicas 4 --expert-parallel 3,2", &c), PP_OK);
+    assert_int_equal(c.tensor.v[0], 1); /* a preset's T does not apply to expert ranks */
 }
 
 static void impossible_rates_are_refused(void **state)
@@ -386,7 +388,7 @@ int main(void)
         cmocka_unit_test(the_lab_has_its_own_style_and_data),
         cmocka_unit_test(a_gpu_pads_the_vocabulary_unless_told),
         cmocka_unit_test(impossible_numbers_are_refused),
-        cmocka_unit_test(context_ranks_divide_tokens_and_only_ppsim_takes_a_list),
+        cmocka_unit_test(degrees_divide_tokens_and_replicas_and_only_ppsim_takes_lists),
         cmocka_unit_test(impossible_rates_are_refused),
         cmocka_unit_test(help_is_answered_whatever_the_numbers),
         cmocka_unit_test(every_preset_that_is_named_exists),
