@@ -36,11 +36,11 @@ PP_DIMS(step, rows, width, sparse);
 
 /* Both multiply the gradient by the factor that clips it: pp_frame.clip, or clip_factor where that is NULL.
  * sgd:   w -= pp_frame.learning_rate * factor * g
- * adamw: what struct pp_adamw says, with pp_frame.adamw
+ * adamw, adamw_bf16: what struct pp_adamw says, with pp_frame.adamw
  *     w      in/out  [rows, width] float
  *     g      in      [rows, width] float
  *     copy   out     [rows, width] bf16: w, rounded; optional
- *     m, v   in/out  [rows, width] float: what adamw keeps; sgd has none
+ *     m, v   in/out  [rows, width] what adamw keeps, as float, and adamw_bf16, as bf16, rounded; sgd has none
  */
 PP_OPERANDS(step, w, g, copy, m, v);
 

@@ -19,7 +19,8 @@ static bool has_dense_layers(const struct pp_config *config)
 /* Options that only have a meaning beside another one. */
 static pp_status check_additions(const struct pp_config *config)
 {
-    const bool adamw = config->optimizer == PP_ADAMW, falls = config->over_steps.schedule != PP_LR_CONSTANT;
+    const bool adamw = pp_optimizers[config->optimizer].states > 0;
+    const bool falls = config->over_steps.schedule != PP_LR_CONSTANT;
     const bool rope = config->positions == PP_POSITIONS_ROPE, learned = config->positions == PP_POSITIONS_LEARNED;
     const bool windows = config->window_size || !config->window_attn_skip_freq;
     const bool scaled = rope && pp_rope_scales(&config->rope_scaling);

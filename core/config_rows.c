@@ -44,7 +44,9 @@ const struct pp_opt pp_config_rows[] = {
     {"lr", PP_OPT_REAL, AT(lr), PP_RUNS, BATCH, NULL, NULL, 0, FLT_MAX, NULL,
      "learning rate (default from the preset; 0.001 with --optimizer adamw where that is not the preset's)", CHANGES},
     {"optimizer", PP_OPT_CHOICE, AT(optimizer), PP_RUNS, BATCH, NULL, "sgd", 0, 0, PP_OPTIMIZER_NAMES,
-     "how a step updates the weights; adamw keeps two more numbers (its moments) for each weight", LATER | TIMED},
+     "how a step updates the weights; adamw keeps two more numbers for each weight, its moments, and adamw-bf16 keeps "
+     "them in bfloat16",
+     LATER | TIMED},
     {"adam-beta1", PP_OPT_REAL, AT(adamw.beta1), PP_RUNS, BATCH, NULL, "0.9", 0, 1, NULL,
      "with adamw: decay of the mean of gradients; below 1", LATER | CHANGES},
     {"adam-beta2", PP_OPT_REAL, AT(adamw.beta2), PP_RUNS, BATCH, NULL, "0.999", 0, 1, NULL,

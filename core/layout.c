@@ -184,8 +184,8 @@ static bool trains(const struct build *b)
 static int64_t state_bytes(const struct pp_model *model, int stage)
 {
     const struct pp_stage *s = &model->stages[stage];
-    const int64_t kept = pp_optimizers[model->shape.optimizer].states * s->share_bytes;
-    return kept + (pp_shape_splits_weights(&model->shape) ? s->share_bytes - s->share_value_bytes : 0);
+    return pp_states_bytes(model, s) +
+           (pp_shape_splits_weights(&model->shape) ? s->share_bytes - s->share_value_bytes : 0);
 }
 
 /* Bytes of the bfloat16 gradients of the rank's largest collective of this kind; 0: gradients are not rounded. */

@@ -181,12 +181,23 @@ static inline struct pp_extent pp_tied_gradient(const struct pp_model *model, in
     return (struct pp_extent){t->offset + (shared ? share * bytes : 0), bytes};
 }
 
+/* Bytes of what the optimizer keeps of a stage's parameters, or of the worker's share of them. */
+static inline int64_t pp_states_bytes(const struct pp_model *model, const struct pp_stage *stage)
+{
+    const struct pp_optimizer_info *optimizer = &pp_optimizers[model->shape.optimizer];
+    return stage->share_bytes / (int64_t)sizeof(float) * optimizer->state_bytes * optimizer->states;
+}
+/* Where the optimizer's state number `state` of a tensor begins in PP_MEM_STATE. */
+static inline int64_t pp_state_offset(const struct pp_model *model, const struct pp_tensor *t, int state)
+{
+    const int64_t element = (state * model->stages[t->stage].share_bytes + t->share_offset) / (int64_t)sizeof(float);
+    return element * pp_optimizers[model->shape.optimizer].state_bytes;
+}
 /* Where the worker's float32 share of a weight that is split (pp_shape_splits_weights) begins in PP_MEM_STATE. */
 static inline int64_t pp_split_weight_offset(const struct pp_model *model, const struct pp_tensor *t)
 {
-    const int states = pp_optimizers[model->shape.optimizer].states;
     const int64_t elements = t->share_offset16 / pp_element_bytes(PP_BF16);
-    return states * model->stages[t->stage].share_bytes + elements * (int64_t)sizeof(float);
+    return pp_states_bytes(model, &model->stages[t->stage]) + elements * (int64_t)sizeof(float);
 }
 
 /* ---- what the model's side offers ---- */

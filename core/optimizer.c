@@ -4,9 +4,15 @@
 #include <float.h>
 #include <math.h>
 
+#define MOMENTS                                                                                                        \
+    {                                                                                                                  \
+        "exp_avg", "exp_avg_sq"                                                                                        \
+    }
+
 const struct pp_optimizer_info pp_optimizers[PP_OPTIMIZERS] = {
     [PP_SGD] = {.name = "sgd"},
-    [PP_ADAMW] = {.name = "adamw", .states = 2, .state_names = {"exp_avg", "exp_avg_sq"}, .learning_rate = 1e-3},
+    [PP_ADAMW] = {"adamw", 2, sizeof(float), MOMENTS, 1e-3},
+    [PP_ADAMW_BF16] = {"adamw-bf16", 2, sizeof(uint16_t), MOMENTS, 1e-3},
 };
 
 static float float_of(double x) { return (float)fmax(-FLT_MAX, fmin(x, FLT_MAX)); }

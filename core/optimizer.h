@@ -4,23 +4,27 @@
  * rate and step number. CONTRIBUTING.md says how to add one.
  *
  * sgd: w -= rate * g. adamw: decoupled weight decay, as torch.optim.AdamW does it with its defaults (Loshchilov and
- * Hutter, arXiv:1711.05101, algorithm 2): all tensors decay, epsilon is added to the corrected root.
+ * Hutter, arXiv:1711.05101, algorithm 2): all tensors decay, epsilon is added to the corrected root. adamw-bf16: the
+ * same, but both moments are kept in bfloat16, rounded to the nearest after each step, which uses them unrounded.
+ * DeepSeek-V3's training (arXiv:2412.19437, section 3.3.2) and Megatron-LM with --exp-avg-dtype bf16
+ * --exp-avg-sq-dtype bf16 keep them so.
  */
 #ifndef PP_CORE_OPTIMIZER_H
 #define PP_CORE_OPTIMIZER_H
 
 #include <stdint.h>
 
-enum pp_optimizer { PP_SGD, PP_ADAMW, PP_OPTIMIZERS };
-#define PP_OPTIMIZER_NAMES "sgd|adamw"
+enum pp_optimizer { PP_SGD, PP_ADAMW, PP_ADAMW_BF16, PP_OPTIMIZERS };
+#define PP_OPTIMIZER_NAMES "sgd|adamw|adamw-bf16"
 
 enum { PP_OPTIMIZER_STATES = 2 };
 
 struct pp_optimizer_info {
     const char *name;
-    int states; /* float32 tensors that it keeps for each weight tensor, of the same shape; they begin with zeros */
+    int states;      /* tensors that it keeps for each weight tensor, of the same shape; they begin with zeros */
+    int state_bytes; /* of an element: 4, float32; 2, bfloat16 */
     const char *state_names[PP_OPTIMIZER_STATES]; /* their names in files, the same as PyTorch's */
-    double learning_rate; /* default of --lr if the preset has another optimizer; 0: the preset's rate */
+    double learning_rate; /* default of --lr if the preset's optimizer has another one; 0: the preset's rate */
 };
 extern const struct pp_optimizer_info pp_optimizers[PP_OPTIMIZERS];
 

@@ -145,14 +145,15 @@ static const char *value_of(const struct preset *preset, const char *option)
     return NULL;
 }
 
-/* The preset's learning rate is for its own optimizer: another optimizer gets a rate of its own, unless --lr was given.
- */
+/* The preset's learning rate is for its own optimizer: one of another kind gets a rate of its own, unless --lr was
+ * given. */
 static void set_other_rate(struct pp_config *config, const struct preset *preset)
 {
-    const struct pp_optimizer_info *optimizer = &pp_optimizers[config->optimizer];
+    const double rate = pp_optimizers[config->optimizer].learning_rate;
     const char *own = value_of(preset, "optimizer");
-    if (own && strcmp(own, optimizer->name) == 0) return;
-    if (optimizer->learning_rate > 0 && !pp_config_given(config, "lr")) config->lr = optimizer->learning_rate;
+    for (int i = 0; own && i < PP_OPTIMIZERS; i++)
+        if (strcmp(own, pp_optimizers[i].name) == 0 && pp_optimizers[i].learning_rate == rate) return;
+    if (rate > 0 && !pp_config_given(config, "lr")) config->lr = rate;
 }
 
 pp_status pp_config_apply_preset(struct pp_config *config)

@@ -31,39 +31,32 @@ void pp_worker_keeps(const struct pp_worker *w, int tensor, int part, int64_t *f
     if (*n < 0) *n = 0;
 }
 
+/* Bytes of an element as the worker keeps it. part: as of pp_worker_get(). */
+static int bytes_of(const struct pp_worker *w, int part)
+{
+    return part ? pp_optimizers[w->job->model->shape.optimizer].state_bytes : (int)sizeof(float);
+}
+
 static char *tensor_at(const struct pp_worker *w, int tensor, int part, int64_t first)
 {
     const struct pp_model *model = w->job->model;
     const struct pp_tensor *t = &model->tensors[tensor];
     const struct pp_layout *layout = w->job->layout;
-    const int64_t kept = (part - 1) * model->stages[t->stage].share_bytes + t->share_offset;
+    const int64_t states = layout->state_offset[t->stage];
     const int64_t value = model->shape.shard_params ? t->share_value_offset : t->value_offset;
-    int64_t at = part ? layout->state_offset[t->stage] + kept : layout->param_offset[t->stage] + value;
-    if (!part && t->value_offset < 0) at = layout->state_offset[t->stage] + pp_split_weight_offset(model, t);
+    int64_t at = part ? states + pp_state_offset(model, t, part - 1) : layout->param_offset[t->stage] + value;
+    if (!part && t->value_offset < 0) at = states + pp_split_weight_offset(model, t);
     if (pp_worker_shares(w, tensor, part)) first -= share_start(w, t);
-    return w->arena + at + first * (int64_t)sizeof(float);
+    return w->arena + at + first * bytes_of(w, part);
 }
 
-pp_status pp_worker_get(struct pp_worker *w, int tensor, int part, int64_t first, int64_t n, float *out)
+/* Writes n numbers to device memory at `to`, rounded to bfloat16. */
+static pp_status upload_bf16(struct pp_worker *w, char *to, int64_t n, const float *values)
 {
-    return w->backend->download(w->device, out, tensor_at(w, tensor, part, first), n * (int64_t)sizeof *out);
-}
-
-/* bf16: the copy that products read, where the tensor has one; of it a worker has all, or with shards its share. */
-static pp_status set_copy(struct pp_worker *w, int tensor, int64_t first, int64_t n, const float *values)
-{
-    const struct pp_tensor *t = &w->job->model->tensors[tensor];
     uint16_t *rounded;
-    if (t->offset16 < 0) return PP_OK;
-    int64_t at = t->offset16;
-    if (w->job->model->shape.shard_params) {
-        at = t->share_offset16;
-        first -= share_start(w, t);
-    }
-    char *to = w->arena + w->job->layout->param16_offset[t->stage] + at + first * (int64_t)sizeof *rounded;
     pp_status status = PP_NEW(&rounded, n < PIECE ? n : PIECE);
     for (int64_t done = 0; done < n && status == PP_OK; done += PIECE) {
-        int64_t count = n - done < PIECE ? n - done : PIECE;
+        const int64_t count = n - done < PIECE ? n - done : PIECE;
         for (int64_t i = 0; i < count; i++) rounded[i] = pp_bf16(values[done + i]);
         status = w->backend->upload(w->device, to + done * (int64_t)sizeof *rounded, rounded,
                                     count * (int64_t)sizeof *rounded);
@@ -72,13 +65,56 @@ static pp_status set_copy(struct pp_worker *w, int tensor, int64_t first, int64_
     return status;
 }
 
+/* Reads n numbers that lie at `from` in device memory as bfloat16. */
+static pp_status download_bf16(struct pp_worker *w, const char *from, int64_t n, float *out)
+{
+    uint16_t *rounded;
+    pp_status status = PP_NEW(&rounded, n < PIECE ? n : PIECE);
+    for (int64_t done = 0; done < n && status == PP_OK; done += PIECE) {
+        const int64_t count = n - done < PIECE ? n - done : PIECE;
+        status = w->backend->download(w->device, rounded, from + done * (int64_t)sizeof *rounded,
+                                      count * (int64_t)sizeof *rounded);
+        for (int64_t i = 0; i < count; i++) out[done + i] = pp_bf16_float(rounded[i]);
+    }
+    free(rounded);
+    return status;
+}
+
+pp_status pp_worker_get(struct pp_worker *w, int tensor, int part, int64_t first, int64_t n, float *out)
+{
+    const char *from = tensor_at(w, tensor, part, first);
+    if (bytes_of(w, part) < (int)sizeof *out) return download_bf16(w, from, n, out);
+    return w->backend->download(w->device, out, from, n * (int64_t)sizeof *out);
+}
+
+/* The copy that products read as bfloat16, where the tensor has one; a worker has all of it, or with shards its share.
+ */
+static pp_status set_copy(struct pp_worker *w, int tensor, int64_t first, int64_t n, const float *values)
+{
+    const struct pp_tensor *t = &w->job->model->tensors[tensor];
+    int64_t at = t->offset16;
+    if (t->offset16 < 0) return PP_OK;
+    if (w->job->model->shape.shard_params) {
+        at = t->share_offset16;
+        first -= share_start(w, t);
+    }
+    at += w->job->layout->param16_offset[t->stage] + first * pp_element_bytes(PP_BF16);
+    return upload_bf16(w, w->arena + at, n, values);
+}
+
+/* Sets n of the elements that the worker keeps. */
+static pp_status set_kept(struct pp_worker *w, int tensor, int part, int64_t first, int64_t n, const float *values)
+{
+    char *to = tensor_at(w, tensor, part, first);
+    if (bytes_of(w, part) < (int)sizeof *values) return upload_bf16(w, to, n, values);
+    return w->backend->upload(w->device, to, values, n * (int64_t)sizeof *values);
+}
+
 pp_status pp_worker_set(struct pp_worker *w, int tensor, int part, int64_t first, int64_t n, const float *values)
 {
     int64_t kept = first, count = n;
     pp_worker_keeps(w, tensor, part, &kept, &count);
-    if (count > 0)
-        PP_TRY(w->backend->upload(w->device, tensor_at(w, tensor, part, kept), values + (kept - first),
-                                  count * (int64_t)sizeof *values));
+    if (count > 0) PP_TRY(set_kept(w, tensor, part, kept, count, values + (kept - first)));
     if (part) return PP_OK;
     if (!w->job->model->shape.shard_params) return set_copy(w, tensor, first, n, values);
     return count > 0 ? set_copy(w, tensor, kept, count, values + (kept - first)) : PP_OK;

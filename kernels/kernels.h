@@ -82,7 +82,8 @@ enum { PP_SOFTMAX_FLOPS = 6, PP_SOFTMAX_AGAIN_FLOPS = 9 };
     X(TAKE, take, matrix, 2, n->rows * n->width)                                                                       \
     X(SUMSQ, sumsq, sumsq, 2, 2 * n->rows * n->width)                                                                  \
     X(SGD, sgd, step, 2, 2 * n->rows * n->width)                                                                       \
-    X(ADAMW, adamw, step, 2, 14 * n->rows * n->width)
+    X(ADAMW, adamw, step, 2, 14 * n->rows * n->width)                                                                  \
+    X(ADAMW_BF16, adamw_bf16, step, 2, 14 * n->rows * n->width)
 
 enum pp_kernel {
 #define X(ID, name, dims, named, flops) PP_KERNEL_##ID,

@@ -43,6 +43,11 @@ bool pp_call_lacks_bias(const struct pp_call *call)
     X(ID, gemm, a, ACTIVATION, READ, PP_TIMES(n) * n->m * n->k, PP_TIMES(n) * n->m * n->k)                             \
     X(ID, gemm, b, ACTIVATION, READ, PP_TIMES(n) * n->n * n->k, PP_TIMES(n) * n->n * n->k)
 
+#define STEP(X, ID)                                                                                                    \
+    X(ID, step, w, FLOAT, BOTH, n->rows * n->width, 2 * n->rows * n->width)                                            \
+    X(ID, step, g, FLOAT, READ, n->rows * n->width, n->rows * n->width)                                                \
+    X(ID, step, copy, BF16, WRITE, n->rows * n->width, n->rows * n->width)
+
 /* Columns of a token's queries, keys and values; of queries and keys, which are normalised and rotated. */
 #define WIDTH (PP_QKV_HEADS(n) * n->dh)
 #define ROTATED ((n->heads + PP_KV_HEADS(n)) * n->dh)
@@ -219,14 +224,13 @@ bool pp_call_lacks_bias(const struct pp_call *call)
     X(TAKE, take, grad, FLOAT, BOTH, n->rows * n->width, n->rows * n->width)                                           \
     X(TAKE, take, in, FLOAT, READ, n->rows * n->width, n->rows * n->width)                                             \
     X(SUMSQ, sumsq, gradient, FLOAT, READ, n->rows * n->width, n->rows * n->width)                                     \
-    X(SGD, step, w, FLOAT, BOTH, n->rows * n->width, 2 * n->rows * n->width)                                           \
-    X(SGD, step, g, FLOAT, READ, n->rows * n->width, n->rows * n->width)                                               \
-    X(SGD, step, copy, BF16, WRITE, n->rows * n->width, n->rows * n->width)                                            \
-    X(ADAMW, step, w, FLOAT, BOTH, n->rows * n->width, 2 * n->rows * n->width)                                         \
-    X(ADAMW, step, g, FLOAT, READ, n->rows * n->width, n->rows * n->width)                                             \
-    X(ADAMW, step, copy, BF16, WRITE, n->rows * n->width, n->rows * n->width)                                          \
+    STEP(X, SGD)                                                                                                       \
+    STEP(X, ADAMW)                                                                                                     \
     X(ADAMW, step, m, FLOAT, BOTH, n->rows * n->width, 2 * n->rows * n->width)                                         \
-    X(ADAMW, step, v, FLOAT, BOTH, n->rows * n->width, 2 * n->rows * n->width)
+    X(ADAMW, step, v, FLOAT, BOTH, n->rows * n->width, 2 * n->rows * n->width)                                         \
+    STEP(X, ADAMW_BF16)                                                                                                \
+    X(ADAMW_BF16, step, m, BF16, BOTH, n->rows * n->width, 2 * n->rows * n->width)                                     \
+    X(ADAMW_BF16, step, v, BF16, BOTH, n->rows * n->width, 2 * n->rows * n->width)
 
 static int64_t scratch(const struct pp_attention_sizes *n)
 {

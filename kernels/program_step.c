@@ -104,7 +104,8 @@ void pp_write_norm(struct pp_writer *w)
         if (!w->model->tensors[w->stage->first_tensor + i].copy) write_squares(w, i);
 }
 
-static const enum pp_kernel step_kernels[PP_OPTIMIZERS] = {[PP_SGD] = PP_KERNEL_SGD, [PP_ADAMW] = PP_KERNEL_ADAMW};
+static const enum pp_kernel step_kernels[PP_OPTIMIZERS] = {
+    [PP_SGD] = PP_KERNEL_SGD, [PP_ADAMW] = PP_KERNEL_ADAMW, [PP_ADAMW_BF16] = PP_KERNEL_ADAMW_BF16};
 
 /* A call for each tensor. The embedding, the first one, has a gradient in the rows of the batch's words only, unless it
  * has the decoder's, too. */
@@ -126,7 +127,6 @@ void pp_write_step(struct pp_writer *w)
         call->at.step.copy =
             share_of(w, t, pp_ref_copy(t), shape->shard_params, t->share_offset16, pp_element_bytes(PP_BF16));
         for (int s = 0; s < pp_optimizers[shape->optimizer].states; s++)
-            call->ref[PP_OPERAND(step, m) + (size_t)s] =
-                pp_ref_to(PP_MEM_STATE, s * w->stage->share_bytes + t->share_offset);
+            call->ref[PP_OPERAND(step, m) + (size_t)s] = pp_ref_to(PP_MEM_STATE, pp_state_offset(w->model, t, s));
     }
 }

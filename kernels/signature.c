@@ -7,7 +7,8 @@
 #include "core/options.h"
 #include "kernels/model_program.h"
 
-static const char *const optimizer_words[PP_OPTIMIZERS] = {[PP_SGD] = "", [PP_ADAMW] = " adamw"};
+static const char *const optimizer_words[PP_OPTIMIZERS] = {
+    [PP_SGD] = "", [PP_ADAMW] = " adamw", [PP_ADAMW_BF16] = " adamw-bf16"};
 static const char *const attention_words[] = {[PP_ATTENTION_MATH] = "", [PP_ATTENTION_FLASH] = " flash"};
 static const char *const norm_words[] = {[PP_NORM_LAST] = "", [PP_NORM_FIRST] = " pre"};
 static const char *const normalization_words[] = {[PP_LAYERNORM] = "", [PP_RMSNORM] = " rmsnorm"};

@@ -52,6 +52,7 @@ PP_KERNEL_LIST(X)
 cudaError_t pp_cuda_sumsq_group(const struct pp_cuda_call *c, int n);
 cudaError_t pp_cuda_sgd_group(const struct pp_cuda_call *c, int n);
 cudaError_t pp_cuda_adamw_group(const struct pp_cuda_call *c, int n);
+cudaError_t pp_cuda_adamw_bf16_group(const struct pp_cuda_call *c, int n);
 
 /* The kernels of the operations narrow, widen, sum and clip_factor of struct pp_queue_ops (core/queue.h). */
 cudaError_t pp_cuda_narrow(cudaStream_t stream, void *to, const void *from, int64_t n);

@@ -37,7 +37,8 @@ static cudaError_t (*const launchers[PP_KERNELS])(const struct pp_cuda_call *c) 
 static cudaError_t (*const group_launchers[PP_KERNELS])(const struct pp_cuda_call *c,
                                                         int n) = {[PP_KERNEL_SUMSQ] = pp_cuda_sumsq_group,
                                                                   [PP_KERNEL_SGD] = pp_cuda_sgd_group,
-                                                                  [PP_KERNEL_ADAMW] = pp_cuda_adamw_group};
+                                                                  [PP_KERNEL_ADAMW] = pp_cuda_adamw_group,
+                                                                  [PP_KERNEL_ADAMW_BF16] = pp_cuda_adamw_bf16_group};
 
 int pp_cuda_group(const struct pp_program *program, int first)
 {

@@ -137,8 +137,10 @@ cudaError_t pp_cuda_sgd(const struct pp_cuda_call *c) { return pp_cuda_sgd_group
 
 /* ---- adamw ---- */
 
-struct adamw_tensor {
-    float *w, *m, *v;
+/* Moment: what the moments m and v are kept in, float or bfloat16; they are computed in float. */
+template <typename Moment> struct adamw_tensor {
+    float *w;
+    Moment *m, *v;
     const float *g;
     __nv_bfloat16 *copy; /* w as bfloat16, for products; NULL: there is none */
     int64_t n;
@@ -152,8 +154,8 @@ struct adamw_numbers {
     const float *clip; /* in device memory, used in place of `factor`; or NULL */
 };
 
-typedef pp_group<adamw_tensor, adamw_numbers, PP_CUDA_GROUP> adamw_group;
-static_assert(sizeof(adamw_group) <= PP_PARAMETER_BYTES, "a group is passed by value");
+template <typename Moment> using adamw_group = pp_group<adamw_tensor<Moment>, adamw_numbers, PP_CUDA_GROUP>;
+static_assert(sizeof(adamw_group<float>) <= PP_PARAMETER_BYTES, "a group is passed by value");
 
 struct adamw_quads {
     pp_quad w, g, m, v;
@@ -171,8 +173,8 @@ static __device__ inline void adamw_quad(const pp_adamw &a, float factor, adamw_
 }
 
 /* A thread's ADAMW_QUADS quads: the first begins with element `first`, the others THREADS quads apart. */
-template <bool aligned>
-static __device__ inline void adamw_step(const adamw_tensor &t, int64_t first, const pp_adamw &a, float factor)
+template <bool aligned, typename Moment>
+static __device__ inline void adamw_step(const adamw_tensor<Moment> &t, int64_t first, const pp_adamw &a, float factor)
 {
     adamw_quads quads[ADAMW_QUADS];
 #pragma unroll
@@ -196,9 +198,9 @@ static __device__ inline void adamw_step(const adamw_tensor &t, int64_t first, c
     }
 }
 
-static __global__ void __launch_bounds__(THREADS) adamw(adamw_group group)
+template <typename Moment> static __global__ void __launch_bounds__(THREADS) adamw(adamw_group<Moment> group)
 {
-    const adamw_tensor &t = group.of[pp_tensor_of(group, (int)blockIdx.x)];
+    const adamw_tensor<Moment> &t = group.of[pp_tensor_of(group, (int)blockIdx.x)];
     const int64_t first = ((int)blockIdx.x - t.first_block) * (int64_t)ADAMW_BLOCK_ELEMENTS + PP_QUAD * threadIdx.x;
     const float factor = group.all.clip ? *group.all.clip : group.all.factor;
     if (t.aligned)
@@ -207,15 +209,15 @@ static __global__ void __launch_bounds__(THREADS) adamw(adamw_group group)
         adamw_step<false>(t, first, group.all.a, factor);
 }
 
-static adamw_tensor adamw_tensor_of(const struct pp_cuda_call *c, int first_block)
+template <typename Moment> static adamw_tensor<Moment> adamw_tensor_of(const struct pp_cuda_call *c, int first_block)
 {
     const struct pp_step_memory *at = &c->at.step;
-    adamw_tensor t;
+    adamw_tensor<Moment> t;
     t.w = static_cast<float *>(at->w);
     t.g = static_cast<const float *>(at->g);
     t.copy = static_cast<__nv_bfloat16 *>(at->copy);
-    t.m = static_cast<float *>(at->m);
-    t.v = static_cast<float *>(at->v);
+    t.m = static_cast<Moment *>(at->m);
+    t.v = static_cast<Moment *>(at->v);
     t.n = (int64_t)c->call->step.rows * c->call->step.width;
     t.first_block = first_block;
     t.aligned = t.n % PP_QUAD == 0 && pp_aligned(t.w) && pp_aligned(t.g) && pp_aligned(t.copy) && pp_aligned(t.m) &&
@@ -223,26 +225,31 @@ static adamw_tensor adamw_tensor_of(const struct pp_cuda_call *c, int first_bloc
     return t;
 }
 
-cudaError_t pp_cuda_adamw_group(const struct pp_cuda_call *c, int n)
+template <typename Moment> static cudaError_t launch_adamw(const struct pp_cuda_call *c, int n)
 {
-    adamw_group group;
+    adamw_group<Moment> group;
     int blocks = 0;
     group.all.a = c->frame->adamw;
     group.all.factor = c->frame->clip_factor;
     group.all.clip = c->frame->clip;
     group.n = n;
     for (int i = 0; i < n; i++) {
-        group.of[i] = adamw_tensor_of(&c[i], blocks);
+        group.of[i] = adamw_tensor_of<Moment>(&c[i], blocks);
         blocks += pp_div_up(group.of[i].n, ADAMW_BLOCK_ELEMENTS);
     }
-    PP_LAUNCH(adamw, blocks, THREADS, 0, c->stream, group);
+    PP_LAUNCH(adamw<Moment>, blocks, THREADS, 0, c->stream, group);
     return cudaGetLastError();
 }
 
+cudaError_t pp_cuda_adamw_group(const struct pp_cuda_call *c, int n) { return launch_adamw<float>(c, n); }
 cudaError_t pp_cuda_adamw(const struct pp_cuda_call *c) { return pp_cuda_adamw_group(c, 1); }
+
+cudaError_t pp_cuda_adamw_bf16_group(const struct pp_cuda_call *c, int n) { return launch_adamw<__nv_bfloat16>(c, n); }
+cudaError_t pp_cuda_adamw_bf16(const struct pp_cuda_call *c) { return pp_cuda_adamw_bf16_group(c, 1); }
 
 cudaError_t pp_cuda_prepare_step(void)
 {
-    const void *const kernels[] = {reinterpret_cast<const void *>(sgd), reinterpret_cast<const void *>(adamw)};
+    const void *const kernels[] = {reinterpret_cast<const void *>(sgd), reinterpret_cast<const void *>(adamw<float>),
+                                   reinterpret_cast<const void *>(adamw<__nv_bfloat16>)};
     return pp_load_kernels(kernels, sizeof kernels / sizeof kernels[0]);
 }

@@ -244,14 +244,17 @@ static bool run_device(struct run *r, int poison, char **given, char **got)
     return !dispensable;
 }
 
+static bool is_copy(const struct operand *o) { return o->info.type == PP_TYPE_BF16 && o->info.use == PP_USE_WRITE; }
+
 static void run_cpu(struct run *r)
 {
     struct pp_call call = r->call;
     struct pp_frame frame = r->frame;
     const struct pp_program program = {.calls = &call, .ncalls = 1};
     call.precision = PP_FP32;
+    if (call.kernel == PP_KERNEL_ADAMW_BF16) call.kernel = PP_KERNEL_ADAMW; /* here moments are float, unrounded */
     for (int i = 0; i < PP_CALL_REFS; i++)
-        if (r->operand[i].host && r->operand[i].info.type != PP_TYPE_BF16)
+        if (r->operand[i].host && !is_copy(&r->operand[i]))
             frame.base[1 + i] = (char *)r->operand[i].host - BEHIND;
     frame.loss = &r->loss;
     frame.sums = r->sums;
@@ -278,7 +281,7 @@ static double root_mean_square(const float *x, int64_t n)
     return sqrt(sum / (double)n);
 }
 
-/* The bfloat16 copy of another operand, exactly. */
+/* The bfloat16 copy of another operand, exactly: see is_copy(). */
 static void check_copy(const struct run *r, const struct operand *copy, const struct operand *of)
 {
     for (int64_t k = 0; k < copy->info.elements; k++) {
@@ -303,19 +306,14 @@ static void check_indexes(const struct run *r, const struct operand *o)
 
 static void check_operand(const struct run *r, const struct operand *o)
 {
-    if (o->info.type == PP_TYPE_BF16) {
-        check_copy(r, o, &r->operand[0]);
-        return;
-    }
-    if (o->info.type == PP_TYPE_INT32) {
-        check_indexes(r, o);
-        return;
-    }
+    if (is_copy(o)) return check_copy(r, o, &r->operand[0]);
+    if (o->info.type == PP_TYPE_INT32) return check_indexes(r, o);
     /* lse is float32, of scores whose factors are rounded after the bias */
     const bool rounded =
         o->info.type == PP_TYPE_ACTIVATION || r->d->precision == PP_TF32 || !strcmp(o->info.name, "lse");
     const bool biased = rounded && r->d->precision == PP_BF16 && r->kernel->biased > 0 && !r->c->bare;
-    const double tolerance = biased ? r->kernel->biased : r->kernel->tolerance[rounded ? r->d->precision : PP_FP32];
+    const int precision = o->info.type == PP_TYPE_BF16 ? PP_BF16 : rounded ? r->d->precision : PP_FP32;
+    const double tolerance = biased ? r->kernel->biased : r->kernel->tolerance[precision];
     const float *expected = o->host;
     const double magnitude = root_mean_square(expected, o->info.elements);
     for (int64_t k = 0; k < o->info.elements; k++) {

@@ -113,7 +113,8 @@ static float within_range(const struct pp_call *call, int i, float x)
     const int kernel = call->kernel;
     for (size_t k = 0; k < sizeof spreads / sizeof *spreads; k++)
         if (kernel == spreads[k].kernel && i == spreads[k].operand) return spreads[k].shift + spreads[k].scale * x;
-    if (kernel == PP_KERNEL_ADAMW && i == PP_OPERAND(step, v)) return fabsf(x); /* a mean of squares */
+    const bool adamw = kernel == PP_KERNEL_ADAMW || kernel == PP_KERNEL_ADAMW_BF16;
+    if (adamw && i == PP_OPERAND(step, v)) return fabsf(x); /* a mean of squares */
     if (kernel == PP_KERNEL_RELU_GRAD && i == PP_OPERAND(relu_grad, u)) return x > 0 ? x : 0;
     if (kernel == PP_KERNEL_FLASH_GRAD && i == PP_OPERAND(flash_grad, lse))
         return x + logf((float)PP_SEEN_KEYS(&call->attention)); /* rows of P add up to about 1 */
@@ -151,6 +152,6 @@ void parity_fill(void *out, const struct pp_call *call, int i, const struct pp_f
     if (kernel == PP_KERNEL_ATTENTION_GRAD && i == 1) fill_probabilities(x, &call->attention, frame->training, &state);
     for (int64_t k = 0; k < n; k++) {
         x[k] = within_range(call, i, x[k]);
-        if (info.type == PP_TYPE_ACTIVATION && info.element_bytes == 2) x[k] = parity_from_bf16(parity_to_bf16(x[k]));
+        if (info.type != PP_TYPE_INT32 && info.element_bytes == 2) x[k] = parity_from_bf16(parity_to_bf16(x[k]));
     }
 }

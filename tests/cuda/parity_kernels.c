@@ -80,4 +80,5 @@ const struct parity_kernel parity_kernels[PP_KERNELS] = {
     [PP_KERNEL_SUMSQ] = {.variants = 0, .tolerance = {1e-12, 1e-12, 1e-12}},
     [PP_KERNEL_SGD] = {.variants = PARITY_ABSENT, .absent = AT(step, copy), .tolerance = {1e-6, 1e-6, 1e-6}},
     [PP_KERNEL_ADAMW] = {.variants = PARITY_ABSENT, .absent = AT(step, copy), .tolerance = {2e-6, 2e-6, 2e-6}},
+    [PP_KERNEL_ADAMW_BF16] = {.variants = PARITY_ABSENT, .absent = AT(step, copy), .tolerance = {2e-6, 2e-6, 4e-3}},
 };

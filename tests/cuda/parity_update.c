@@ -38,5 +38,8 @@ const struct parity_case parity_update_cases[] = {
     {PP_KERNEL_ADAMW, {12, 36}, PLAIN},
     {PP_KERNEL_ADAMW, {131, 67}, PLAIN},
     {PP_KERNEL_ADAMW, {1003, 200}, LARGE},
+    {PP_KERNEL_ADAMW_BF16, {1, 1}, PLAIN},
+    {PP_KERNEL_ADAMW_BF16, {131, 67}, PLAIN},
+    {PP_KERNEL_ADAMW_BF16, {1003, 200}, LARGE},
     {0},
 };

@@ -5,6 +5,7 @@
  */
 #include <math.h>
 
+#include "core/bf16.h"
 #include "core/clock.h"
 #include "device_case.h"
 
@@ -41,7 +42,7 @@ static void list_calls(struct tensors *t, int kernel)
         t->bytes += (rows * width + 8) / 4 * 16;
         t->bytes16 += (rows * width + 8) / 4 * 8;
     }
-    for (int i = 0; i < CALLS && kernel == PP_KERNEL_ADAMW; i++)
+    for (int i = 0; i < CALLS && kernel != PP_KERNEL_SGD; i++)
         for (int s = 0; s < 2; s++)
             t->step[i].ref[(int)PP_OPERAND(step, m) + s] =
                 (struct pp_ref){PP_MEM_STATE, s * t->bytes + t->step[i].at.step.w.offset, 0};
@@ -55,7 +56,10 @@ static void fill(struct tensors *t)
     MUST_OK(cuda->upload(t->device, t->grad, values, t->bytes));
     for (int64_t i = 0; i < t->bytes / 4; i++) values[i] = 3 * values[i] + 0.1f;
     MUST_OK(cuda->upload(t->device, t->param, values, t->bytes));
-    for (int64_t i = 0; i < t->bytes / 4; i++) values[i] = fabsf(values[i]);
+    for (int64_t i = 0; i < t->bytes / 4; i++) { /* read as bfloat16, it is twice the same number */
+        const uint32_t rounded = pp_bf16(fabsf(values[i])), twice = rounded << 16 | rounded;
+        memcpy(&values[i], &twice, sizeof twice);
+    }
     for (int i = 0; i < 2; i++) MUST_OK(cuda->upload(t->device, (char *)t->state + i * t->bytes, values, t->bytes));
     memset(values, 0, (size_t)t->bytes);
     MUST_OK(cuda->upload(t->device, t->param16, values, t->bytes16));
@@ -146,6 +150,7 @@ static void same_bits(void)
 {
     same_bits_of(PP_KERNEL_SGD);
     same_bits_of(PP_KERNEL_ADAMW);
+    same_bits_of(PP_KERNEL_ADAMW_BF16);
 }
 
 static void test_same_bits(void **state)

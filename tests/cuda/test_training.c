@@ -112,6 +112,7 @@ static void with_adamw(void **state)
     (void)state;
     leave_out_where_slow();
     same_bits(1, "--chunks 2 --optimizer adamw --adam-eps 1e-4 --lr 0.01 --lr-schedule cosine --lr-steps 3");
+    same_bits(1, "--chunks 2 --optimizer adamw-bf16 --adam-eps 1e-4 --lr 0.01");
 }
 
 /* Workers that share a rank's tensors, or rows, round sums otherwise than one worker; all cuts of theirs alike. */

@@ -17,9 +17,10 @@
 #include "kernels/kernels.h"
 #include "kernels/model.h"
 #include "tests/unit/program_bias.h"
+#include "tests/unit/program_optimizer.h"
 #include "tests/unit/program_sums.h"
 
-enum { SEQ = 5, BUFFERS = 512, BUFFER_ALIGNMENT = 64 };
+enum { SEQ = 5, BUFFERS = 512 };
 
 /* What a buffer holds that means something: of the tokens of all tensor ranks, the rank's own part alone, or all. */
 enum held { NOTHING, OWN_PART, ALL };
@@ -73,7 +74,7 @@ static inline int64_t region_bytes(const struct check *c, int region, const stru
         [PP_MEM_TOKENS] = ids,
         [PP_MEM_TARGETS] = ids,
         [PP_MEM_PARAM16] = stage->param16_bytes,
-        [PP_MEM_STATE] = pp_optimizers[shape->optimizer].states * stage->param_bytes};
+        [PP_MEM_STATE] = pp_states_bytes(c->model, stage)};
     return bytes[region];
 }
 
@@ -93,7 +94,7 @@ static inline void check_place(const struct check *c, const struct pp_operand *o
 {
     const struct pp_ref *ref = &c->call->ref[i];
     const int64_t bytes = o->elements * o->element_bytes, others = pp_shape_tensor(&c->model->shape) - 1;
-    require(c, ref->offset >= 0 && ref->offset % BUFFER_ALIGNMENT == 0, i);
+    require(c, ref->offset >= 0 && ref->offset % alignment_of(ref->region, o) == 0, i);
     if (ref->row_bytes || !is_of_places(c, o))
         require(c, ref->row_bytes == (ref->region == PP_MEM_ACT ? bytes / c->rows : 0), i);
     require(c, ref->part_bytes == 0 || (ref->region == PP_MEM_WORK && ref->part_bytes == bytes && others > 0), i);
@@ -101,17 +102,16 @@ static inline void check_place(const struct check *c, const struct pp_operand *o
     require(c, ref->offset + before + bytes <= region_bytes(c, ref->region, program), i);
 }
 
-static inline bool is_step(int kernel) { return kernel == PP_KERNEL_SGD || kernel == PP_KERNEL_ADAMW; }
-
 /* Regions hold one type each, but for activation slots and scratch; only norm and step see parameters as numbers. */
 static inline void check_type(const struct check *c, const struct pp_operand *o, int i)
 {
     const int region = c->call->ref[i].region;
     const bool step = is_step(c->call->kernel);
+    const int state = state_type(&c->model->shape);
     const int wanted[PP_MEM_REGIONS] = {
         [PP_MEM_CKPT] = PP_TYPE_ACTIVATION, [PP_MEM_IN] = PP_TYPE_ACTIVATION,      [PP_MEM_OUT] = PP_TYPE_ACTIVATION,
         [PP_MEM_PARAM] = PP_TYPE_FLOAT,     [PP_MEM_GRAD] = PP_TYPE_FLOAT,         [PP_MEM_TOKENS] = PP_TYPE_INT32,
-        [PP_MEM_TARGETS] = PP_TYPE_INT32,   [PP_MEM_PARAM16] = PP_TYPE_ACTIVATION, [PP_MEM_STATE] = PP_TYPE_FLOAT};
+        [PP_MEM_TARGETS] = PP_TYPE_INT32,   [PP_MEM_PARAM16] = PP_TYPE_ACTIVATION, [PP_MEM_STATE] = state};
     if (region == PP_MEM_PARAM16 && step)
         require(c, o->type == PP_TYPE_BF16 && o->element_bytes == 2, i);
     else if (region == PP_MEM_PARAM && o->type == PP_TYPE_ACTIVATION)
@@ -180,8 +180,8 @@ static inline void check_state(const struct check *c, int i)
 {
     const struct pp_ref *ref = &c->call->ref[i], *weights = &c->call->at.step.w;
     require(c, is_step(c->call->kernel) && weights->region == PP_MEM_PARAM, i);
-    require(c, ref->offset == weights->offset + (i - (int)PP_OPERAND(step, m)) * c->model->stages[c->stage].param_bytes,
-            i);
+    const int64_t number = i - (int)PP_OPERAND(step, m), bytes = pp_call_operand(c->call, i).element_bytes;
+    require(c, ref->offset == (weights->offset + number * c->model->stages[c->stage].param_bytes) * bytes / 4, i);
 }
 
 /* Bytes of the buffer that an operand is in: in a slot the rows of all microbatches, in scratch for the tokens of all

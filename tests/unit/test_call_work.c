@@ -77,6 +77,7 @@ static void test_bytes_moved(void **state)
     check_bytes((struct pp_call){PP_KERNEL_CROSS_ENTROPY, .loss = {5, 35, 1000, 0, 1024}}, 4.0 * t * 1000);
     check_bytes((struct pp_call){PP_KERNEL_SGD, .step = {600, 200}, .precision = PP_BF16}, 600 * 200 * (12 + 2.0));
     check_bytes((struct pp_call){PP_KERNEL_ADAMW, .step = {600, 200}, .precision = PP_BF16}, 600 * 200 * (28 + 2.0));
+    check_bytes((struct pp_call){PP_KERNEL_ADAMW_BF16, .step = {600, 200}}, 600 * 200 * (20 + 2.0));
 }
 
 /* Places that have tokens are read and written then, and no others. */

@@ -152,6 +152,45 @@ static void test_adamw(void **state)
     for (int i = 0; i < WIDTHS; i++) check_adamw(isa, widths[i]);
 }
 
+/* The same step as adamw's, from moments that are bfloat16 numbers; the new moments are rounded, and nothing else is.
+ * Among the moments are NaN, an infinity and a number that rounding makes infinite. */
+static void check_adamw_bf16(const struct pp_cpu_isa *isa, int width)
+{
+    enum { ROWS = 3, ODD = 4 };
+    static const float odd[ODD] = {NAN, INFINITY, 3.4e38f, 0};
+    static const struct pp_adamw_options options = {0.5, 0.5, 1e-3, 0.1};
+    const int n = ROWS * width;
+    float *w = case_floats(n, 1), *m = case_floats(n, 2), *v = case_floats(n, 3), *g = case_floats(n, 4);
+    float *other = case_floats(n, 1);
+    uint16_t *m16 = calloc((size_t)n, sizeof *m16), *v16 = calloc((size_t)n, sizeof *v16);
+    struct pp_call call = {.matrix = {ROWS, width}};
+    struct pp_frame frame = case_frame();
+    assert_true(m16 && v16);
+    frame.adamw = pp_adamw_at(&options, 0.05, 2);
+    for (int i = 0; i < n; i++) {
+        if (i % 7 == 3) m[i] = odd[i / 7 % ODD];
+        m16[i] = pp_bf16(m[i]);
+        v16[i] = pp_bf16(fabsf(v[i]));
+        m[i] = pp_bf16_float(m16[i]);
+        v[i] = pp_bf16_float(v16[i]);
+    }
+    isa->run[PP_KERNEL_ADAMW](&(struct pp_cpu_call){&call, &frame, .p = {w, g, NULL, m, v}});
+    isa->run[PP_KERNEL_ADAMW_BF16](&(struct pp_cpu_call){&call, &frame, .p = {other, g, NULL, m16, v16}});
+    assert_memory_equal(w, other, sizeof *w * (size_t)n);
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(m16[i], pp_bf16(m[i]));
+        assert_int_equal(v16[i], pp_bf16(v[i]));
+    }
+    case_free(w, m, v, g, other, m16, v16, NULL);
+}
+
+static void test_adamw_bf16(void **state)
+{
+    (void)state;
+    FOR_EACH_ISA(isa)
+    for (int i = 0; i < WIDTHS; i++) check_adamw_bf16(isa, widths[i]);
+}
+
 /* Rates that float32 does not have, or that nothing can be divided by. */
 static void test_adamw_numbers(void **state)
 {
@@ -253,9 +292,9 @@ static void test_rounding(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sums),  cmocka_unit_test(test_take),          cmocka_unit_test(test_step_and_copies),
-        cmocka_unit_test(test_adamw), cmocka_unit_test(test_adamw_numbers), cmocka_unit_test(test_backend),
-        cmocka_unit_test(test_run),   cmocka_unit_test(test_rounding),
+        cmocka_unit_test(test_sums),    cmocka_unit_test(test_take),       cmocka_unit_test(test_step_and_copies),
+        cmocka_unit_test(test_adamw),   cmocka_unit_test(test_adamw_bf16), cmocka_unit_test(test_adamw_numbers),
+        cmocka_unit_test(test_backend), cmocka_unit_test(test_run),        cmocka_unit_test(test_rounding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

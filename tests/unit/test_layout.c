@@ -202,6 +202,8 @@ static void test_activation_bytes(void **state)
     assert_int_equal(w.layout->bytes[1][PP_BYTES_PARAM], 2048 + 1024); /* 2000 and their copies, 800 */
     assert_int_equal(w.layout->bytes[1][PP_BYTES_GRAD], 2048);
     assert_int_equal(w.layout->bytes[1][PP_BYTES_STATE], 4096); /* of adamw: two times 2000 */
+    w.model.shape.optimizer = PP_ADAMW_BF16;
+    assert_int_equal(pp_states_bytes(&w.model, &w.model.stages[1]), 2000);
     close_world(&w);
 }
 

@@ -68,7 +68,7 @@ static void test_all_programs(void **state)
                                                .residual_only = style % 2,
                                                .lab_init = style % 2,
                                                .precision = precision,
-                                               .optimizer = stages % 2 ? PP_ADAMW : PP_SGD,
+                                               .optimizer = stages % 2 ? PP_ADAMW + style % 2 : PP_SGD,
                                                .vocab_multiple = (style / 2 + stages + precision) % 2 ? 128 : 1};
                 struct pp_shape flash = shape;
                 flash.attention = PP_ATTENTION_FLASH;

@@ -49,6 +49,7 @@ typedef int32_t vi __attribute__((vector_size(PP_VECTOR_BYTES), may_alias));
 typedef uint64_t vu64 __attribute__((vector_size(PP_VECTOR_BYTES), may_alias));
 typedef double vd __attribute__((vector_size(PP_VECTOR_BYTES), may_alias));
 typedef float vf_half __attribute__((vector_size(PP_VECTOR_BYTES / 2), may_alias));
+typedef uint16_t vu_half __attribute__((vector_size(PP_VECTOR_BYTES / 2), may_alias));
 typedef float vf_at __attribute__((vector_size(PP_VECTOR_BYTES), may_alias, aligned(4)));
 typedef uint32_t vu_at __attribute__((vector_size(PP_VECTOR_BYTES), may_alias, aligned(4)));
 
@@ -159,6 +160,28 @@ static inline void vf_store(float *p, int64_t left, vf v)
 #else
     memcpy(p, &v, (size_t)left * sizeof(float));
 #endif
+}
+
+/* Arrays of bfloat16, read and written as float; rounded as by pp_bf16(). */
+static inline vf vf_load_bf16(const uint16_t *p, int64_t left)
+{
+    vu_half v = {0};
+    if (left >= VL)
+        memcpy(&v, p, sizeof v);
+    else
+        memcpy(&v, p, (size_t)left * sizeof *p);
+    return (vf)(__builtin_convertvector(v, vu) << 16);
+}
+
+static inline void vf_store_bf16(uint16_t *p, int64_t left, vf v)
+{
+    const vu bits = (vu)v, nan = (vu)((bits & 0x7fffffffu) > 0x7f800000u);
+    const vu rounded = (bits + 0x7fffu + (bits >> 16 & 1)) >> 16, quiet = bits >> 16 | 0x40;
+    const vu_half out = __builtin_convertvector((nan & quiet) | (~nan & rounded), vu_half);
+    if (left >= VL)
+        memcpy(p, &out, sizeof out);
+    else
+        memcpy(p, &out, (size_t)left * sizeof *p);
 }
 
 /* Lanes 0 .. left-1 of v, `fill` in the others. */

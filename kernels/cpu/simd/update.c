@@ -86,25 +86,38 @@ void PP_SIMD(pp_cpu_sgd)(const struct pp_cpu_call *c)
     for (int64_t i = 0; i < n; i += VL) vf_store(w + i, n - i, vf_load(w + i, n - i) - vf_load(g + i, n - i) * rate);
 }
 
-void PP_SIMD(pp_cpu_adamw)(const struct pp_cpu_call *c)
+struct adamw_lanes {
+    vf weight, mean, square;
+};
+
+static struct adamw_lanes adamw_step(const struct pp_adamw *a, struct adamw_lanes x, vf gradient)
 {
-    const struct pp_step_memory *at = &c->at.step;
-    const int64_t n = (int64_t)c->call->step.rows * c->call->step.width;
-    const struct pp_adamw *a = &c->frame->adamw;
-    float *w = at->w, *m = at->m, *v = at->v;
-    const float *g = at->g;
-    for (int64_t i = 0; i < n; i += VL) {
-        const int64_t left = n - i;
-        const vf gradient = vf_load(g + i, left) * c->frame->clip_factor;
-        vf mean = vf_load(m + i, left), square = vf_load(v + i, left), weight = vf_load(w + i, left) * a->keep;
-        mean += a->mean_gain * (gradient - mean);
-        square = square * a->square_keep + a->square_gain * gradient * gradient;
-        weight -= a->rate * mean / (vf_sqrt(square) / a->square_root + a->epsilon);
-        vf_store(m + i, left, mean);
-        vf_store(v + i, left, square);
-        vf_store(w + i, left, weight);
-    }
+    x.mean += a->mean_gain * (gradient - x.mean);
+    x.square = x.square * a->square_keep + a->square_gain * gradient * gradient;
+    x.weight = x.weight * a->keep - a->rate * x.mean / (vf_sqrt(x.square) / a->square_root + a->epsilon);
+    return x;
 }
+
+/* Moments of `type`, which `load` and `store` read and write as float. */
+#define ADAMW(c, type, load, store)                                                                                    \
+    do {                                                                                                               \
+        const struct pp_step_memory *at = &(c)->at.step;                                                               \
+        const int64_t n = (int64_t)(c)->call->step.rows * (c)->call->step.width;                                       \
+        float *w = at->w;                                                                                              \
+        const float *g = at->g;                                                                                        \
+        type *m = at->m, *v = at->v;                                                                                   \
+        for (int64_t i = 0; i < n; i += VL) {                                                                          \
+            const int64_t left = n - i;                                                                                \
+            struct adamw_lanes x = {vf_load(w + i, left), load(m + i, left), load(v + i, left)};                       \
+            x = adamw_step(&(c)->frame->adamw, x, vf_load(g + i, left) * (c)->frame->clip_factor);                     \
+            store(m + i, left, x.mean);                                                                                \
+            store(v + i, left, x.square);                                                                              \
+            vf_store(w + i, left, x.weight);                                                                           \
+        }                                                                                                              \
+    } while (0)
+
+void PP_SIMD(pp_cpu_adamw)(const struct pp_cpu_call *c) { ADAMW(c, float, vf_load, vf_store); }
+void PP_SIMD(pp_cpu_adamw_bf16)(const struct pp_cpu_call *c) { ADAMW(c, uint16_t, vf_load_bf16, vf_store_bf16); }
 
 void PP_SIMD(pp_cpu_add)(float *to, const float *a, const float *b, int64_t n)
 {
