@@ -232,6 +232,15 @@ def others_table(predictor):
     return table(["GPU", "m", "n", "k", "whose", "TFLOP/s", "ppsim TFLOP/s", "too fast by %"], rows)
 
 
+def grouped_table(predictor):
+    rows = []
+    for name, precision, *shape, rate, whose in read_facts(FACTS)["grouped"]:
+        case = Case("product", [name, precision, *shape, 2e-6 * math.prod(shape) / rate])
+        found = case.flops / 1e6 / predictor.microseconds(name, [case])[0]
+        rows.append([name, *shape, whose, f"{rate:.0f}", f"{found:.0f}", f"{100 * (found / rate - 1):+.0f}"])
+    return table(["GPU", "times", "m", "n", "k", "whose", "TFLOP/s", "ppsim TFLOP/s", "too fast by %"], rows)
+
+
 def both_passes(predictor, name, cases):
     """[error of forward and backward together] of shapes of which both were measured"""
     found = {(case.shape, case.which): (case.us, us) for case, us in zip(cases, predictor.microseconds(name, cases))}
@@ -286,6 +295,7 @@ def page(program):
         products=products_table(predictor, products),
         examples=examples_table(predictor, products),
         others=others_table(predictor),
+        grouped=grouped_table(predictor),
         **attention(predictor),
         collectives=collectives_table(predictor, collectives),
     )

@@ -3,6 +3,7 @@
 """docs/results/published.md is what analysis/published.py makes of it with the ppsim in PP_BIN."""
 
 import difflib
+import itertools
 import json
 import os
 import pathlib
@@ -15,6 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "analysis"))
 import published  # noqa: E402
+import published_experts  # noqa: E402
 import published_facts  # noqa: E402
 import published_llama  # noqa: E402
 import published_modern  # noqa: E402
@@ -153,7 +155,7 @@ class Modern(unittest.TestCase):
 
     def test_whoever_sums_in_bf16_has_runs(self):
         facts = published_facts.read_facts()
-        runs = [cells[:2] for kind in ("modern", "fsdp") for cells in facts[kind]]
+        runs = [cells[:2] for kind in ("modern", "fsdp", "experts") for cells in facts[kind]]
         for cells in facts["bf16_sums"]:
             self.assertIn(cells, runs)
         rounded = {run.model.name for run in self.RUNS if "--grad-reduce-in-bf16" in run.words()}
@@ -196,6 +198,84 @@ class Modern(unittest.TestCase):
         self.assertEqual(published_modern.computing(runs, [7, 8, 9]), [7, 9])
 
 
+class Fake:
+    """A predictor: tokens a second of a GPU by a function of the machine"""
+
+    def __init__(self, rate):
+        self.found = rate
+
+    def rate(self, _run, machine=None, _words=None):
+        return self.found(machine)
+
+
+class Experts(unittest.TestCase):
+    FACTS = published_facts.read_facts()
+    RUNS = published_experts.runs_of(FACTS)
+    MODELS = {run.model.name: run.model for run in RUNS}
+
+    def test_gpus_layers_and_experts_are_all_used(self):
+        for run in self.RUNS:
+            self.assertEqual(run.replicas * run.tensor * run.ranks, run.gpus)
+            self.assertEqual(run.microbatches * run.rows * run.replicas, run.batch)
+            self.assertEqual([run.shared % run.tensor, run.model.experts % run.shared], [0, 0])
+            layers = [int(each) for word in run.split()[1:] for each in word.split(",")]
+            self.assertIn(sum(layers), (0, run.model.layers))
+            self.assertIn(len(layers), (0, run.ranks * run.virtual))
+
+    def test_operations_of_a_token_are_those_that_pages_count(self):
+        for name, teraflops, rate in (("Qwen3 30B-A3B", 277, 12040), ("Qwen3 30B-A3B", 208, 9058)):  # AutoModel, Bridge
+            self.assertAlmostEqual(self.MODELS[name].counted(causal=True) * rate / teraflops / 1e12, 1, delta=0.005)
+        mixtral = self.MODELS["Mixtral 8x7B"]  # 12.7 billion parameters that a token uses but for the embedding
+        self.assertAlmostEqual(mixtral.products() / 2 / 12.75e9, 1, delta=0.002)
+        self.assertAlmostEqual(mixtral.counted(causal=False) - 3 * mixtral.products(), 12 * 4096 * 4096 * 32)
+
+    def test_tokens_a_second_come_from_what_was_published(self):
+        rates = {(run.source, run.model.name, run.machine, run.ranks): run.measured() for run in self.RUNS}
+        self.assertEqual(rates["bridge", "GPT-OSS 120B", "h100", 4], 5984)
+        self.assertEqual(round(rates["zoo", "Qwen3 235B-A22B", "h100", 32]), round(2048 * 4096 / 24.2 / 256))
+        self.assertEqual(round(rates["mcore", "Mixtral 8x7B", "h100", 4]), 5282)
+
+    def test_rows_that_leave_once_are_counted(self):
+        model = published_experts.Mixture("m", 1, 1, 1, 8, 8, 8, 4, 2, 8, "no", 0)  # 4 experts, 2 of a token
+        others = [len({expert // 2 for expert in pair} - {0}) for pair in itertools.combinations(range(4), 2)]
+        each = [sum(expert >= 2 for expert in pair) for pair in itertools.combinations(range(4), 2)]
+        self.assertAlmostEqual(model.once(2), sum(others) / sum(each))
+        self.assertAlmostEqual(model.once(4), 1)  # an expert on each of four GPUs
+
+    def test_time_is_that_of_a_layer_and_microbatch(self):
+        (run,) = (run for run in self.RUNS if run.machine == "h100" and run.source == "bridge")
+        seconds = run.batch * 4096 / run.gpus / 5984
+        self.assertAlmostEqual(run.layer_ms(5984), 1e3 * seconds / (80 + 3) / 9)
+        self.assertAlmostEqual(run.lost_ms(2 * 5984), run.layer_ms(5984) / 2)
+        self.assertAlmostEqual(run.lost_gb(2 * 5984), 3000 * run.layer_ms(5984) / 2 / 1e3)
+
+    def test_machines_get_slower_by_what_is_said(self):
+        machine = published_modern.machine_file("h100")
+        kept = json.dumps(machine)
+        slower = published_experts.slower(machine, published_experts.SLOWER["all three"])
+        self.assertEqual(json.dumps(machine), kept)
+        self.assertEqual(slower["memory"]["gb_per_s"] * 2, machine["memory"]["gb_per_s"])
+        self.assertEqual([slower[part]["latency_us"] for part in ("reduce", "network")], [100, 40])
+        self.assertEqual(slower["precisions"]["bf16"], {"peak_gflops": 989000, "efficiency": 553.9 / 989})
+        self.assertEqual(published_experts.gb200()["host"]["devices"], 72)
+
+    def test_host_takes_what_makes_both_alike(self):
+        run = self.RUNS[0]
+        predictor = Fake(lambda machine: run.measured() * 400 / machine["issue_us"])
+        self.assertAlmostEqual(published_experts.host_us(predictor, run), 400, delta=1)
+
+    def test_windows_are_all_that_is_left_out(self):
+        run = next(run for run in self.RUNS if run.model.window)
+        left = published_experts.without_window(run)
+        self.assertEqual(len(left) + 4, len(run.words()))
+        self.assertFalse([word for word in left if "window" in str(word)])
+
+    def test_whole_cases_of_the_page_have_one_meaning(self):
+        for run in self.RUNS:
+            self.assertEqual(sum(cell is not None for cell in (run.seconds, run.rate, run.teraflops)), 1)
+            self.assertIn(run.source, published_experts.WHOSE)
+
+
 class Command(unittest.TestCase):
     def test_options_keep_their_values_on_a_line(self):
         lines = published_facts.command(["--zero", 1, "--no-eval", *["--split", "1" * 60] * 2]).splitlines()
@@ -218,6 +298,12 @@ class Documents(unittest.TestCase):
         (sentence,) = (line.removeprefix("> ") for line in page.splitlines() if line.startswith("> "))
         for name in ("README.md", "docs/FEATURES.md"):
             self.assertIn(sentence, " ".join((ROOT / name).read_text(encoding="utf-8").split()), name)
+
+    def test_front_page_says_how_far_off_mixtures_are(self):
+        page = (ROOT / "docs" / "results" / "published.md").read_text(encoding="utf-8")
+        (errors,) = re.findall(r"\*\*Mixtures of experts are off by (.*?) %\.\*\*", page)
+        front = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+        self.assertIn(f"Mixtures of experts are off by {errors} %", front)
 
     def test_program_and_planning_say_what_the_page_says(self):
         page = (ROOT / "docs" / "results" / "published.md").read_text(encoding="utf-8")
