@@ -9,8 +9,14 @@ static const double longest_ns = 1e18; /* the engine refuses times as long as th
 
 struct pp_placement pp_placement_on(const struct pp_machine *machine)
 {
-    struct pp_placement p = {.sharers = 1, .taken = machine && machine->cores == 0 ? machine->reduce_takes : 0};
-    if (!machine || machine->host_devices == 0) return p;
+    struct pp_placement p = {.sharers = 1};
+    if (!machine) return p;
+    if (machine->cores == 0) {
+        p.taken = machine->reduce_takes;
+        p.own_ns = machine->call_overhead_ns;
+        p.own_ns_per_byte = 2 / machine->bytes_per_ns; /* read and written */
+    }
+    if (machine->host_devices == 0) return p;
     p.devices = machine->host_devices;
     p.network = (struct pp_network_cost){llround(machine->network_latency_ns), 1 / machine->network_bytes_per_ns};
     return p;
@@ -169,7 +175,7 @@ static int64_t all_to_all_ns(const struct pp_placement *p, const struct pp_ring 
     double ns = latency_ns / 2 + part * (here - 1) * ns_per_byte;
     if (ring->hosts > 1)
         ns = fmax(ns, (double)p->network.latency_ns + part * (ring->members - here) * p->network.ns_per_byte);
-    return llround(fmin(ns, longest_ns));
+    return llround(fmin(ns + p->own_ns + part * p->own_ns_per_byte, longest_ns));
 }
 
 int64_t pp_placement_join_ns(const struct pp_placement *p, const struct pp_ring *ring, const struct pp_join_work *join,

@@ -20,6 +20,9 @@ struct pp_placement {
     bool replicas_first;            /* --host-order replicas */
     double taken;                   /* pp_cost.taken */
     struct pp_network_cost network; /* of one device */
+    /* What an all to all takes besides, as a GPU copies the pieces for itself before it sends the others: so long, and
+     * so long for each byte of these pieces. 0: nothing, or nothing is known of the memory. */
+    double own_ns, own_ns_per_byte;
 };
 
 /* A placement without a plan, with a device for each worker; and that of a job. machine NULL: one host has all. */
@@ -49,8 +52,9 @@ struct pp_ring pp_placement_ring(const struct pp_placement *p, const struct pp_g
 int64_t pp_placement_sum_ns(const struct pp_placement *p, const struct pp_ring *ring, int rounds, int64_t bytes,
                             double latency_ns, double ns_per_byte);
 
-/* Time of a collective inside a task. An all to all is no ring: each worker sends every other one its part of the
- * bytes, over its link to workers of its host, and at the same time over its own network port to the others. */
+/* Time of a collective inside a task. An all to all is no ring: each worker copies its own part of the bytes, and then
+ * sends every other one its part, over its link to workers of its host, and at the same time over its own network port
+ * to the others. */
 int64_t pp_placement_join_ns(const struct pp_placement *p, const struct pp_ring *ring, const struct pp_join_work *join,
                              double latency_ns, double ns_per_byte);
 

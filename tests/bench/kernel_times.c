@@ -5,7 +5,7 @@
  *                                      float32 whatever the precision
  *   attention forward 2 16 8192 128 causal    or backward; rows, heads, tokens, width of a head; or full; in bf16
  *   sum 2 8 1048576                    rounds of a ring (1: all-gather, reduce-scatter; 2: all-reduce), devices, bytes
- *   exchange 8 1048576                 all to all: devices, bytes of each
+ *   exchange 8 1048576                 all to all: devices, bytes of each; without the copy of what is a device's own
  * and answers each with a line of microseconds, in which nothing is for launching it. The devices are in one host.
  */
 #include <stdlib.h>
@@ -69,7 +69,8 @@ static bool time_join(const struct pp_machine *m, const char *line, double *us)
         return false;
     if (devices < 1 || bytes < 0) return false;
     join.bytes = bytes;
-    const struct pp_placement placement = pp_placement_on(m);
+    struct pp_placement placement = pp_placement_on(m);
+    placement.own_ns = placement.own_ns_per_byte = 0;
     const struct pp_ring ring = pp_placement_ring(&placement, &(struct pp_group){0, 1, devices, 0, 0});
     *us =
         (double)pp_placement_join_ns(&placement, &ring, &join, m->reduce_latency_ns, 1 / m->reduce_bytes_per_ns) / 1e3;

@@ -126,20 +126,22 @@ static void test_two_speeds(void **state)
         }
 }
 
-/* All to all of 8000 bytes: by the links to those of a host, by the network to all others at the same time. */
+/* All to all of 8000 bytes: by the links to those of a host, by the network to all others at the same time. Before that
+ * a GPU copies its own part, with its memory of 16 bytes/ns: each byte is read and written. */
 static void test_all_to_all(void **state)
 {
     (void)state;
     static const struct {
         int devices, members;
         int64_t ns;
-    } cases[] = {{8, 4, 1500 + 3 * 2000 / 200}, /* one host */
-                 {4, 8, 5000 + 4 * 1000 / 10},  /* two: of eight parts four leave it */
-                 {2, 8, 5000 + 6 * 1000 / 10},
-                 {0, 8, 1500 + 7 * 1000 / 200}};
+    } cases[] = {{8, 4, 2000 + 2000 / 8 + 1500 + 3 * 2000 / 200}, /* one host */
+                 {4, 8, 2000 + 1000 / 8 + 5000 + 4 * 1000 / 10},  /* two: of eight parts four leave it */
+                 {2, 8, 2000 + 1000 / 8 + 5000 + 6 * 1000 / 10},
+                 {0, 8, 2000 + 1000 / 8 + 1500 + 7 * 1000 / 200}};
     const struct pp_join_work work = {.op = PP_JOIN_ALL_TO_ALL, .bytes = 8000, .rounds = 1};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct pp_machine m = round_machine(cases[i].devices);
+        m.call_overhead_ns = 2000, m.bytes_per_ns = 16;
         const struct pp_placement p = pp_placement_on(&m);
         const struct pp_ring ring = pp_placement_ring(&p, &(struct pp_group){0, 1, cases[i].members, 0, 0});
         assert_int_equal(pp_placement_join_ns(&p, &ring, &work, 3000, 1.0 / 200), cases[i].ns);
@@ -147,10 +149,26 @@ static void test_all_to_all(void **state)
     struct pp_machine near = round_machine(4);
     near.network_latency_ns = 1;
     near.network_bytes_per_ns = 1000;
+    near.call_overhead_ns = 2000, near.bytes_per_ns = 16;
     const struct pp_placement p = pp_placement_on(&near);
     const struct pp_ring ring = pp_placement_ring(&p, &(struct pp_group){0, 1, 8, 0, 0});
-    assert_int_equal(pp_placement_join_ns(&p, &ring, &work, 3000, 1.0 / 200), 1500 + 3 * 1000 / 200);
+    assert_int_equal(pp_placement_join_ns(&p, &ring, &work, 3000, 1.0 / 200), 2000 + 1000 / 8 + 1500 + 3 * 1000 / 200);
     assert_int_equal(pp_placement_join_ns(&p, &ring, &(struct pp_join_work){0}, 3000, 1.0 / 200), 0);
+}
+
+/* Of processors, and where no machine is named, the copy is in what was measured. */
+static void test_own_pieces_are_copied_by_gpus_of_a_machine_alone(void **state)
+{
+    (void)state;
+    const struct pp_join_work work = {.op = PP_JOIN_ALL_TO_ALL, .bytes = 8000, .rounds = 1};
+    struct pp_machine processor;
+    assert_int_equal(pp_machine_find("epyc-zen5", &processor), PP_OK);
+    const struct pp_machine *machines[] = {NULL, &processor};
+    for (size_t i = 0; i < sizeof machines / sizeof *machines; i++) {
+        const struct pp_placement p = pp_placement_on(machines[i]);
+        const struct pp_ring ring = pp_placement_ring(&p, &(struct pp_group){0, 1, 8, 0, 0});
+        assert_int_equal(pp_placement_join_ns(&p, &ring, &work, 3000, 1.0 / 200), 1500 + 7 * 1000 / 200);
+    }
 }
 
 /* ---- workers that have parts of the same rows ---- */
@@ -199,9 +217,11 @@ static void test_rings_of_parts_of_rows(void **state)
     }
 }
 
-/* Two exchanges, of so many bytes for each other worker: by links, or by the network to so many others. */
-#define BY_LINKS (1500 + 3 * 103680 / 200 + 1500 + 3 * 34560 / 200)
-#define BY_NETWORK(others) (5000 + (others)*103680 / 10 + 5000 + (others)*34560 / 10)
+/* Two exchanges, of so many bytes for each worker: copied for the own one, and sent by links, or by the network to so
+ * many others. */
+#define OWN (2000 + 2 * 103680 / 3000 + 2000 + 2 * 34560 / 3000)
+#define BY_LINKS (OWN + 1500 + 3 * 103680 / 200 + 1500 + 3 * 34560 / 200)
+#define BY_NETWORK(others) (OWN + 5000 + (others)*103680 / 10 + 5000 + (others)*34560 / 10)
 
 /* In each of 6 layers of a stage queries, keys and values, and what attention makes of them, are exchanged forward, and
  * their gradients backward. A worker has 15 tokens of each of 24 rows: 414720 and 138240 bytes, a quarter of which is
@@ -245,6 +265,7 @@ int main(void)
                                        cmocka_unit_test(test_faster_between_hosts),
                                        cmocka_unit_test(test_two_speeds),
                                        cmocka_unit_test(test_all_to_all),
+                                       cmocka_unit_test(test_own_pieces_are_copied_by_gpus_of_a_machine_alone),
                                        cmocka_unit_test(test_rings_of_parts_of_rows),
                                        cmocka_unit_test(test_exchanges_of_parts_of_rows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
