@@ -293,6 +293,7 @@ def figures(found):
     return {
         "experts_runs": len(found.runs),
         "experts_all": span(found.errors),
+        "experts_factor": f"{1 + min(found.errors) / 100:.1f} to {1 + max(found.errors) / 100:.1f}",
         "experts_first": command(["--machine", first.machine, *first.words()]),
         "experts_mixtral": f"{found.errors[0]:+.0f}",
         "experts_qwen": span([found.errors[i] for i in qwen]),

@@ -311,6 +311,8 @@ class Documents(unittest.TestCase):
         self.assertIn(f"expect {factor} times as much", (ROOT / "sim" / "machine.c").read_text(encoding="utf-8"))
         planning = (ROOT / "docs" / "PLANNING.md").read_text(encoding="utf-8")
         self.assertIn(f"Multiply days and cost by {factor}", planning)
+        (factor,) = re.findall(r"Mixtures of experts took \[([0-9.]+ to [0-9.]+) times\]", page)
+        self.assertIn(f"Mixtures of experts took [{factor} times]", " ".join(planning.split()))
 
 
 class Llama(unittest.TestCase):
