@@ -17,6 +17,7 @@ WHOSE = {
     "recipes": "Megatron-LM",
     "automodel": "NeMo AutoModel",
     "bridge": "Megatron Bridge",
+    "users": "a user of Bridge",
     "zoo": "Megatron MoE Model Zoo",
 }
 SLOWEST = 553.9e12  # FLOP/s of an H100: the slowest grouped products by Transformer Engine in published_kernels.tsv
@@ -130,9 +131,9 @@ class Run:
         return self.lost_ms(predicted) * file_of(self.machine)["memory"]["gb_per_s"] / 1e3 / self.rows
 
 
-def runs_of(facts):
+def runs_of(facts, kind="experts"):
     models = {cells[0]: Mixture(*cells) for cells in facts["mixture"]}
-    return [Run(models, sums_of(facts, *cells[:2]), *cells) for cells in facts["experts"]]
+    return [Run(models, sums_of(facts, *cells[:2]), *cells) for cells in facts[kind]]
 
 
 class Predictor:
@@ -260,6 +261,19 @@ def uneven(predictor, run, factor):
     return percent(predictor.rate(run, None, words), run.measured())
 
 
+def of_host(predictor, tuned, filed):
+    """{word of the text: figure} of two runs of a model on the same GPUs: tuned, and filed because it was slow"""
+    rates = [predictor.rate(run) for run in (tuned, filed)]
+    times = {
+        "experts_tuned": tuned.layer_ms(tuned.measured()),
+        "experts_tuned_predicted": tuned.layer_ms(rates[0]),
+        "experts_filed": filed.layer_ms(filed.measured()),
+        "experts_filed_predicted": filed.layer_ms(rates[1]),
+    }
+    error = f"{percent(rates[1], filed.measured()):+.0f}"
+    return {**{key: f"{ms:.1f}" for key, ms in times.items()}, "experts_filed_error": error}
+
+
 class Found:
     """Runs with their predictions, tokens a second and errors."""
 
@@ -283,12 +297,13 @@ class Found:
 def figures(found):
     """{word of the text: figure}"""
     first = found.runs[0]
-    (hopper,) = found.those(lambda run: run.source == "bridge" and run.machine == "h100")
+    bridge = found.those(lambda run: run.source == "bridge" and run.model.name == "GPT-OSS 120B")
+    (hopper,) = (i for i in bridge if found.runs[i].machine == "h100")
+    blackwell = [i for i in bridge if i != hopper]
     (pytorch,) = found.those(lambda run: run.model.name == "GPT-OSS 20B")
     run, rate = found.runs[hopper], found.rates[hopper]
-    qwen = found.those(lambda run: run.model.name == "Qwen3 30B-A3B")
+    qwen = found.those(lambda run: run.model.name == "Qwen3 30B-A3B" and run.source != "bridge")
     sent = [percent(sent_once(found.runs[i], found.rows[i]), found.runs[i].measured()) for i in qwen]
-    blackwell = found.those(lambda run: run.source == "bridge" and run.machine != "h100")
     exchanges = [100 * found.rows[i]["tensor_ms"] / found.rows[i]["ms_per_batch"] for i in blackwell]
     return {
         "experts_runs": len(found.runs),
@@ -319,5 +334,8 @@ def section(program, facts):
         predictor = Predictor(program, folder)
         found = Found(runs, [predictor.row(run) for run in runs])
         causes = causes_table(predictor, [run for run in runs if run.tensor == 1])
-        words = {**figures(found), **of_rows(facts), "experts_uneven": f"{uneven(predictor, runs[0], 1.25):+.0f}"}
+        (tuned,) = (run for run in runs if run.source == "users")
+        (filed,) = runs_of(facts, "experts_filed")
+        words = {**figures(found), **of_rows(facts), **of_host(predictor, tuned, filed)}
+        words["experts_uneven"] = f"{uneven(predictor, runs[0], 1.25):+.0f}"
     return {"experts": table(found), "causes": causes}, words

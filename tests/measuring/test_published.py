@@ -243,7 +243,7 @@ class Experts(unittest.TestCase):
         self.assertAlmostEqual(model.once(4), 1)  # an expert on each of four GPUs
 
     def test_time_is_that_of_a_layer_and_microbatch(self):
-        (run,) = (run for run in self.RUNS if run.machine == "h100" and run.source == "bridge")
+        (run,) = (run for run in self.RUNS if (run.source, run.machine, run.ranks) == ("bridge", "h100", 4))
         seconds = run.batch * 4096 / run.gpus / 5984
         self.assertAlmostEqual(run.layer_ms(5984), 1e3 * seconds / (80 + 3) / 9)
         self.assertAlmostEqual(run.lost_ms(2 * 5984), run.layer_ms(5984) / 2)
@@ -263,6 +263,15 @@ class Experts(unittest.TestCase):
         run = self.RUNS[0]
         predictor = Fake(lambda machine: run.measured() * 400 / machine["issue_us"])
         self.assertAlmostEqual(published_experts.host_us(predictor, run), 400, delta=1)
+
+    def test_tuned_and_filed_runs_stand_beside_their_predictions(self):
+        tuned, filed = self.RUNS[0], self.RUNS[1]
+        words = published_experts.of_host(Fake(lambda machine: 1000), tuned, filed)
+        self.assertEqual(words["experts_tuned_predicted"], f"{tuned.layer_ms(1000):.1f}")
+        self.assertEqual(words["experts_filed"], f"{filed.layer_ms(filed.measured()):.1f}")
+        self.assertEqual(words["experts_filed_error"], f"{100000 / filed.measured() - 100:+.0f}")
+        runs = published_experts.runs_of(self.FACTS, "experts_filed")
+        self.assertEqual([(run.machine, run.rows, run.teraflops) for run in runs], [("b200", 1, 150)])
 
     def test_windows_are_all_that_is_left_out(self):
         run = next(run for run in self.RUNS if run.model.window)
