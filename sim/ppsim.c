@@ -325,6 +325,7 @@ static pp_status answer(struct session *s)
     PP_TRY(pp_data_survey(config, &s->common.data_bytes));
     PP_TRY(find_ways(s));
     PP_TRY(check_usage(s));
+    if (config->db && !config->emit) pp_remarks_all_database(config->db, s->ways, s->nways, pp_targets_count(config));
     PP_TRY(open_database(s));
     PP_TRY(find_targets(s));
     return config->emit ? emit(s) : s->db ? predict_with(s) : predict(s);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/log.h"
+#include "core/memory_text.h"
 
 struct pp_left_out {
     struct pp_point first;
@@ -22,6 +23,30 @@ const char *pp_point_on_text(const struct pp_point *point, const char *machine, 
     pp_point_text(point, text);
     snprintf(buf, PP_POINT_ON_TEXT, "%s%s%s", text, machine ? ", machine " : "", machine ? machine : "");
     return buf;
+}
+
+/* What a prediction adds to the database, as measured: of each microbatch on each stage it has the rows of about 2 tasks,
+ * 2 transfers, and the events of both, in which a transfer has two ends. */
+enum { ROWS_OF_CELL = 10, BYTES_OF_ROW = 36, BYTES_OF_RUN = 16 << 10, MUCH_BYTES = 256 << 20 };
+
+void pp_remarks_all_database(const char *path, const struct pp_way *ways, int nways, int ntargets)
+{
+    char size[PP_MEMORY_TEXT];
+    double runs = 0, rows = 0;
+    for (int w = 0; w < nways; w++) {
+        if (ways[w].impossible[0]) continue;
+        for (int i = 0; i < ways[w].npoints; i++) {
+            const struct pp_point *point = &ways[w].points[i];
+            rows += (double)point->stages * point->virtual_stages * point->chunks * ROWS_OF_CELL * ntargets;
+        }
+        runs += (double)ways[w].npoints * ntargets;
+    }
+    const double bytes = rows * BYTES_OF_ROW + runs * BYTES_OF_RUN;
+    if (bytes < MUCH_BYTES) return;
+    pp_warn(
+        "--db: every task and event of %.0f configuration%s goes into %s: about %.0f million rows, %s; leave --db out "
+        "if only the table is wanted, or name fewer configurations",
+        runs, runs == 1 ? "" : "s", path, rows / 1e6, pp_memory_text(bytes, size));
 }
 
 void pp_remarks_all_checkpoint(struct pp_remarks_all *r, const char *remark)
