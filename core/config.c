@@ -39,9 +39,7 @@ pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config
     /* A preset's T makes tensor ranks share the experts. It does not apply to expert ranks, nor to given times. */
     if ((pp_config_gives_times(out) || pp_ints_most(&out->expert_parallel) > 1) && !pp_config_given(out, "tensor"))
         out->tensor = (struct pp_ints){1, {1}};
-    if (out->kv_heads == out->heads) out->kv_heads = 0; /* so that equal models have equal options */
-    if (out->max_positions == out->tokens) out->max_positions = 0;
-    if (out->head_dim == out->d_model / out->heads && out->d_model % out->heads == 0) out->head_dim = 0;
+    PP_TRY(pp_config_make_canonical(out));
     return pp_config_check(out, tool);
 }
 

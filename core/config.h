@@ -176,9 +176,17 @@ int pp_config_max_positions(const struct pp_config *config);
 /* If --micro-batch-size was given: sets `chunks` from it and `rows`. Call it again when `rows` has changed. */
 void pp_config_cut_rows(struct pp_config *config);
 
+/* Gives one of several values that describe the same model, so that equal models have equal options: 0 for a number that
+ * is that of another option (--kv-heads, --head-dim, --dense-ff, --max-positions), the default for options that have no
+ * meaning beside the others unless they were given, the least of several counts beyond the last layer.
+ * (config_additions.c; pp_config_parse() calls it.) */
+pp_status pp_config_make_canonical(struct pp_config *config) PP_MUST_CHECK;
+
 /* Checks options against each other, which the range of a single option cannot (config_check.c; pp_config_parse() calls
  * it). A list passes if at least one of its values is possible. tool: one of enum pp_tool. PP_USAGE. */
 pp_status pp_config_check(const struct pp_config *config, unsigned tool) PP_MUST_CHECK;
+/* The part of it about options that only have a meaning beside another one (config_additions.c). PP_USAGE. */
+pp_status pp_config_check_additions(const struct pp_config *config) PP_MUST_CHECK;
 /* Checks one value of each list (of --context-parallel the first) against the other options. PP_USAGE. */
 pp_status pp_config_check_values(const struct pp_config *config, int checkpoint, int zero) PP_MUST_CHECK;
 /* Does the config say how long the tasks of a rank take (--times, --device delay), instead of leaving it to a model? */

@@ -10,58 +10,6 @@
 #include "core/log.h"
 #include "core/plan_spec.h"
 
-/* Have some layers of a model with experts none? */
-static bool has_dense_layers(const struct pp_config *config)
-{
-    return config->experts && (config->dense_layers > 0 || (config->experts_every > 1 && config->layers > 1));
-}
-
-/* Options that only have a meaning beside another one. */
-static pp_status check_additions(const struct pp_config *config)
-{
-    const bool adamw = pp_optimizers[config->optimizer].states > 0;
-    const bool falls = config->over_steps.schedule != PP_LR_CONSTANT;
-    const bool rope = config->positions == PP_POSITIONS_ROPE, learned = config->positions == PP_POSITIONS_LEARNED;
-    const bool windows = config->window_size || !config->window_attn_skip_freq;
-    const bool scaled = rope && pp_rope_scales(&config->rope_scaling);
-    const struct {
-        const char *option, *of;
-        bool there;
-    } additions[] = {{"experts-per-token", "--experts; add that", config->experts},
-                     {"capacity-factor", "--experts; add that", config->experts},
-                     {"aux-loss", "--experts; add that", config->experts},
-                     {"gates", "--experts; add that", config->experts},
-                     {"router-score", "--experts; add that", config->experts},
-                     {"gate-scale", "--experts; add that", config->experts},
-                     {"shared-ff", "--experts; add that", config->experts},
-                     {"shared-gate", "--shared-ff; add that", config->shared_ff},
-                     {"dense-layers", "--experts; add that", config->experts},
-                     {"experts-every", "--experts; add that", config->experts},
-                     {"dense-ff", "--dense-layers and --experts-every; add one", has_dense_layers(config)},
-                     {"expert-parallel", "--experts; add that", config->experts},
-                     {"rope-theta", "--positions rope; add that", rope},
-                     {"rope-factor", "--positions rope; add that", rope},
-                     {"rope-low-freq-factor", "--rope-factor; add that", scaled},
-                     {"rope-high-freq-factor", "--rope-factor; add that", scaled},
-                     {"rope-original-tokens", "--rope-factor; add that", scaled},
-                     {"window-attn-skip-freq", "--window-size; add that", windows},
-                     {"max-positions", "--positions learned; add that", learned},
-                     {"adam-beta1", "--optimizer adamw; add that", adamw},
-                     {"adam-beta2", "--optimizer adamw; add that", adamw},
-                     {"adam-eps", "--optimizer adamw; add that", adamw},
-                     {"weight-decay", "--optimizer adamw; add that", adamw},
-                     {"lr-steps", "--lr-schedule cosine and linear; add one", falls},
-                     {"min-lr", "--lr-schedule cosine and linear; add one", falls},
-                     {"bucket-size", "--overlap-grad-reduce; add that", config->overlap_grad_reduce}};
-    for (size_t i = 0; i < sizeof additions / sizeof *additions; i++)
-        if (!additions[i].there && pp_config_given(config, additions[i].option))
-            return pp_fail(PP_USAGE, "--%s is of %s, or leave it out", additions[i].option, additions[i].of);
-    if (scaled && config->rope_scaling.high <= config->rope_scaling.low)
-        return pp_fail(PP_USAGE, "--rope-high-freq-factor %g must be more than --rope-low-freq-factor %g",
-                       config->rope_scaling.high, config->rope_scaling.low);
-    return PP_OK;
-}
-
 static pp_status check_learning(const struct pp_config *config)
 {
     const struct pp_lr_options *o = &config->over_steps;
@@ -307,7 +255,7 @@ pp_status pp_config_check_database(const char *path)
 
 pp_status pp_config_check(const struct pp_config *config, unsigned tool)
 {
-    PP_TRY(check_additions(config));
+    PP_TRY(pp_config_check_additions(config));
     PP_TRY(check_norms(config));
     PP_TRY(check_heads(config));
     PP_TRY(check_window(config));

@@ -9,127 +9,9 @@
 #include <unistd.h>
 
 #include "core/log.h"
+#include "exec/restart_inside.h"
 
 #define SUFFIX ".checkpoint"
-#define VERSION "2"
-#define OLD_VERSION "1" /* without checksums, epoch and batch */
-
-/* --- what must be equal --- */
-
-static const char note_key[] = "accumulation key", note_data[] = "data", note_bits[] = "device",
-                  note_rows[] = "rows of all replicas", note_rate[] = "--lr", note_tokens[] = "--tokens";
-
-static void identify(const struct pp_config *config, const struct pp_job *job, const struct pp_data *data,
-                     const char *bits, struct pp_notes *notes)
-{
-    char name[PP_NOTE_NAME], text[PP_NOTE_VALUE];
-    for (int i = 0; i < pp_config_nrows; i++) {
-        const struct pp_opt *row = &pp_config_rows[i];
-        if (!(row->traits & PP_OPT_FIXED)) continue;
-        snprintf(name, sizeof name, "--%s", row->name);
-        pp_notes_add(notes, name, pp_config_text(config, row->name, text, sizeof text));
-    }
-    snprintf(text, sizeof text, "%016" PRIx64, pp_data_hash(data));
-    pp_notes_add(notes, note_data, text);
-    snprintf(text, sizeof text, "%" PRId64, (int64_t)config->rows * config->replicas);
-    pp_notes_add(notes, note_rows, text);
-    pp_notes_add(notes, note_key, job->accumulation_key);
-    pp_notes_add(notes, note_bits, bits);
-}
-
-/* The other's value of a note; of an option that its checkpoint is too old to name, the default. */
-static const char *value_of(const struct pp_notes *theirs, const char *name)
-{
-    const char *value = pp_notes_find(theirs, name);
-    if (value || strncmp(name, "--", 2) != 0) return value;
-    const struct pp_opt *row = pp_config_row(name + 2);
-    return row && row->traits & PP_OPT_LATER ? row->def : NULL;
-}
-
-/* Of what differs between a checkpoint and this run. */
-struct differences {
-    char text[704]; /* "" where nothing does */
-    size_t used;
-    bool cut;         /* there are more than the text has room for */
-    bool another_run; /* something that a run cannot change */
-    bool batch;       /* which words a step reads */
-};
-
-static bool may_change(const char *name)
-{
-    if (strncmp(name, "--", 2) != 0) return strcmp(name, note_data) != 0;
-    const struct pp_opt *row = pp_config_row(name + 2);
-    return row && row->traits & PP_OPT_CHANGES;
-}
-
-static void add_difference(const struct pp_note *mine, const char *other, struct differences *out)
-{
-    enum { MOST = 110 }; /* of a value: keys are long */
-    const size_t left = sizeof out->text - out->used;
-    out->another_run = out->another_run || !may_change(mine->name);
-    out->batch = out->batch || strcmp(mine->name, note_rows) == 0 || strcmp(mine->name, note_tokens) == 0;
-    out->cut = out->cut || left < PP_NOTE_NAME + 2 * MOST + sizeof ",  was  and is , ...";
-    if (out->cut) return;
-    out->used += (size_t)snprintf(out->text + out->used, left, "%s%s was %.*s and is %.*s", out->used ? ", " : "",
-                                  mine->name, MOST, other, MOST, mine->value);
-}
-
-static bool is_old(const struct pp_notes *theirs)
-{
-    const char *version = pp_notes_find(theirs, PP_NOTE_CHECKPOINT);
-    return version && strcmp(version, OLD_VERSION) == 0;
-}
-
-static pp_status compare(const char *path, const struct pp_notes *mine, const struct pp_notes *theirs,
-                         struct differences *out)
-{
-    const char *version = pp_notes_find(theirs, PP_NOTE_CHECKPOINT);
-    *out = (struct differences){0};
-    if (version && strcmp(version, VERSION) != 0 && !is_old(theirs))
-        return pp_fail(PP_INPUT, "%s is a checkpoint of version %s, of another ppkit; this one knows %s and %s", path,
-                       version, OLD_VERSION, VERSION);
-    for (int i = 0; i < mine->n; i++) {
-        const struct pp_note *note = &mine->v[i];
-        const char *other = value_of(theirs, note->name);
-        if (!other && is_old(theirs) && strcmp(note->name, note_rows) == 0) continue; /* the key has the replicas */
-        if (!version || !other)
-            return pp_fail(PP_INPUT, "%s is no checkpoint of this version: it has no '%s'", path,
-                           version ? note->name : PP_NOTE_CHECKPOINT);
-        if (strcmp(other, note->value) != 0 && strcmp(note->name, note_bits) != 0) add_difference(note, other, out);
-    }
-    if (out->cut) snprintf(out->text + out->used, sizeof out->text - out->used, ", ...");
-    return PP_OK;
-}
-
-/* changed: --resume-changed. */
-static pp_status judge(const char *path, const struct differences *d, bool changed, const struct pp_notes *theirs,
-                       const struct pp_restart_state *state)
-{
-    if (d->used == 0) return PP_OK;
-    if (d->another_run)
-        return pp_fail(PP_INPUT,
-                       "%s is of another run: %s; resume with the options that it was begun with, or leave out "
-                       "--resume to begin anew",
-                       path, d->text);
-    if (!changed)
-        return pp_fail(PP_INPUT,
-                       "%s was written with other options: %s; give the old ones, to go on to the same bits, or "
-                       "--resume-changed, to go on with the new ones",
-                       path, d->text);
-    if (is_old(theirs))
-        return pp_fail(PP_INPUT,
-                       "%s is of an older version of ppkit, and was written with other options: %s; resume with the "
-                       "old ones first: --resume-changed goes on from the checkpoint that this run writes",
-                       path, d->text);
-    if (d->batch && state->batch > 0)
-        return pp_fail(PP_INPUT,
-                       "%s was written with other options: %s; it is inside an epoch, after %d of its batch%s, and "
-                       "other batches would have some words twice in this epoch, and others never: keep --tokens, and "
-                       "--rows times --replicas, until an epoch has ended",
-                       path, d->text, state->batch, pp_plural_es(state->batch));
-    pp_warn("%s was written with other options: %s; the run goes on with the new ones", path, d->text);
-    return PP_OK;
-}
 
 /* --- where the run is --- */
 
@@ -177,7 +59,7 @@ static pp_status parse_state(const char *path, const struct pp_notes *notes, str
     for (int i = 0; i < NUMBERS; i++) {
         const char *text = pp_notes_find(notes, numbers[i].name);
         char *end = NULL;
-        if (is_new(i) && is_old(notes)) continue;
+        if (is_new(i) && pp_restart_is_old(notes)) continue;
         if (text) numbers[i].value = strtod(text, &end);
         if (!text || end == text || *end || (is_whole(i) && !is_count(numbers[i].value)))
             return pp_fail(PP_INPUT, "%s is damaged: its '%s' is %s", path, numbers[i].name, text ? text : "missing");
@@ -195,7 +77,7 @@ static pp_status parse_state(const char *path, const struct pp_notes *notes, str
 /* What ends of epochs have made of --lr is kept, also where that is another one now. */
 static void follow_rate(const struct pp_notes *mine, const struct pp_notes *theirs, struct pp_restart_state *state)
 {
-    const char *is = pp_notes_find(mine, note_rate), *was = pp_notes_find(theirs, note_rate);
+    const char *is = pp_notes_find(mine, pp_note_rate), *was = pp_notes_find(theirs, pp_note_rate);
     if (!is || !was || strcmp(is, was) == 0) return;
     const double before = strtod(was, NULL), now = strtod(is, NULL);
     state->learning_rate = before > 0 ? now * (state->learning_rate / before) : now;
@@ -243,7 +125,7 @@ static pp_status check_tensors(const char *path, const struct pp_notes *notes, c
     const bool sums = pp_weights_has_sums(reader);
     pp_weights_close(reader);
     if (sums) return PP_OK;
-    if (!is_old(notes)) return pp_fail(PP_INPUT, "%s is damaged: it has no checksums", path);
+    if (!pp_restart_is_old(notes)) return pp_fail(PP_INPUT, "%s is damaged: it has no checksums", path);
     pp_warn("%s was written by a version of ppkit without checksums: damage of its tensors would not be seen", path);
     return PP_OK;
 }
@@ -251,14 +133,15 @@ static pp_status check_tensors(const char *path, const struct pp_notes *notes, c
 static pp_status check_file(const char *path, const struct pp_notes *identity, const struct pp_model *model,
                             bool changed, struct pp_notes *notes, struct pp_restart_state *out)
 {
-    struct differences differences;
+    struct pp_restart_differences differences;
     PP_TRY(pp_weights_notes(path, notes));
-    PP_TRY(compare(path, identity, notes, &differences));
+    PP_TRY(pp_restart_make_canonical(notes));
+    PP_TRY(pp_restart_compare(path, identity, notes, &differences));
     PP_TRY(parse_state(path, notes, out));
-    PP_TRY(judge(path, &differences, changed, notes, out));
+    PP_TRY(pp_restart_judge(path, &differences, changed, notes, out));
     PP_TRY(check_tensors(path, notes, model, out));
     follow_rate(identity, notes, out);
-    const char *mine = pp_notes_find(identity, note_bits), *theirs = pp_notes_find(notes, note_bits);
+    const char *mine = pp_notes_find(identity, pp_note_bits), *theirs = pp_notes_find(notes, pp_note_bits);
     if (mine && strcmp(mine, theirs))
         pp_warn("%s was computed on \"%s\", and this is \"%s\": the run goes on, but not with the bits that it would "
                 "have had there",
@@ -286,7 +169,7 @@ pp_status pp_restart_create(const char *path, const struct pp_notes *identity, c
     *out = NULL;
     PP_TRY(PP_NEW(&notes, 1));
     *notes = *identity;
-    pp_notes_add(notes, PP_NOTE_CHECKPOINT, VERSION);
+    pp_notes_add(notes, PP_NOTE_CHECKPOINT, PP_RESTART_VERSION);
     add_state(state, notes);
     pp_status status = model_of_file(model, has_best(state), &file);
     if (status == PP_OK) status = pp_weights_create(path, &file, notes, out);
@@ -306,7 +189,7 @@ pp_status pp_restart_open(const struct pp_config *config, const struct pp_job *j
     const size_t size = strlen(config->save) + sizeof SUFFIX;
     PP_TRY(PP_NEW(&out->path, size));
     snprintf(out->path, size, "%s%s", config->save, SUFFIX);
-    identify(config, job, data, bits, &out->identity);
+    pp_restart_identify(config, job, data, bits, &out->identity);
     PP_TRY(pp_notes_check(&out->identity));
     if (writes) PP_TRY(pp_file_lock_take(out->path, &out->lock));
     if (!config->resume && access(out->path, F_OK) == 0)

@@ -120,6 +120,39 @@ static void what_may_change(void **state)
     }
 }
 
+/* What a checkpoint says of one model in other words than this run would is no difference. */
+static void one_model_in_several_spellings(void **state)
+{
+    (void)state;
+    static const struct pp_notes plain_model = {.n = 9,
+                                                .v = {{"--d-model", "32"},
+                                                      {"--heads", "4"},
+                                                      {"--layers", "4"},
+                                                      {"--positions", "learned"},
+                                                      {"--tokens", "64"},
+                                                      {"--d-ff", "40"},
+                                                      {"--experts", "4"},
+                                                      {"--dense-layers", "1"},
+                                                      {"--window-size", "8"}}};
+    static const struct {
+        const char *option, *written, *canonical, *other;
+    } cases[] = {{"--head-dim", "8", "0", "6"},        {"--kv-heads", "4", "0", "2"},
+                 {"--dense-ff", "40", "0", "20"},      {"--max-positions", "64", "0", "65"},
+                 {"--experts-every", "9", "3", "2"},   {"--window-attn-skip-freq", "5", "0", "4"},
+                 {"--adam-beta1", "0.8", "0.9", NULL}, {"--rope-theta", "5", "10000", NULL}};
+    struct pp_restart_state read;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct pp_notes theirs = plain_model, mine = plain_model;
+        pp_notes_add(&theirs, cases[i].option, cases[i].written);
+        pp_notes_add(&mine, cases[i].option, cases[i].canonical);
+        save_as(&theirs, &plain);
+        if (read_it(&mine, &read) != PP_OK) fail_msg("%s: %s", cases[i].option, pp_message());
+        if (!cases[i].other) continue;
+        strcpy(mine.v[mine.n - 1].value, cases[i].other);
+        refused(&mine, cases[i].option);
+    }
+}
+
 static void the_learning_rate_follows(void **state)
 {
     (void)state;
@@ -302,6 +335,7 @@ int main(void)
         cmocka_unit_test(all_fixed_options_fit),
         cmocka_unit_test(another_run),
         cmocka_unit_test(what_may_change),
+        cmocka_unit_test(one_model_in_several_spellings),
         cmocka_unit_test(the_learning_rate_follows),
         cmocka_unit_test(other_batches_begin_with_an_epoch),
         cmocka_unit_test(a_long_list_of_differences_fits),

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Options that only have a meaning beside others, and values that mean the same as others.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "core/config.h"
+
+/* Have some layers of a model with experts none? */
+static bool has_dense_layers(const struct pp_config *config)
+{
+    return config->experts && (config->dense_layers > 0 || (config->experts_every > 1 && config->layers > 1));
+}
+
+/* An option that only has a meaning beside another one. */
+struct addition {
+    const char *option, *of;
+    bool there; /* the other one is there */
+};
+enum { MOST_ADDITIONS = 64 };
+
+/* Writes all of them; returns their number. */
+static int additions_of(const struct pp_config *config, struct addition out[MOST_ADDITIONS])
+{
+    const bool adamw = pp_optimizers[config->optimizer].states > 0;
+    const bool falls = config->over_steps.schedule != PP_LR_CONSTANT;
+    const bool rope = config->positions == PP_POSITIONS_ROPE, learned = config->positions == PP_POSITIONS_LEARNED;
+    const bool windows = config->window_size || !config->window_attn_skip_freq;
+    const bool scaled = rope && pp_rope_scales(&config->rope_scaling);
+    const struct addition additions[] = {
+        {"experts-per-token", "--experts; add that", config->experts},
+        {"capacity-factor", "--experts; add that", config->experts},
+        {"aux-loss", "--experts; add that", config->experts},
+        {"gates", "--experts; add that", config->experts},
+        {"router-score", "--experts; add that", config->experts},
+        {"gate-scale", "--experts; add that", config->experts},
+        {"shared-ff", "--experts; add that", config->experts},
+        {"shared-gate", "--shared-ff; add that", config->experts && config->shared_ff},
+        {"dense-layers", "--experts; add that", config->experts},
+        {"experts-every", "--experts; add that", config->experts},
+        {"dense-ff", "--dense-layers and --experts-every; add one", has_dense_layers(config)},
+        {"expert-parallel", "--experts; add that", config->experts},
+        {"rope-theta", "--positions rope; add that", rope},
+        {"rope-factor", "--positions rope; add that", rope},
+        {"rope-low-freq-factor", "--rope-factor; add that", scaled},
+        {"rope-high-freq-factor", "--rope-factor; add that", scaled},
+        {"rope-original-tokens", "--rope-factor; add that", scaled},
+        {"window-attn-skip-freq", "--window-size; add that", windows},
+        {"max-positions", "--positions learned; add that", learned},
+        {"adam-beta1", "--optimizer adamw; add that", adamw},
+        {"adam-beta2", "--optimizer adamw; add that", adamw},
+        {"adam-eps", "--optimizer adamw; add that", adamw},
+        {"weight-decay", "--optimizer adamw; add that", adamw},
+        {"lr-steps", "--lr-schedule cosine and linear; add one", falls},
+        {"min-lr", "--lr-schedule cosine and linear; add one", falls},
+        {"bucket-size", "--overlap-grad-reduce; add that", config->overlap_grad_reduce}};
+    static_assert(sizeof additions / sizeof *additions <= MOST_ADDITIONS, "out is too short");
+    memcpy(out, additions, sizeof additions);
+    return (int)(sizeof additions / sizeof *additions);
+}
+
+pp_status pp_config_check_additions(const struct pp_config *config)
+{
+    struct addition additions[MOST_ADDITIONS];
+    const struct pp_rope_scaling *rope = &config->rope_scaling;
+    const int n = additions_of(config, additions);
+    for (int i = 0; i < n; i++)
+        if (!additions[i].there && pp_config_given(config, additions[i].option))
+            return pp_fail(PP_USAGE, "--%s is of %s, or leave it out", additions[i].option, additions[i].of);
+    if (config->positions == PP_POSITIONS_ROPE && pp_rope_scales(rope) && rope->high <= rope->low)
+        return pp_fail(PP_USAGE, "--rope-high-freq-factor %g must be more than --rope-low-freq-factor %g", rope->high,
+                       rope->low);
+    return PP_OK;
+}
+
+/* Sets the options whose value says "as another option" where they are equal to that. */
+static void leave_to_others(struct pp_config *config)
+{
+    const int heads = config->heads;
+    if (config->kv_heads == heads) config->kv_heads = 0;
+    if (heads && config->d_model % heads == 0 && config->head_dim == config->d_model / heads) config->head_dim = 0;
+    if (config->dense_ff == config->d_ff) config->dense_ff = 0;
+    if (config->max_positions == config->tokens) config->max_positions = 0;
+}
+
+/* Counts that are beyond the last layer: they mean the same as the least such count, or as none. */
+static void leave_to_layers(struct pp_config *config)
+{
+    const int behind = config->layers - config->dense_layers; /* layers behind --dense-layers */
+    if (behind > 0 && config->experts_every > behind) config->experts_every = behind;
+    if (config->window_attn_skip_freq > config->layers) config->window_attn_skip_freq = 0;
+}
+
+pp_status pp_config_make_canonical(struct pp_config *config)
+{
+    struct addition additions[MOST_ADDITIONS];
+    const int n = additions_of(config, additions);
+    for (int i = 0; i < n; i++) {
+        const struct pp_opt *row = pp_config_row(additions[i].option);
+        if (additions[i].there || pp_config_given(config, row->name)) continue;
+        PP_TRY(pp_options_set(row, row->def, config));
+    }
+    leave_to_others(config);
+    leave_to_layers(config);
+    return PP_OK;
+}

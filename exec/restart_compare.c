@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "exec/restart_inside.h"
+
+#define OLD_VERSION "1" /* without checksums, epoch and batch */
+
+const char pp_note_bits[] = "device", pp_note_rate[] = "--lr";
+static const char note_key[] = "accumulation key", note_data[] = "data", note_rows[] = "rows of all replicas",
+                  note_tokens[] = "--tokens";
+
+void pp_restart_identify(const struct pp_config *config, const struct pp_job *job, const struct pp_data *data,
+                         const char *bits, struct pp_notes *notes)
+{
+    char name[PP_NOTE_NAME], text[PP_NOTE_VALUE];
+    for (int i = 0; i < pp_config_nrows; i++) {
+        const struct pp_opt *row = &pp_config_rows[i];
+        if (!(row->traits & PP_OPT_FIXED)) continue;
+        snprintf(name, sizeof name, "--%s", row->name);
+        pp_notes_add(notes, name, pp_config_text(config, row->name, text, sizeof text));
+    }
+    snprintf(text, sizeof text, "%016" PRIx64, pp_data_hash(data));
+    pp_notes_add(notes, note_data, text);
+    snprintf(text, sizeof text, "%" PRId64, (int64_t)config->rows * config->replicas);
+    pp_notes_add(notes, note_rows, text);
+    pp_notes_add(notes, note_key, job->accumulation_key);
+    pp_notes_add(notes, pp_note_bits, bits);
+}
+
+/* The option that the note is of; NULL if it is of none. */
+static const struct pp_opt *option_of(const struct pp_note *note)
+{
+    return strncmp(note->name, "--", 2) == 0 ? pp_config_row(note->name + 2) : NULL;
+}
+
+/* The other's value of a note; of an option that its checkpoint is too old to name, the default. */
+static const char *value_of(const struct pp_notes *theirs, const char *name)
+{
+    const char *value = pp_notes_find(theirs, name);
+    if (value || strncmp(name, "--", 2) != 0) return value;
+    const struct pp_opt *row = pp_config_row(name + 2);
+    return row && row->traits & PP_OPT_LATER ? row->def : NULL;
+}
+
+pp_status pp_restart_make_canonical(struct pp_notes *notes)
+{
+    struct pp_config *config;
+    bool known[PP_NOTES] = {false};
+    PP_TRY(PP_NEW(&config, 1));
+    for (int i = 0; i < notes->n; i++) {
+        const struct pp_opt *row = option_of(&notes->v[i]);
+        known[i] = row && row->traits & PP_OPT_FIXED && pp_options_set(row, notes->v[i].value, config) == PP_OK;
+    }
+    const pp_status status = pp_config_make_canonical(config);
+    for (int i = 0; i < notes->n && status == PP_OK; i++)
+        if (known[i]) pp_options_text(option_of(&notes->v[i]), config, notes->v[i].value, sizeof notes->v[i].value);
+    free(config);
+    return status;
+}
+
+static bool may_change(const char *name)
+{
+    if (strncmp(name, "--", 2) != 0) return strcmp(name, note_data) != 0;
+    const struct pp_opt *row = pp_config_row(name + 2);
+    return row && row->traits & PP_OPT_CHANGES;
+}
+
+static void add_difference(const struct pp_note *mine, const char *other, struct pp_restart_differences *out)
+{
+    enum { MOST = 110 }; /* of a value: keys are long */
+    const size_t left = sizeof out->text - out->used;
+    out->another_run = out->another_run || !may_change(mine->name);
+    out->batch = out->batch || strcmp(mine->name, note_rows) == 0 || strcmp(mine->name, note_tokens) == 0;
+    out->cut = out->cut || left < PP_NOTE_NAME + 2 * MOST + sizeof ",  was  and is , ...";
+    if (out->cut) return;
+    out->used += (size_t)snprintf(out->text + out->used, left, "%s%s was %.*s and is %.*s", out->used ? ", " : "",
+                                  mine->name, MOST, other, MOST, mine->value);
+}
+
+bool pp_restart_is_old(const struct pp_notes *theirs)
+{
+    const char *version = pp_notes_find(theirs, PP_NOTE_CHECKPOINT);
+    return version && strcmp(version, OLD_VERSION) == 0;
+}
+
+pp_status pp_restart_compare(const char *path, const struct pp_notes *mine, const struct pp_notes *theirs,
+                             struct pp_restart_differences *out)
+{
+    const char *version = pp_notes_find(theirs, PP_NOTE_CHECKPOINT);
+    *out = (struct pp_restart_differences){0};
+    if (version && strcmp(version, PP_RESTART_VERSION) != 0 && !pp_restart_is_old(theirs))
+        return pp_fail(PP_INPUT, "%s is a checkpoint of version %s, of another ppkit; this one knows %s and %s", path,
+                       version, OLD_VERSION, PP_RESTART_VERSION);
+    for (int i = 0; i < mine->n; i++) {
+        const struct pp_note *note = &mine->v[i];
+        const char *other = value_of(theirs, note->name);
+        if (!other && pp_restart_is_old(theirs) && strcmp(note->name, note_rows) == 0)
+            continue; /* the key has the replicas */
+        if (!version || !other)
+            return pp_fail(PP_INPUT, "%s is no checkpoint of this version: it has no '%s'", path,
+                           version ? note->name : PP_NOTE_CHECKPOINT);
+        if (strcmp(other, note->value) != 0 && strcmp(note->name, pp_note_bits) != 0) add_difference(note, other, out);
+    }
+    if (out->cut) snprintf(out->text + out->used, sizeof out->text - out->used, ", ...");
+    return PP_OK;
+}
+
+pp_status pp_restart_judge(const char *path, const struct pp_restart_differences *d, bool changed,
+                           const struct pp_notes *theirs, const struct pp_restart_state *state)
+{
+    if (d->used == 0) return PP_OK;
+    if (d->another_run)
+        return pp_fail(PP_INPUT,
+                       "%s is of another run: %s; resume with the options that it was begun with, or leave out "
+                       "--resume to begin anew",
+                       path, d->text);
+    if (!changed)
+        return pp_fail(PP_INPUT,
+                       "%s was written with other options: %s; give the old ones, to go on to the same bits, or "
+                       "--resume-changed, to go on with the new ones",
+                       path, d->text);
+    if (pp_restart_is_old(theirs))
+        return pp_fail(PP_INPUT,
+                       "%s is of an older version of ppkit, and was written with other options: %s; resume with the "
+                       "old ones first: --resume-changed goes on from the checkpoint that this run writes",
+                       path, d->text);
+    if (d->batch && state->batch > 0)
+        return pp_fail(PP_INPUT,
+                       "%s was written with other options: %s; it is inside an epoch, after %d of its batch%s, and "
+                       "other batches would have some words twice in this epoch, and others never: keep --tokens, and "
+                       "--rows times --replicas, until an epoch has ended",
+                       path, d->text, state->batch, pp_plural_es(state->batch));
+    pp_warn("%s was written with other options: %s; the run goes on with the new ones", path, d->text);
+    return PP_OK;
+}
