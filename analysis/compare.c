@@ -296,6 +296,19 @@ static pp_status figure_of(struct pp_db *db, const char *sql, int64_t run, doubl
     return PP_OK;
 }
 
+/* least and most are fractions of the time in the profile. */
+static void tell_drift(double least, double most)
+{
+    char from[32], to[32];
+    snprintf(from, sizeof from, "%+.1f", 100 * least);
+    snprintf(to, sizeof to, "%+.1f", 100 * most);
+    const bool one = strcmp(from, to) == 0;
+    pp_info_wrapped(
+        "Drift: the reference kernel took %s%s%s %% more time in the runs than in the profile; by so much the "
+        "machine itself was slower.",
+        from, one ? "" : " to ", one ? "" : to);
+}
+
 /* The reference kernel does the same work in profile and run: where it took longer, the machine itself was slower. */
 static pp_status report_drift(struct pp_db *db, const struct pp_table *table)
 {
@@ -314,11 +327,7 @@ static pp_status report_drift(struct pp_db *db, const struct pp_table *table)
         if (drift < least) least = drift;
         if (drift > most) most = drift;
     }
-    if (most >= least)
-        pp_info_wrapped(
-            "Drift: the reference kernel took %+.1f to %+.1f %% more time in the runs than in the profile; by so "
-            "much the machine itself was slower.",
-            100 * least, 100 * most);
+    if (most >= least) tell_drift(least, most);
     return PP_OK;
 }
 

@@ -139,11 +139,12 @@ static int width_of(const struct pp_text_table *t, const struct becomes *f)
 static void make_room(const struct pp_text_table *t, struct becomes *f)
 {
     while (width_of(t, f) > PP_TEXT_TABLE_WIDTH) {
-        int most = -1;
+        int most = 0;
         for (int c = 0; c < t->ncolumns; c++)
-            if (f[c].what == SHOWN && t->columns[c].spare > (most < 0 ? 0 : t->columns[most].spare)) most = c;
-        if (most < 0) return;
-        f[most].what = SPARED;
+            if (f[c].what == SHOWN && t->columns[c].spare > most) most = t->columns[c].spare;
+        if (most == 0) return;
+        for (int c = 0; c < t->ncolumns; c++)
+            if (f[c].what == SHOWN && t->columns[c].spare == most) f[c].what = SPARED;
         widen_groups(t, f);
     }
 }

@@ -31,7 +31,9 @@ struct pp_text_column {
     bool gaps; /* "-" means that the column does not apply to the row: all cells are the same if all others are */
     const char *usual; /* if all cells are this text, the column is neither shown nor told; NULL: none */
     const char *twin;  /* if all cells are those of the column of this title, likewise; NULL: none */
-    int spare;         /* of columns of a table that is too wide, the one with the most is left out first; 0: never */
+    /* From a table that is too wide, columns with the highest number are left out first, and those with the same number
+     * together; 0: never. */
+    int spare;
 };
 
 struct pp_text_table {

@@ -172,6 +172,31 @@ static void test_too_wide(void **state)
     free(text);
 }
 
+/* Columns that say something together, such as both ends of a range, go together. */
+static void test_columns_of_one_number_go_together(void **state)
+{
+    (void)state;
+    static const struct pp_text_column columns[] = {
+        {"name", .left = true}, {"p5", .spare = 1}, {"p95", .spare = 1}, {"steps", .spare = 2}, {"ms/batch"}};
+    char wide[PP_CELL_BYTES];
+    memset(wide, 'x', sizeof wide - 1);
+    wide[sizeof wide - 1] = '\0';
+    const char *const cells[] = {wide,
+                                 "11111111111111",
+                                 "222222222222",
+                                 "3",
+                                 "4", /* 63 + 16 + 14 + 10 */
+                                 "other",
+                                 "5",
+                                 "6",
+                                 "7",
+                                 "8"};
+    char *text = printed(columns, 5, cells, 2);
+    assert_null(strstr(text, " p5 "));
+    assert_non_null(strstr(text, "\nLeft out, for lack of room: p5, p95, steps; --format tsv has all.\n"));
+    free(text);
+}
+
 /* All lines begin with the spaces that are asked for, and these count for the width. */
 static void test_indent(void **state)
 {
@@ -317,6 +342,7 @@ int main(void)
         cmocka_unit_test(test_an_empty_cell_is_told_apart),
         cmocka_unit_test(test_headings_of_two_lines),
         cmocka_unit_test(test_too_wide),
+        cmocka_unit_test(test_columns_of_one_number_go_together),
         cmocka_unit_test(test_indent),
         cmocka_unit_test(test_groups),
         cmocka_unit_test(test_the_rest_of_a_group),
