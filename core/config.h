@@ -176,9 +176,9 @@ int pp_config_max_positions(const struct pp_config *config);
 /* If --micro-batch-size was given: sets `chunks` from it and `rows`. Call it again when `rows` has changed. */
 void pp_config_cut_rows(struct pp_config *config);
 
-/* Gives one of several values that describe the same model, so that equal models have equal options: 0 for a number that
- * is that of another option (--kv-heads, --head-dim, --dense-ff, --max-positions), the default for options that have no
- * meaning beside the others unless they were given, the least of several counts beyond the last layer.
+/* Chooses one of several values that describe the same model, so that equal models have equal options: 0 for a number
+ * that is that of another option (--kv-heads, --head-dim, --dense-ff, --max-positions); the default for options that
+ * were not given and have no meaning beside the others; the least of several counts beyond the last layer.
  * (config_additions.c; pp_config_parse() calls it.) */
 pp_status pp_config_make_canonical(struct pp_config *config) PP_MUST_CHECK;
 

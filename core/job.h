@@ -49,6 +49,7 @@ struct pp_point {
     const char *schedule;       /* as pp_schedules.find() takes it */
     int stages, virtual_stages; /* P, V */
     int chunks;                 /* as asked for; M may be smaller (pp_chunk_rows()) */
+    bool file_chunks;           /* asked for by a schedule file, and not by the user or a preset */
     int checkpoint;             /* enum pp_checkpoint */
     int tensor;                 /* T; 0 means 1 */
     int sum_pieces;             /* pp_shape.sum_pieces; 1 if T = 1 */
@@ -125,6 +126,10 @@ const char *pp_point_text(const struct pp_point *point, char buf[PP_POINT_TEXT])
  * schedules, and for more than PP_MOST_POINTS points. */
 pp_status pp_points(const struct pp_config *config, const struct pp_schedules *schedules, struct pp_point **points,
                     int *n) PP_MUST_CHECK;
+
+/* The chunks of these points, for the first schedule. */
+pp_status pp_points_first_chunks(const struct pp_config *config, const struct pp_schedules *schedules,
+                                 struct pp_ints *chunks) PP_MUST_CHECK;
 
 /* PP_USAGE for what no schedule makes possible, such as:
  *   - more stages (P V) than layers; unless --split is uniform, embedding and decoder count as two layers;

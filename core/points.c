@@ -111,6 +111,7 @@ static int of_tensor(const struct pp_config *config, const struct asked *asked, 
     int n = 0;
     for (int i = 0; i < shapes; i++) {
         const struct pp_point shape = {.schedule = asked->text,
+                                       .file_chunks = asked->chunks == &asked->own_chunks,
                                        .tensor = tensor,
                                        .sum_pieces = tensor > 1 ? config->overlap_tensor_sums.v[i / nv / stages->n] : 1,
                                        .stages = stages->v[i / nv % stages->n],
@@ -151,6 +152,16 @@ static pp_status find_schedules(const struct pp_config *config, const struct pp_
         set_lists(config, &asked[*n]);
         *n += same == *n;
     }
+    return PP_OK;
+}
+
+pp_status pp_points_first_chunks(const struct pp_config *config, const struct pp_schedules *schedules,
+                                 struct pp_ints *chunks)
+{
+    struct asked asked = {0};
+    PP_TRY(known(schedules, config->schedule.v[0], &asked.found));
+    set_lists(config, &asked);
+    *chunks = *asked.chunks;
     return PP_OK;
 }
 
@@ -212,7 +223,7 @@ static pp_status check_chunks(const struct pp_config *config, const struct pp_po
     const bool given = pp_config_given(config, "chunks") || pp_config_given(config, "micro-batch-size");
     char from[PP_POINT_TEXT] = "";
     if (chunks <= config->rows) return PP_OK;
-    if (!given && !pp_ints_have(&config->chunks, chunks))
+    if (point->file_chunks)
         snprintf(from, sizeof from, " of --schedule %.150s", point->schedule);
     else if (!given && config->preset)
         snprintf(from, sizeof from, " of --preset %s", config->preset);

@@ -162,7 +162,8 @@ pp_status pp_split_time_by(struct pp_config *config, const struct pp_config *wor
     return status;
 }
 
-pp_status pp_split_time(struct pp_config *config, const struct pp_model_ops *ops, const char *device, struct pp_db *db)
+pp_status pp_split_time(struct pp_config *config, const struct pp_schedules *schedules, const struct pp_model_ops *ops,
+                        const char *device, struct pp_db *db)
 {
     const char *path = config->db ? config->db : "pp.db";
     struct profiled profiled = {config, ops, device, db};
@@ -170,6 +171,7 @@ pp_status pp_split_time(struct pp_config *config, const struct pp_model_ops *ops
     struct pp_config workers;
     if (strcmp(config->split, "time") != 0) return PP_OK;
     pp_split_time_workers(config, ops, &workers);
+    PP_TRY(pp_points_first_chunks(config, schedules, &workers.chunks));
     if (db) return pp_split_time_by(config, &workers, ops, &times);
     if (access(path, F_OK) != 0)
         return pp_fail(PP_INPUT, "--split time needs the kernel times in %s, which is not there; run ppprof first",

@@ -181,7 +181,8 @@ static pp_status prepare_joined(struct session *s)
         pp_carrier_choose(config, exec->backend, exec->transport, &exec->processes, most_workers(s), &exec->carrier));
     PP_TRY(pp_data_load(config, &exec->data));
     config->vocab = exec->data->vocabulary;
-    PP_TRY(pp_split_time(config, &pp_model_ops, s->exec.profile ? s->measured : exec->backend->name, NULL));
+    PP_TRY(
+        pp_split_time(config, &pp_schedules, &pp_model_ops, s->exec.profile ? s->measured : exec->backend->name, NULL));
     return config->db && exec->processes.index == 0 ? pp_db_open(config->db, PP_DB_WRITE, &exec->db) : PP_OK;
 }
 

@@ -29,11 +29,11 @@ void pp_restart_identify(const struct pp_config *config, const struct pp_job *jo
 pp_status pp_restart_make_canonical(struct pp_notes *notes) PP_MUST_CHECK;
 /* Was the checkpoint with these notes written by the first version? */
 bool pp_restart_is_old(const struct pp_notes *theirs);
-/* Compares a run's notes with those of a checkpoint. PP_INPUT if the file is no checkpoint, or of an unknown version. */
+/* Compares a run's notes with those of a checkpoint. PP_INPUT if the file is none, or one of an unknown version. */
 pp_status pp_restart_compare(const char *path, const struct pp_notes *mine, const struct pp_notes *theirs,
                              struct pp_restart_differences *out) PP_MUST_CHECK;
-/* PP_INPUT if the run may not go on with these differences; a warning of those that --resume-changed (`changed`) allows.
- * state: where the checkpoint is. */
+/* PP_INPUT if the run may not go on with these differences; a warning of those that --resume-changed allows. changed:
+ * was that given? state: where the checkpoint is. */
 pp_status pp_restart_judge(const char *path, const struct pp_restart_differences *d, bool changed,
                            const struct pp_notes *theirs, const struct pp_restart_state *state) PP_MUST_CHECK;
 

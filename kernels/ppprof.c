@@ -294,7 +294,7 @@ static pp_status prepare(struct session *s)
     pp_config_found_device(&s->config, s->backend->name);
     s->config.device = s->backend->name;
     PP_TRY(pp_data_set_vocabulary(&s->config));
-    PP_TRY(pp_split_time(&s->config, &pp_model_ops, s->backend->name, NULL));
+    PP_TRY(pp_split_time(&s->config, &pp_schedules, &pp_model_ops, s->backend->name, NULL));
     pp_cores_widen();
     s->cores = pp_cores_count();
     return PP_OK;

@@ -25,8 +25,8 @@ const char *pp_point_on_text(const struct pp_point *point, const char *machine, 
     return buf;
 }
 
-/* What a prediction adds to the database, as measured: of each microbatch on each stage it has the rows of about 2 tasks,
- * 2 transfers, and the events of both, in which a transfer has two ends. */
+/* What a prediction adds to the database, as measured. A microbatch on a stage has about 2 tasks and 2 transfers with a
+ * row each, and the events of both, in which a transfer has two ends. */
 enum { ROWS_OF_CELL = 10, BYTES_OF_ROW = 36, BYTES_OF_RUN = 16 << 10, MUCH_BYTES = 256 << 20 };
 
 void pp_remarks_all_database(const char *path, const struct pp_way *ways, int nways, int ntargets)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Remarks of ppsim on standard error about a sweep as a whole, over all machines: what it adds to the database,
- * configurations that were left out, and checkpoints that save nothing. Remarks about each machine: sim/remarks.h. This is a part of the program, since
- * only programs print.
+ * configurations that were left out, and checkpoints that save nothing. Remarks about each machine: sim/remarks.h. This
+ * is a part of the program, since only programs print.
  */
 #ifndef PP_SIM_REMARKS_ALL_H
 #define PP_SIM_REMARKS_ALL_H
@@ -21,8 +21,8 @@ struct pp_remarks_all {
 enum { PP_POINT_ON_TEXT = PP_POINT_TEXT + 48 };
 const char *pp_point_on_text(const struct pp_point *point, const char *machine, char buf[PP_POINT_ON_TEXT]);
 
-/* Before the first prediction: warns if the predictions of all ways, for each of `ntargets` targets, will add much to the
- * database `path`. */
+/* Before the first prediction: warns if the predictions of all ways, for each of `ntargets` targets, will add much to
+ * the database `path`. */
 void pp_remarks_all_database(const char *path, const struct pp_way *ways, int nways, int ntargets);
 
 /* Takes the pp_checkpoint_remark() of a configuration, which may be "". The first other one is printed at once. */

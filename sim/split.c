@@ -22,9 +22,12 @@ pp_status pp_split_find(struct pp_config *config, const struct pp_predictor *p, 
         return pp_fail(PP_USAGE,
                        "--split time cuts by a profile's times of one number of rows, and with --workers each "
                        "way has another; name another --split, or a --machine that has a data sheet alone");
-    pp_status status = pp_split_time(config, p->ops, p->waits ? p->waits : config->device, texts);
+    pp_status status = pp_split_time(config, p->schedules, p->ops, p->waits ? p->waits : config->device, texts);
     if (status != PP_INPUT || !pp_config_machine(config)) return status;
-    PP_TRY(pp_machine_split_time(&p->machine, config, p->ops));
+    struct pp_config first = *config;
+    PP_TRY(pp_points_first_chunks(config, p->schedules, &first.chunks));
+    PP_TRY(pp_machine_split_time(&p->machine, &first, p->ops));
+    config->layer_ns = first.layer_ns;
     pp_warn("--split time: the profile lacks kernels of this model: layers are cut by computed times of machine %s",
             p->machine.name);
     return PP_OK;
