@@ -217,10 +217,9 @@ pp_status pp_chrome_write(struct pp_db *db, const struct pp_table *table, int64_
     struct chrome c = {.out = fopen(pp_new_file_target(&file), "w")};
     if (!c.out) return failed(path, "name another file");
     pp_status status = write_trace(&c, db, table, row);
-    const int wrong = ferror(c.out);
+    const bool wrong = ferror(c.out) || fflush(c.out) != 0 || (*file.temporary && fsync(fileno(c.out)) != 0);
     if ((fclose(c.out) != 0 || wrong) && status == PP_OK) status = failed(path, "free space or name another file");
-    if (status == PP_OK && *file.temporary && rename(file.temporary, file.path) != 0)
-        status = failed(path, "name another file");
+    if (status == PP_OK && pp_new_file_put(&file) != 0) status = failed(path, "name another file");
     if (status != PP_OK && *file.temporary) unlink(file.temporary);
     return status;
 }

@@ -2,6 +2,8 @@
 #include "core/new_file.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,4 +49,24 @@ pp_status pp_new_file_choose(const char *option, const char *path, bool again, s
 const char *pp_new_file_target(const struct pp_new_file *file)
 {
     return *file->temporary ? file->temporary : file->path;
+}
+
+/* Some file systems can not do that to a folder; the content of the file is safe then. */
+static void sync_folder(const struct pp_new_file *file)
+{
+    char folder[PATH_MAX];
+    strcpy(folder, file->path);
+    int fd = open(dirname(folder), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return;
+    fsync(fd);
+    close(fd);
+}
+
+int pp_new_file_put(struct pp_new_file *file)
+{
+    if (!*file->temporary) return 0;
+    if (rename(file->temporary, file->path)) return -1;
+    file->temporary[0] = '\0';
+    sync_folder(file);
+    return 0;
 }

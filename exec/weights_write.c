@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <float.h>
 #include <jansson.h>
-#include <libgen.h>
 #include <limits.h>
 #include <math.h>
 #include <poll.h>
@@ -305,28 +304,13 @@ static pp_status write_sums(struct pp_weights_writer *w)
     return write_bytes(w, w->digits, PP_SUM_DIGITS * (size_t)(1 + w->pieces));
 }
 
-/* The new name must be on the disk too. Some file systems can not do that to a folder; the file itself is safe then. */
-static void sync_folder(const struct pp_weights_writer *w)
-{
-    char folder[PATH_MAX];
-    strcpy(folder, w->file.path);
-    int fd = open(dirname(folder), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return;
-    fsync(fd);
-    close(fd);
-}
-
 static pp_status put_in_place(struct pp_weights_writer *w)
 {
     if (*w->file.temporary && fsync(w->fd)) return failed(w, "write");
     int fd = w->fd;
     w->fd = -1;
     if (close(fd)) return failed(w, "write");
-    if (!*w->file.temporary) return PP_OK;
-    if (rename(w->file.temporary, w->file.path)) return failed(w, "create");
-    w->file.temporary[0] = '\0';
-    sync_folder(w);
-    return PP_OK;
+    return pp_new_file_put(&w->file) ? failed(w, "create") : PP_OK;
 }
 
 pp_status pp_weights_commit(struct pp_weights_writer *w)

@@ -7,37 +7,38 @@
 #include <unistd.h>
 
 #include "core/log.h"
+#include "core/new_file.h"
 #include "core/queue.h"
-
-enum { PATH_BYTES = 4096 };
 
 /* The file as it will be. */
 struct draft {
     const char *path;
-    char beside[PATH_BYTES];
+    struct pp_new_file file; /* the draft lies under its temporary name */
     FILE *out;
-    bool is_new;
+    bool is_new; /* there is no file yet */
     int added;
 };
 
-static pp_status fail_file(const char *doing, const char *path)
+static pp_status failed(const struct draft *draft, const char *doing)
 {
-    return pp_fail(PP_IO, "--algorithms: cannot %s %s: %s", doing, path, strerror(errno));
+    return pp_fail(PP_IO, "--algorithms: cannot %s %s: %s", doing, draft->path, strerror(errno));
 }
 
+/* After this the device can read the draft. */
 static pp_status flush(const struct draft *draft)
 {
-    return fflush(draft->out) || ferror(draft->out) ? fail_file("write", draft->beside) : PP_OK;
+    return ferror(draft->out) || fflush(draft->out) ? failed(draft, "write") : PP_OK;
 }
 
 /* Puts the draft in the file's place if all of it is there and it is wanted; else there is no draft any more. */
 static pp_status close_draft(struct draft *draft, pp_status status)
 {
-    if (status == PP_OK) status = flush(draft);
-    if (fclose(draft->out) && status == PP_OK) status = fail_file("write", draft->beside);
     const bool wanted = status == PP_OK && (draft->is_new || draft->added > 0);
-    if (wanted && rename(draft->beside, draft->path)) status = fail_file("write", draft->path);
-    if (!wanted || status != PP_OK) (void)unlink(draft->beside);
+    if (wanted) status = flush(draft);
+    if (wanted && status == PP_OK && fsync(fileno(draft->out))) status = failed(draft, "write");
+    if (fclose(draft->out) && status == PP_OK) status = failed(draft, "write");
+    if (wanted && status == PP_OK && pp_new_file_put(&draft->file)) status = failed(draft, "write");
+    if (!wanted || status != PP_OK) (void)unlink(draft->file.temporary);
     return status;
 }
 
@@ -46,7 +47,7 @@ static pp_status copy(FILE *in, const struct draft *draft)
     char buffer[4096];
     size_t n;
     while ((n = fread(buffer, 1, sizeof buffer, in)) > 0) fwrite(buffer, 1, n, draft->out);
-    return ferror(in) ? fail_file("read", draft->path) : flush(draft);
+    return ferror(in) ? failed(draft, "read") : flush(draft);
 }
 
 /* Begins as what there is. */
@@ -54,14 +55,14 @@ static pp_status open_draft(struct draft *draft, const char *path)
 {
     pp_status status = PP_OK;
     draft->path = path;
-    const int length = snprintf(draft->beside, sizeof draft->beside, "%s.new", path);
-    if (length < 0 || (size_t)length >= sizeof draft->beside)
-        return pp_fail(PP_USAGE, "--algorithms: the path is too long");
+    PP_TRY(pp_new_file_choose("--algorithms", path, false, &draft->file));
+    if (!*draft->file.temporary)
+        return pp_fail(PP_USAGE, "--algorithms: %s is no regular file, and algorithms are read from it, too", path);
     FILE *in = fopen(path, "r");
-    if (!in && errno != ENOENT) return fail_file("read", path);
+    if (!in && errno != ENOENT) return failed(draft, "read");
     draft->is_new = !in;
-    draft->out = fopen(draft->beside, "w");
-    if (!draft->out) status = fail_file("write", draft->beside);
+    draft->out = fopen(draft->file.temporary, "w");
+    if (!draft->out) status = failed(draft, "write");
     if (draft->out && in) status = copy(in, draft);
     if (in) fclose(in);
     return draft->out && status != PP_OK ? close_draft(draft, status) : status;
@@ -84,7 +85,7 @@ static pp_status tune_programs(const struct pp_profile *profile, const struct pp
 /* What the device is to read: all that there is so far. The file itself as long as it is that, for messages name it. */
 static const char *known_so_far(const struct draft *draft)
 {
-    if (draft->added > 0) return draft->beside;
+    if (draft->added > 0) return draft->file.temporary;
     return draft->is_new ? NULL : draft->path;
 }
 
