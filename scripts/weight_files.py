@@ -9,6 +9,7 @@ import os
 import pathlib
 import struct
 import sys
+import zlib
 
 try:
     import numpy
@@ -19,6 +20,7 @@ BLOCK = 1 << 24  # bytes that are read at once; a multiple of any type
 LARGEST_JSON = 100_000_000  # bytes; that of safetensors' headers
 MOST_DIMENSIONS = 16
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+SUMS, SUM_DIGITS, PIECE = "crc32 of each MiB", 8, 1 << 20  # checksums of ppkit's files, as exec/weights_sums.h has them
 WIDTHS = {"F32": 4, "F16": 2, "BF16": 2}
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 
@@ -126,36 +128,92 @@ class Tensor:
             raise Refused(f"{self.path}: {self.name} has type {self.kind}; only {', '.join(WIDTHS)} are known")
         width = WIDTHS[self.kind]
         left = self.size - first * width if count is None else count * width
+        for raw in self.raw(first * width, left):
+            if len(raw) % width:
+                raise Refused(f"{self.path} ends within {self.name}")
+            yield widen(self.kind, raw)
+
+    def raw(self, first=0, left=None):
+        """The bytes as they are, in pieces: `left` bytes from byte `first` on, or all."""
+        left = self.size if left is None else left
         with open(self.path, "rb") as file:
-            file.seek(self.start + first * width)
+            file.seek(self.start + first)
             while left:
                 raw = file.read(min(left, BLOCK))
-                if not raw or len(raw) % width:
+                if not raw:
                     raise Refused(f"{self.path} ends within {self.name}")
                 left -= len(raw)
-                yield widen(self.kind, raw)
+                yield raw
+
+
+def sum_text(value):
+    return f"{value:0{SUM_DIGITS}x}".encode()
+
+
+def sums_of(pieces):
+    """The checksums of a tensor that comes in pieces of any size, as digits."""
+    made, value, room = b"", 0, PIECE
+    for piece in pieces:
+        rest = memoryview(piece)
+        while rest:
+            part, rest = rest[:room], rest[room:]
+            value, room = zlib.crc32(part, value), room - len(part)
+            if not room:
+                made, value, room = made + sum_text(value), 0, PIECE
+    return made + sum_text(value) if room < PIECE else made
+
+
+def sums_place(header):
+    """Where the digits of the checksums begin in a header's bytes; -1: they do not stand there as ppkit writes them."""
+    name = f'"{SUMS}":"'.encode()
+    return header.find(name) + len(name) if name in header else -1
+
+
+def header_sum(header, place):
+    return sum_text(zlib.crc32(header[:place] + b"0" * SUM_DIGITS + header[place + SUM_DIGITS :]))
+
+
+def check_sums(path, header, sums, tensors):
+    """tensors: in the order of the data. Reads all of them."""
+    place = sums_place(header)
+    damaged = f"than when it was written, so {path} is damaged: take another copy"
+    if place < 0 or header[place : place + SUM_DIGITS] != header_sum(header, place):
+        raise Refused(f"{path}: the header has another checksum {damaged}")
+    at = SUM_DIGITS
+    for tensor in tensors:
+        found = sums_of(tensor.raw())
+        if sums[at : at + len(found)].encode() != found:
+            raise Refused(f"{path}: {tensor.name} has another checksum {damaged}")
+        at += len(found)
+    if at != len(sums):
+        raise Refused(f"{path} is damaged: it has more checksums than pieces of tensors")
 
 
 def read_header(path):
-    """{name: Tensor} of a safetensors file, whose data are these tensors, one behind the other."""
+    """{name: Tensor} of a safetensors file, whose data are these tensors, one behind the other. Where the file has
+    ppkit's checksums, all of it is read and checked."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         first = file.read(8)
         length = struct.unpack("<Q", first)[0] if len(first) == 8 else 0
         if not 2 <= length <= min(size - 8, LARGEST_JSON):
             raise Refused(f"{path} is no safetensors file, or cut off")
-        header = parse_object(file.read(length), f"{path}: the header")
-    header.pop("__metadata__", None)
+        raw = file.read(length)
+        header = parse_object(raw, f"{path}: the header")
+    metadata = header.pop("__metadata__", None)
+    sums = metadata.get(SUMS) if isinstance(metadata, dict) else None
     data = (8 + length, size - 8 - length)
     tensors = {name: Tensor(path, name, entry, *data) for name, entry in header.items()}
-    at = 0
-    for tensor in sorted(tensors.values(), key=lambda tensor: (tensor.first, tensor.end)):
+    at, in_order = 0, sorted(tensors.values(), key=lambda tensor: (tensor.first, tensor.end))
+    for tensor in in_order:
         if tensor.first != at:
             what = "lies over the one before it" if tensor.first < at else "has bytes before it that are no tensor's"
             raise Refused(f"{path} is damaged: {tensor.name} {what}")
         at = tensor.end
     if at != data[1]:
         raise Refused(f"{path} is damaged: {data[1] - at} bytes at its end are no tensor's")
+    if sums is not None:
+        check_sums(path, raw, str(sums), in_order)
     return tensors
 
 
@@ -210,9 +268,19 @@ def replaced(path, sources):
         part.unlink(missing_ok=True)
 
 
-def write_tensors(path, tensors, sources, metadata=None):
-    """tensors: [(name, shape, function that yields its float32 in pieces)]"""
-    header, at = {"__metadata__": metadata} if metadata else {}, 0
+def written(pieces, file):
+    for piece in pieces:
+        file.write(piece)
+        yield piece
+
+
+def write_tensors(path, tensors, sources, with_sums):
+    """tensors: [(name, shape, function that yields its float32 in pieces)]. with_sums: as ppkit's files have them."""
+    metadata, at = {"format": "pt"}, 0
+    if with_sums:
+        pieces = sum(-(-4 * math.prod(shape) // PIECE) for _, shape, _ in tensors)
+        metadata[SUMS] = "0" * SUM_DIGITS * (1 + pieces)
+    header = {"__metadata__": metadata}
     for name, shape, _ in tensors:
         end = at + 4 * math.prod(shape)
         header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [at, end]}
@@ -221,6 +289,10 @@ def write_tensors(path, tensors, sources, metadata=None):
     text += b" " * (-len(text) % 8)
     with replaced(path, sources) as file:
         file.write(struct.pack("<Q", len(text)) + text)
-        for _, _, pieces in tensors:
-            for piece in pieces():
-                file.write(piece)
+        sums = [sums_of(written(pieces(), file)) for _, _, pieces in tensors]
+        if with_sums:
+            place = sums_place(text)
+            behind = place + SUM_DIGITS
+            text = text[:behind] + b"".join(sums) + text[behind + sum(map(len, sums)) :]
+            file.seek(8 + place)
+            file.write(header_sum(text, place) + text[behind : behind + sum(map(len, sums))])

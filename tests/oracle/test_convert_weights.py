@@ -9,6 +9,7 @@ import os
 import signal
 import struct
 import unittest
+import zlib
 from unittest import mock
 
 from tiny_models import GPT2, GPT2_NAMES, GPT2_SHAPES, LLAMA, LLAMA3, LLAMA_NAMES, LLAMA_SHAPES, MIXTRAL
@@ -346,6 +347,72 @@ class Writing(Case):
                 self.run_script(*way)
             self.assertEqual(ended.exception.code, 128 + signal.SIGTERM)
             self.assertFalse(list(self.root.glob("made*")) + list(self.root.glob("back/*")))
+
+
+class Sums(Case):
+    """The checksums of docs/FORMATS.md."""
+
+    def setUp(self):
+        super().setUp()
+        self.put(LLAMA, numbered(LLAMA_SHAPES))
+        with mock.patch.object(convert.weight_files, "PIECE", 24):  # several in each tensor
+            self.convert()
+
+    def parts(self):
+        whole = bytearray(self.file.read_bytes())
+        length = struct.unpack("<Q", whole[:8])[0]
+        return whole, 8 + length, json.loads(whole[8 : 8 + length])
+
+    def convert_back(self):
+        back = self.root / "back"
+        return self.run_script("--to-huggingface", self.folder / "config.json", self.file, back), back
+
+    def expect_refused(self, words):
+        with mock.patch.object(convert.weight_files, "PIECE", 24):
+            (status, out, err), back = self.convert_back()
+        self.assertEqual((status, out), (1, ""))
+        self.assertIn(words, err)
+        self.assertFalse(back.exists())
+
+    def test_are_those_of_each_piece_of_each_tensor(self):
+        whole, start, header = self.parts()
+        sums = header.pop("__metadata__")["crc32 of each MiB"]
+        blank = whole[8:start].replace(sums[:8].encode(), b"0" * 8, 1)
+        made = f"{zlib.crc32(blank):08x}"
+        for entry in header.values():
+            first, end = (start + place for place in entry["data_offsets"])
+            for at in range(first, end, 24):
+                made += f"{zlib.crc32(whole[at : min(at + 24, end)]):08x}"
+        self.assertEqual(sums, made)
+        self.assertGreater(len(sums), 8 * 2 * len(header))
+
+    def test_one_changed_byte_is_found(self):
+        whole, start, header = self.parts()
+        last = max((entry["data_offsets"][1], name) for name, entry in header.items() if name != "__metadata__")[1]
+        digits = whole.index(b"MiB") + 6
+        changes = [(digits, "the header"), (digits + 8, "the header"), (start - 1, "the header")]
+        for at, words in [*changes, (start, "embedding.weight"), (len(whole) - 1, last)]:
+            changed = bytearray(whole)
+            changed[at] = ord("\t") if at == start - 1 else changed[at] ^ 1
+            self.file.write_bytes(changed)
+            self.expect_refused(f"{self.file}: {words} ")
+
+    def test_sums_of_another_file_are_too_many(self):
+        whole, start, header = self.parts()
+        header["__metadata__"]["crc32 of each MiB"] += "0" * 8
+        text = json.dumps(header, separators=(",", ":")).encode()
+        place = text.index(b"MiB") + 6
+        before, behind = text[:place], text[place + 8 :]
+        text = before + f"{zlib.crc32(before + b'0' * 8 + behind):08x}".encode() + behind
+        self.file.write_bytes(struct.pack("<Q", len(text)) + text + whole[start:])
+        self.expect_refused("more checksums than pieces")
+
+    def test_files_without_them_are_read_and_hugging_face_gets_none(self):
+        tensors = raw_tensors(self.file)
+        write(self.file, {n: ("F32", shape, struct.pack(f"<{len(v)}f", *v)) for n, (shape, v) in tensors.items()})
+        (status, _, err), back = self.convert_back()
+        self.assertEqual((status, err), (0, ""))
+        self.assertNotIn(b"crc32", (back / "model.safetensors").read_bytes())
 
 
 class Back(Case):
