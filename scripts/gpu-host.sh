@@ -116,19 +116,36 @@ cublas_environment() {
 }
 toolkit() { dirname "$(dirname "$(realpath -m "$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc")")")"; }
 
-# As ppsim calls the machine ("NVIDIA H200": h200): profiles/MACHINE-FAMILY.tsv of the source are those of --machine MACHINE. Without a GPU,
-# that of the results.
+# What the first GPU is called: by its driver, which says it in two places; and by CUDA, once there are programs. Nothing where nobody says.
+driver_gpu() {
+    nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null
+    sed -n 's/^Model:[[:space:]]*//p' "${PP_GPU_PROC:-/proc/driver/nvidia}"/gpus/*/information 2>/dev/null
+}
+cuda_gpu() {
+    timeout 60 "${bin:-}/ppexec" --device cuda --gpus 1 --preset lab --stages 1 --epochs 1 --max-batches 1 --no-eval 2>&1 >/dev/null |
+        sed -n 's/^device *//p'
+}
+# As ppsim calls the machine: h200 for "NVIDIA H200".
+as_machine() { head -1 | sed 's/^NVIDIA //; s/[ ,-].*//' | tr '[:upper:]' '[:lower:]'; }
+
+# profiles/MACHINE-FAMILY.tsv of the source are those of --machine MACHINE. Without a GPU, that of the results.
 machine_name() {
     local name
-    name=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -1 | sed 's/^NVIDIA //; s/[ -].*//' | tr '[:upper:]' '[:lower:]')
+    if [ "$emulated" = 1 ]; then echo emulated && return; fi
+    name=$(driver_gpu | as_machine)
     name=${name:-$(cat "$results/machine" 2>/dev/null)}
-    if [ "$emulated" = 1 ]; then echo emulated; else echo "${name:-${PP_GPU_MACHINE:-h200}}"; fi
+    echo "${name:-${PP_GPU_MACHINE:-gpu}}"
 }
 
-# Times of two kinds of GPU in one folder would pass for those of one.
+# Times of two kinds of GPU in one folder would pass for those of one. Where the driver says nothing, nothing is known before there are
+# programs to ask; so this is called again then.
 claim_results() {
     local known machine
-    known=$(cat "$results/machine" 2>/dev/null) machine=$(machine_name)
+    known=$(cat "$results/machine" 2>/dev/null)
+    machine=$(driver_gpu | as_machine)
+    if [ "$emulated" = 1 ]; then machine=emulated; fi
+    if [ -z "$machine" ] && [ -x "${bin:-}/ppexec" ]; then machine=$(cuda_gpu | as_machine) machine=${machine:-$(machine_name)}; fi
+    [ -n "$machine" ] || return 0
     if [ -n "$known" ] && [ "$known" != "$machine" ]; then
         echo "gpu: $results has results of ${known^^}, and this is ${machine^^}: start again with PP_GPU_RESULTS=gpu-results/$machine" >&2
         return 1

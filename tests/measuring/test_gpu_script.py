@@ -164,6 +164,31 @@ class Script(unittest.TestCase):
         # Those alone: what lies beside them may be incomplete.
         self.assertEqual([path.name for path in (self.results / "bundle" / "cublas").iterdir()], ["cublasLt.h"])
 
+    def test_the_gpu_has_its_name_from_whoever_knows_it(self):
+        silent = self.fake("nvidia-smi", "#!/bin/sh\nexit 9\n")
+        proc = self.results.parent / "proc"
+        command = 'results=$1 bundle=. emulated=0 bin=$2; . scripts/gpu-host.sh; claim_results; machine_name; cat "$1/machine"'
+
+        def names(**more):
+            words = ["bash", "-c", command, "-", self.results, self.results.parent / "fakes"]
+            environment = {**os.environ, **silent, "PP_GPU_PROC": str(proc), **more}
+            done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+            (self.results / "machine").unlink(missing_ok=True)
+            return done.stdout.split()
+
+        self.assertEqual(names(), ["gpu"])  # nobody says anything, and nothing is claimed
+        self.fake("ppexec", "#!/bin/sh\necho schedule\necho 'ppexec: no GPU' >&2\n")
+        self.assertEqual(names(), ["gpu", "gpu"])
+        self.assertEqual(names(PP_GPU_MACHINE="h100"), ["h100", "h100"])
+        self.fake("ppexec", "#!/bin/sh\necho schedule\necho 'device      NVIDIA L40S, 142 SMs, driver 13.0' >&2\n")
+        self.assertEqual(names(PP_GPU_MACHINE="h100"), ["l40s", "l40s"])
+        (proc / "gpus" / "0000:01:00.0").mkdir(parents=True)
+        information = proc / "gpus" / "0000:01:00.0" / "information"
+        information.write_text("Model: \t\t NVIDIA A100-SXM4-80GB\nIRQ:   \t\t 77\n")
+        self.assertEqual(names(), ["a100", "a100"])
+        silent.update(self.fake("nvidia-smi", "#!/bin/sh\necho 'NVIDIA H100 80GB HBM3'\n"))
+        self.assertEqual(names(), ["h100", "h100"])
+
     def test_results_of_another_gpu_are_not_added_to(self):
         gpu = self.fake("nvidia-smi", '#!/bin/sh\n[ -n "$GPU" ] && echo "NVIDIA $GPU"\n')
         gpu.update(PP_GPU_EMULATED="0", PP_GPU_ONLY="none", PPKIT_CUDA_BACKEND="/dev/null")
