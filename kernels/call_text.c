@@ -54,6 +54,10 @@ static const char *words_of(const struct pp_call *call, char *buf, size_t size)
     switch (call->kernel) {
     case PP_KERNEL_EMBED:
         return embed_words[call->embed.positions];
+    case PP_KERNEL_ROUTE:
+        return call->route.rules & PP_ROUTE_SIGMOID ? " sigmoid" : "";
+    case PP_KERNEL_ROUTE_GRAD:
+        return call->route_grad.rules & PP_ROUTE_SIGMOID ? " sigmoid" : "";
     case PP_KERNEL_GELU:
     case PP_KERNEL_GELU_GRAD:
         snprintf(buf, size, "%s%s", call->activation.tanh ? " tanh" : "", pp_call_lacks_bias(call) ? " nobias" : "");

@@ -68,22 +68,32 @@ static void write_heads(const struct pp_shape *shape, bool tensors, char *text, 
     if (!tensors || fewer || shape->head_dim) snprintf(text, size, " h%d%s%s", shape->heads, columns, keys);
 }
 
-/* " x8k2c1.25s64/4": experts, of each token, by which factor there is room, columns beside them ("g": with
- * a gate), and how many workers share them; " x8s64/4" of norm and step. */
-static void write_experts(const struct pp_shape *shape, bool tensors, char *text, size_t size)
+/* Has the part of the stage a layer with experts? */
+static bool has_experts(const struct pp_writer *w)
 {
+    return pp_stage_layers_with_experts(w->model, w->stage, w->part.end) >
+           pp_stage_layers_with_experts(w->model, w->stage, w->part.begin);
+}
+
+/* " x8k2lc1.25s64/4", where the part has a layer with experts: experts, of each token ("l": with sigmoid scores), by
+ * which factor there is room, columns beside them ("g": with a gate), and how many workers share them; " x8s64/4" of
+ * norm and step. */
+static void write_experts(const struct pp_writer *w, bool tensors, char *text, size_t size)
+{
+    const struct pp_shape *shape = &w->model->shape;
     *text = '\0';
-    if (!shape->experts) return;
+    if (!has_experts(w)) return;
     char factor[PP_REAL_BYTES], room[PP_REAL_BYTES + 16] = "", beside[16] = "", workers[16] = "";
     if (!tensors)
-        snprintf(room, sizeof room, "k%dc%s", shape->experts_per_token, pp_real_text(shape->capacity_factor, factor));
+        snprintf(room, sizeof room, "k%d%sc%s", shape->experts_per_token, shape->sigmoid_scores ? "l" : "",
+                 pp_real_text(shape->capacity_factor, factor));
     if (pp_shape_expert_parallel(shape) > 1) snprintf(workers, sizeof workers, "/%d", shape->expert_parallel);
     if (shape->shared_ff) snprintf(beside, sizeof beside, "s%d%s", shape->shared_ff, shape->shared_gate ? "g" : "");
     snprintf(text, size, " x%d%s%s%s", shape->experts, room, beside, workers);
 }
 
-/* " dense3/2ff800", in a model that has experts where the part has layers without: so many come before the first layer
- * with experts, which every second one has from there on. */
+/* " dense3/2ff800", where the part has layers with experts and layers without: so many come before the first layer with
+ * experts, which every second one has from there on. */
 static void write_dense(const struct pp_writer *w, char *text, size_t size)
 {
     const struct pp_shape *shape = &w->model->shape;
@@ -92,9 +102,9 @@ static void write_dense(const struct pp_writer *w, char *text, size_t size)
     int before = 0;
     char every[16] = "";
     *text = '\0';
-    if (!shape->experts || experts == layers) return;
-    while (before < layers && !pp_layer_has_experts(shape, first + before)) before++;
-    if (experts > 0 && before + experts < layers) snprintf(every, sizeof every, "/%d", shape->experts_every);
+    if (experts == 0 || experts == layers) return;
+    while (!pp_layer_has_experts(shape, first + before)) before++;
+    if (before + experts < layers) snprintf(every, sizeof every, "/%d", shape->experts_every);
     snprintf(text, size, " dense%d%sff%d", before, every, shape->dense_ff ? shape->dense_ff : shape->d_ff);
 }
 
@@ -138,12 +148,6 @@ static const char *tied_word(const struct pp_writer *w)
     return w->model->shape.tied && (w->stage->embed || w->stage->decode) ? " tied" : "";
 }
 
-static bool has_experts(const struct pp_writer *w)
-{
-    return pp_stage_layers_with_experts(w->model, w->stage, w->part.end) >
-           pp_stage_layers_with_experts(w->model, w->stage, w->part.begin);
-}
-
 /* What a backward makes again, beside what it does. */
 static void write_again(const struct pp_writer *w, int kind, char *text, size_t size)
 {
@@ -176,13 +180,14 @@ pp_status pp_write_signature(const struct pp_writer *w, int kind)
     char *text = w->out->signature;
     const size_t size = sizeof w->out->signature;
     const bool tensors = kind == PP_NORM || kind == PP_STEP || pp_keeps_shards(kind);
+    const int ff = pp_shape_of_kind(shape, has_experts(w) ? PP_LAYER_EXPERTS : PP_LAYER_DENSE).d_ff;
     char vocab[32] = "", dropout[32] = "", precision[16], layers[80], share[24] = "", heads[48], parts[64], experts[96];
     char again[48], window[64], dense[48];
     write_layer_words(w, tensors, layers, sizeof layers);
     write_again(w, kind, again, sizeof again);
     write_window(w, window, sizeof window);
     write_heads(shape, tensors, heads, sizeof heads);
-    write_experts(shape, tensors, experts, sizeof experts);
+    write_experts(w, tensors, experts, sizeof experts);
     write_dense(w, dense, sizeof dense);
     write_vocabulary(w, tensors, vocab, sizeof vocab);
     if (pp_writer_drops(w))
@@ -192,14 +197,13 @@ pp_status pp_write_signature(const struct pp_writer *w, int kind)
     if (shape->zero) snprintf(share, sizeof share, " zero 1/%d", shape->replicas);
     int used = write_layers(w, kind, text, size);
     if (tensors)
-        used += snprintf(text + used, size - (size_t)used, "%s ff%d%s%s%s%s%s%s%s%s%s", heads, shape->d_ff, experts,
-                         dense, vocab, parts, precision, layers, tied_word(w),
+        used += snprintf(text + used, size - (size_t)used, "%s ff%d%s%s%s%s%s%s%s%s%s", heads, ff, experts, dense,
+                         vocab, parts, precision, layers, tied_word(w),
                          kind == PP_STEP ? optimizer_words[shape->optimizer] : "", share);
     else
-        used +=
-            snprintf(text + used, size - (size_t)used, "%s ff%d%s%s%s%s %s%s%s%s%s%s%s seq%d rows%d", heads,
-                     shape->d_ff, experts, dense, vocab, parts, shape->mask == PP_MASK_CAUSAL ? "causal" : "full",
-                     window, attention_words[shape->attention], dropout, precision, layers, again, w->row_seq, w->rows);
+        used += snprintf(text + used, size - (size_t)used, "%s ff%d%s%s%s%s %s%s%s%s%s%s%s seq%d rows%d", heads, ff,
+                         experts, dense, vocab, parts, shape->mask == PP_MASK_CAUSAL ? "causal" : "full", window,
+                         attention_words[shape->attention], dropout, precision, layers, again, w->row_seq, w->rows);
     if ((size_t)used < size) return PP_OK;
     return pp_fail(PP_INTERNAL, "a program's name has %d characters: raise PP_SIGNATURE_BYTES", used);
 }

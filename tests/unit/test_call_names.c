@@ -6,10 +6,13 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
 #include "kernels/kernels.h"
+#include "kernels/model.h"
 
 static void check_text(struct pp_call call, const char *expected)
 {
@@ -56,6 +59,11 @@ static void test_names_of_calls(void **state)
     check_text((struct pp_call){PP_KERNEL_GEMM_NT, .gemm = {175, 600, 200, 0, 1, 8}, .precision = PP_BF16},
                "gemm_nt 175x600x200 times8 bf16 wide");
     check_text((struct pp_call){PP_KERNEL_ROUTE, .route = {5, 35, 8, 2, 55, 8}}, "route 5x35x8x2x55");
+    check_text((struct pp_call){PP_KERNEL_ROUTE, .route = {5, 35, 8, 2, 55, 8, PP_ROUTE_OF_ALL}}, "route 5x35x8x2x55");
+    check_text((struct pp_call){PP_KERNEL_ROUTE, .route = {5, 35, 8, 2, 55, 8, PP_ROUTE_SIGMOID}},
+               "route 5x35x8x2x55 sigmoid");
+    check_text((struct pp_call){PP_KERNEL_ROUTE_GRAD, .route_grad = {5, 35, 8, 2, PP_ROUTE_SIGMOID}},
+               "route_grad 5x35x8x2 sigmoid");
 }
 
 static void test_names_by_operands(void **state)
@@ -89,8 +97,54 @@ static void test_names_by_operands(void **state)
     check_text((struct pp_call){PP_KERNEL_CROSS_ENTROPY, .loss = {5, 35, 100, 1, 128}}, "cross_entropy 5x35x100x1/128");
 }
 
+/* The names of a program and of its calls. */
+static void print_names(const struct pp_shape *shape, int kind, char *text, size_t size)
+{
+    struct pp_model *model;
+    struct pp_program program;
+    char name[PP_CALL_NAME];
+    const struct pp_program_spec spec = {
+        .seq = 5, .slot_rows = 3, .training = true, .split_backward = kind == PP_I || kind == PP_W};
+    const struct pp_class cls = {.kind = kind, .rows = kind == PP_STEP || kind == PP_NORM ? 0 : 3};
+    if (pp_model_create(shape, 2, NULL, NULL, &model) != PP_OK) fail_msg("%s", pp_message());
+    if (pp_model_program(model, &cls, &spec, &program) != PP_OK) fail_msg("%s", pp_message());
+    size_t used = (size_t)snprintf(text, size, "%s\n", program.signature);
+    for (int i = 0; i < program.ncalls; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s\n", pp_call_text(&program.calls[i], name, sizeof name));
+    assert_true(used < size);
+    pp_program_free(&program);
+    pp_model_free(model);
+}
+
+/* Where layers have no experts, the work and its name are those of a model that has none; only there. */
+static void test_layers_without_experts_are_those_of_other_models(void **state)
+{
+    (void)state;
+    static const int kinds[] = {PP_F, PP_B, PP_I, PP_W, PP_NORM, PP_STEP};
+    static char mixed[1 << 16], dense[1 << 16];
+    struct pp_shape shape = {.d_model = 12, .heads = 3, .d_ff = 48, .layers = 8, .vocab = 101, .bias = PP_NO_BIAS};
+    shape.normalization = PP_RMSNORM;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        struct pp_shape experts = shape;
+        experts.d_ff = 20;
+        experts.dense_ff = 48;
+        experts.experts = 8;
+        experts.experts_per_token = 2;
+        experts.capacity_factor = 1.25;
+        experts.shared_ff = 24;
+        experts.dense_layers = 4;
+        print_names(&shape, kinds[i], dense, sizeof dense);
+        print_names(&experts, kinds[i], mixed, sizeof mixed);
+        assert_string_equal(mixed, dense);
+        experts.dense_layers = 3;
+        print_names(&experts, kinds[i], mixed, sizeof mixed);
+        assert_string_not_equal(mixed, dense);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_names_of_calls), cmocka_unit_test(test_names_by_operands)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_names_of_calls), cmocka_unit_test(test_names_by_operands),
+                                       cmocka_unit_test(test_layers_without_experts_are_those_of_other_models)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -100,6 +100,10 @@ static void test_signatures_of_experts(void **state)
     check_signature(shape, PP_F, 0, "F 1l+emb d12 h3 ff20 x8k2c1.25 v101 full nobias seq5 rows3");
     check_signature(shape, PP_B, 1, "B 1l+dec d12 h3 ff20 x8k2c1.25 v101 full nobias seq5 rows3");
     check_signature(shape, PP_STEP, 0, "STEP 1l+emb d12 ff20 x8 v101 nobias");
+    shape.sigmoid_scores = true;
+    check_signature(shape, PP_F, 0, "F 1l+emb d12 h3 ff20 x8k2lc1.25 v101 full nobias seq5 rows3");
+    check_signature(shape, PP_STEP, 0, "STEP 1l+emb d12 ff20 x8 v101 nobias");
+    shape.sigmoid_scores = false;
     shape.gates_of_all = true; /* takes as long */
     shape.shared_ff = 24;
     check_signature(shape, PP_F, 0, "F 1l+emb d12 h3 ff20 x8k2c1.25s24 v101 full nobias seq5 rows3");
@@ -122,8 +126,9 @@ static void test_signatures_of_two_kinds(void **state)
     check_signature(shape, PP_F, 1, "F 4l+dec d12 h3 ff20 x8k2c1.25 v101 full nobias seq5 rows3");
     shape.dense_ff = 48;
     shape.dense_layers = 4;
-    check_signature(shape, PP_B, 0, "B 4l+emb d12 h3 ff20 x8k2c1.25 dense4ff48 v101 full nobias seq5 rows3");
-    check_signature(shape, PP_STEP, 0, "STEP 4l+emb d12 ff20 x8 dense4ff48 v101 nobias");
+    check_signature(shape, PP_B, 0, "B 4l+emb d12 h3 ff48 v101 full nobias seq5 rows3");
+    check_signature(shape, PP_STEP, 0, "STEP 4l+emb d12 ff48 v101 nobias");
+    check_signature(shape, PP_STEP, 1, "STEP 4l+dec d12 ff20 x8 v101 nobias");
     shape.dense_layers = 1;
     shape.experts_every = 2; /* 1, 3, 5, 7 */
     check_signature(shape, PP_F, 0, "F 4l+emb d12 h3 ff20 x8k2c1.25 dense1/2ff48 v101 full nobias seq5 rows3");
@@ -382,6 +387,7 @@ int main(void)
         cmocka_unit_test(test_signatures_of_parts),       cmocka_unit_test(test_signatures_of_gpt2),
         cmocka_unit_test(test_tensors_of_gpt2),           cmocka_unit_test(test_long_signature),
         cmocka_unit_test(test_tensors_of_llama),          cmocka_unit_test(test_signatures_of_experts),
+
         cmocka_unit_test(test_signatures_of_two_kinds),   cmocka_unit_test(test_tensors_of_mixtral)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
