@@ -43,38 +43,33 @@ static double scores_between(const struct pp_attention_dims *n, struct tiles t, 
     double sum = 0;
     for (int64_t i = begin; i < end; i += t.queries) {
         const int64_t left = end - i < t.queries ? end - i : t.queries, before = place_of(n, i) + 1 - n->window;
-        const int64_t seen = n->causal ? place_of(n, i + left - 1) + 1 : n->keys;
+        const int64_t seen = n->causal ? place_of(n, i + left - 1) + 1 : PP_ROW_KEYS(n);
         const int64_t hidden = n->window && before > 0 ? before / t.first * t.first : 0;
         sum += (double)(t.filled ? t.queries : left) * (double)(up(seen, t.keys) - hidden);
     }
     return sum;
 }
 
-/* The same, of a call with a window. From the query on before which a whole window fits, all PERIODs of queries have
- * equally many scores. */
-static double scores_of_window(const struct pp_attention_dims *n, struct tiles t, int64_t begin, int64_t end)
+/* The same, where successive queries have successive places. Scores of a PERIOD of queries are more than those of the
+ * PERIOD before by a constant; with a window that is so from the query on before which a whole window fits. */
+static double scores_of_run(const struct pp_attention_dims *n, struct tiles t, int64_t begin, int64_t end)
 {
-    const int64_t alike = begin + up(n->window, PERIOD);
-    if (alike + PERIOD > end) return scores_between(n, t, begin, end);
-    const int64_t periods = (end - alike) / PERIOD;
-    return scores_between(n, t, begin, alike) + (double)periods * scores_between(n, t, alike, alike + PERIOD) +
-           scores_between(n, t, alike + periods * PERIOD, end);
+    const int64_t regular = begin + up(n->window, PERIOD), periods = (end - regular) / PERIOD;
+    if (regular + 2 * PERIOD > end) return scores_between(n, t, begin, end);
+    const double first = scores_between(n, t, regular, regular + PERIOD),
+                 second = scores_between(n, t, regular + PERIOD, regular + 2 * PERIOD), count = (double)periods;
+    return scores_between(n, t, begin, regular) + count * first + (second - first) * count * (count - 1) / 2 +
+           scores_between(n, t, regular + periods * PERIOD, end);
 }
 
 /* Scores of a head that are computed in tiles of queries x keys, one a multiple of the other. With a mask a tile is
  * left out where none of its queries sees any of its keys. */
 static double scores(const struct pp_attention_dims *n, int64_t queries, int64_t keys)
 {
-    const int64_t tiles = up(n->seq, queries) / queries,
-                  first = queries == PP_TILE_SIDE ? PP_TILE_SIDE : keys; /* attention_tile.cuh */
+    const int64_t first = queries == PP_TILE_SIDE ? PP_TILE_SIDE : keys; /* attention_tile.cuh */
     const struct tiles t = {queries, keys, first, true};
-    if (n->window) return scores_of_window(n, t, 0, n->seq);
-    if (n->keys) return scores_between(n, t, 0, n->seq);
-    if (!n->causal) return (double)(tiles * queries) * (double)up(n->seq, keys);
-    if (queries >= keys) /* t + 1 tiles of `queries` keys each; of the last as many as there are */
-        return (double)queries * ((double)queries * (double)(tiles - 1) * (double)tiles / 2 + (double)up(n->seq, keys));
-    const int64_t alike = keys / queries, groups = tiles / alike, rest = tiles % alike; /* that see as many tiles */
-    return (double)queries * (double)keys * (double)(groups + 1) * ((double)alike * (double)groups / 2 + (double)rest);
+    const bool chunks = n->keys && !n->window; /* whose places do not follow each other (place_of()) */
+    return chunks ? scores_between(n, t, 0, n->seq) : scores_of_run(n, t, 0, n->seq);
 }
 
 /* Products of a kernel, which all have so many columns for each score. */
@@ -134,24 +129,14 @@ static struct parts flash_on_tensor_cores(const struct pp_attention_dims *n, boo
                             (blocks * 2 * 1.5 + 2) * read + blocks * rewritten}}};
 }
 
-/* Of so many queries and their own keys, in blocks that see keys up to their last one. */
-static double block_scores(int64_t queries)
-{
-    const double blocks = (double)(queries / PP_FLASH_QUERIES), rest = (double)(queries % PP_FLASH_QUERIES),
-                 side = PP_FLASH_QUERIES;
-    return side * side * blocks * (blocks + 1) / 2 + rest * (double)queries;
-}
-
 /* On a processor all scores are made, by flash those of blocks of queries up to the last key that they see, and with a
- * window from the first one that they see on. Blocks begin with chunks. Of two chunks the second sees all keys before
- * its own ones, of the first worker's. */
+ * window from the first one that they see on. Blocks begin with chunks. */
 static double processor_scores(const struct pp_attention_dims *n, bool flash)
 {
     static const struct tiles blocks = {PP_FLASH_QUERIES, 1, PP_WINDOW_STEP, false};
-    const int64_t half = n->seq / 2, run = n->keys ? half : n->seq;
-    if (n->window) return scores_of_window(n, blocks, 0, run) + scores_of_window(n, blocks, run, n->seq);
-    if (!flash || !n->causal) return (double)n->seq * PP_ROW_KEYS(n);
-    return n->keys ? 2 * block_scores(half) + (double)half * (double)(n->keys - half) : block_scores(n->seq);
+    const int64_t run = n->keys ? n->seq / 2 : n->seq;
+    if (!n->window && (!flash || !n->causal)) return (double)n->seq * PP_ROW_KEYS(n);
+    return scores_of_run(n, blocks, 0, run) + scores_of_run(n, blocks, run, n->seq);
 }
 
 static struct parts on_processor(const struct pp_call *call)

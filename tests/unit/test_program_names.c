@@ -387,7 +387,6 @@ int main(void)
         cmocka_unit_test(test_signatures_of_parts),       cmocka_unit_test(test_signatures_of_gpt2),
         cmocka_unit_test(test_tensors_of_gpt2),           cmocka_unit_test(test_long_signature),
         cmocka_unit_test(test_tensors_of_llama),          cmocka_unit_test(test_signatures_of_experts),
-
         cmocka_unit_test(test_signatures_of_two_kinds),   cmocka_unit_test(test_tensors_of_mixtral)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
