@@ -3,17 +3,12 @@
 
 #include <stdlib.h>
 
-/* Appends the points of a way on a target. place: where their config and predictor go. */
-static void append(const struct pp_target *target, const struct pp_way *way, int64_t place, struct pp_listed *out)
+/* Appends the points of a way on a target. */
+static void append(const struct pp_target *target, const struct pp_way *way, struct pp_listed *out)
 {
-    struct pp_predictor *predictor = &out->predictors[place];
-    const char *target_says = target->impossible, *way_says = way->impossible;
-    pp_way_config(&target->config, way, &out->configs[place]);
-    *predictor = target->predictor;
-    predictor->config = &out->configs[place];
+    const char *why = target->impossible[0] ? target->impossible : way->impossible;
     for (int i = 0; i < way->npoints; i++)
-        out->points[out->npoints++] =
-            (struct pp_listed_point){predictor, &way->points[i], target_says[0] ? target_says : way_says};
+        out->points[out->npoints++] = (struct pp_listed_point){&target->predictor, way, &way->points[i], why};
 }
 
 pp_status pp_listed_create(const struct pp_target *targets, int ntargets, const struct pp_way *ways, int nways,
@@ -22,16 +17,13 @@ pp_status pp_listed_create(const struct pp_target *targets, int ntargets, const 
     *out = (struct pp_listed){0};
     for (int i = 0; i < nways; i++) out->each += ways[i].npoints;
     PP_TRY(PP_NEW(&out->points, ntargets * out->each));
-    PP_TRY(PP_NEW(&out->configs, (int64_t)ntargets * nways));
-    PP_TRY(PP_NEW(&out->predictors, (int64_t)ntargets * nways));
-    for (int64_t i = 0; i < (int64_t)ntargets * nways; i++) append(&targets[i / nways], &ways[i % nways], i, out);
+    for (int t = 0; t < ntargets; t++)
+        for (int i = 0; i < nways; i++) append(&targets[t], &ways[i], out);
     return PP_OK;
 }
 
 void pp_listed_free(struct pp_listed *listed)
 {
     free(listed->points);
-    free(listed->configs);
-    free(listed->predictors);
     *listed = (struct pp_listed){0};
 }

@@ -8,13 +8,10 @@
 
 #include "sim/predict_points.h"
 #include "sim/targets.h"
-#include "sim/ways.h"
 
 struct pp_listed {
-    struct pp_listed_point *points;  /* those of the first target, then those of the next one, .. */
-    int64_t npoints, each;           /* length; number of points of each target */
-    struct pp_config *configs;       /* [targets][ways]; they borrow what the targets' configs own */
-    struct pp_predictor *predictors; /* the same of each, with that config */
+    struct pp_listed_point *points; /* those of the first target, then those of the next one, .. */
+    int64_t npoints, each;          /* length; number of points of each target */
 };
 
 /* The list borrows targets and ways. PP_NOMEM. Call pp_listed_free() also after a failure. */

@@ -200,7 +200,7 @@ static pp_status take_point(void *session, int64_t i, struct pp_outcome *outcome
     pp_remarks_source(remarks, at->point, &outcome->origin);
     pp_remarks_all_checkpoint(&s->remarks_all, outcome->remark);
     if (s->config.draw) PP_TRY(draw(s, remarks->machine, &outcome->prediction));
-    return s->config.db ? store(s, at->predictor, &outcome->prediction) : PP_OK;
+    return s->config.db ? store(s, &outcome->predictor, &outcome->prediction) : PP_OK;
 }
 
 static pp_status predict_all(struct session *s)

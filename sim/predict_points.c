@@ -38,10 +38,12 @@ struct team {
 static void predict(const struct pp_points_call *call, int64_t i, struct pp_outcome *out)
 {
     const struct pp_listed_point *at = &call->points[i];
-    *out = (struct pp_outcome){0};
+    *out = (struct pp_outcome){.predictor = *at->predictor};
+    pp_way_config(at->predictor->config, at->way, &out->config);
+    out->predictor.config = &out->config;
     out->status = at->impossible[0] ? pp_fail(PP_USAGE, "%s", at->impossible)
-                                    : pp_predict(at->predictor, at->point, call->keep, &out->prediction);
-    if (out->status == PP_OK) out->status = pp_row_create(at->predictor, &out->prediction, &out->row);
+                                    : pp_predict(&out->predictor, at->point, call->keep, &out->prediction);
+    if (out->status == PP_OK) out->status = pp_row_create(&out->predictor, &out->prediction, &out->row);
     if (out->status == PP_OK) out->status = pp_checkpoint_remark(out->prediction.job, out->remark, sizeof out->remark);
     if (out->status != PP_OK) snprintf(out->message, sizeof out->message, "%s", pp_message());
     out->origin = out->prediction.origin;

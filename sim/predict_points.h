@@ -9,6 +9,7 @@
 #include <jansson.h>
 
 #include "sim/predict.h"
+#include "sim/ways.h"
 
 /* The result of one point. After take() whatever is left in it is released. */
 struct pp_outcome {
@@ -18,12 +19,17 @@ struct pp_outcome {
     struct pp_cost_origin origin; /* of the prediction */
     char remark[256];             /* pp_checkpoint_remark() */
     struct pp_prediction prediction; /* empty unless pp_points_call.keep */
+    /* Of the point: what the prediction was made with, and borrows. */
+    struct pp_config config;
+    struct pp_predictor predictor;
 };
 
 /* A point of a sweep; all is borrowed. impossible: why it cannot be predicted, which becomes a PP_USAGE; "": it may be
- * possible. */
+ * possible. The config of the point is made of the predictor's for the way (pp_way_config()) when the point is
+ * predicted: a sweep has many ways, and a config is large. */
 struct pp_listed_point {
     const struct pp_predictor *predictor;
+    const struct pp_way *way;
     const struct pp_point *point;
     const char *impossible;
 };

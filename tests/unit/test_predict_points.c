@@ -21,6 +21,7 @@ struct fixture {
     struct pp_config config;
     struct pp_predictor predictor;
     pthread_mutex_t lock;
+    struct pp_way way;
     struct pp_point points[MOST_POINTS];
     struct pp_listed_point listed[MOST_POINTS];
     int npoints;
@@ -38,6 +39,7 @@ static void setup(struct fixture *f, bool given, int replicas)
     pthread_mutex_init(&f->lock, NULL);
     f->predictor = (struct pp_predictor){
         .config = &f->config, .schedules = &pp_schedules, .ops = &pp_model_ops, .db_lock = &f->lock};
+    f->way = (struct pp_way){.replicas = replicas, .rows = f->config.rows, .context = 1};
     if (pp_machine_find(NULL, &f->predictor.machine) != PP_OK) fail_msg("%s", pp_message());
     static const char *const schedules[] = {"gpipe", "1f1b", "interleaved"};
     for (int s = 0; s < 3; s++)
@@ -45,7 +47,7 @@ static void setup(struct fixture *f, bool given, int replicas)
             for (int chunks = 1; chunks <= 10; chunks++)
                 f->points[f->npoints++] = (struct pp_point){schedules[s], p, 1 + s / 2, 3 * chunks};
     for (int i = 0; i < f->npoints; i++)
-        f->listed[i] = (struct pp_listed_point){&f->predictor, &f->points[i], i % 50 == 7 ? "no wheels" : ""};
+        f->listed[i] = (struct pp_listed_point){&f->predictor, &f->way, &f->points[i], i % 50 == 7 ? "no wheels" : ""};
 }
 
 struct taken {
