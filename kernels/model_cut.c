@@ -147,79 +147,6 @@ static pp_status cut_list(const struct pp_shape *shape, int stages, const char *
     return PP_OK;
 }
 
-/* Where ranks have several stages: each layer goes to the rank that has least so far, and there to the stage that has
- * least. So ranks have as much as each other, and so have the stages of one round through the ranks. All stages have a
- * layer from the beginning, but for the ends, which need none; all layers count as a mean one. Of equal ones the last
- * takes it where ranks follow each other in a loop and the ends weigh something, else the first: so simulated steps of
- * large models are mostly shorter. */
-struct evening {
-    const int *stage_rank;
-    double *stage_cost, *rank_cost;
-    int stages, ranks;
-    bool last;
-};
-
-/* Of ranks. */
-static int cheapest_rank(const struct evening *e)
-{
-    int best = 0;
-    for (int r = 1; r < e->ranks; r++)
-        if (e->rank_cost[r] < e->rank_cost[best] || (e->last && e->rank_cost[r] <= e->rank_cost[best])) best = r;
-    return best;
-}
-
-/* Of the stages of a rank. */
-static int cheapest_stage(const struct evening *e, int rank)
-{
-    int best = -1;
-    for (int s = 0; s < e->stages; s++) {
-        if (e->stage_rank[s] != rank) continue;
-        if (best < 0 || e->stage_cost[s] < e->stage_cost[best] || (e->last && e->stage_cost[s] <= e->stage_cost[best]))
-            best = s;
-    }
-    return best;
-}
-
-static void add_cost(struct evening *e, int stage, double cost)
-{
-    e->stage_cost[stage] += cost;
-    e->rank_cost[e->stage_rank[stage]] += cost;
-}
-
-/* cost: [layers + 2] */
-static pp_status even_out(const struct pp_shape *shape, const struct pp_cut *cut, const double *cost, int *layers)
-{
-    const bool ends = pp_split_ends(cut->split) > 0; /* they weigh something */
-    struct evening e = {.stage_rank = cut->stage_rank, .stages = cut->stages};
-    double mean = 0;
-    int left = shape->layers;
-    pp_status status;
-    for (int s = 0; s < e.stages; s++)
-        if (e.stage_rank[s] >= e.ranks) e.ranks = e.stage_rank[s] + 1;
-    e.last = ends && e.stage_rank[e.stages - 1] == e.ranks - 1;
-    for (int l = 1; l <= shape->layers; l++) mean += cost[l] / shape->layers;
-    PP_TRY_DONE(PP_NEW(&e.stage_cost, e.stages));
-    PP_TRY_DONE(PP_NEW(&e.rank_cost, e.ranks));
-    for (int r = 0; r < e.ranks; r++) e.rank_cost[r] = DBL_MAX; /* without a stage it takes none */
-    for (int s = 0; s < e.stages; s++) e.rank_cost[e.stage_rank[s]] = 0;
-    add_cost(&e, 0, cost[0]);
-    add_cost(&e, e.stages - 1, cost[shape->layers + 1]);
-    for (int s = 0; s < e.stages; s++) {
-        layers[s] = ends && (s == 0 || s == e.stages - 1) ? 0 : 1;
-        left -= layers[s];
-        add_cost(&e, s, layers[s] * mean);
-    }
-    for (; left > 0; left--) {
-        const int to = cheapest_stage(&e, cheapest_rank(&e));
-        layers[to]++;
-        add_cost(&e, to, mean);
-    }
-done:
-    free(e.stage_cost);
-    free(e.rank_cost);
-    return status;
-}
-
 /* cost: [layers + 2] */
 static pp_status check_costs(const struct pp_shape *shape, const double *cost)
 {
@@ -261,7 +188,7 @@ pp_status pp_model_cut(const struct pp_shape *shape, const struct pp_cut *cut, i
     pp_status status = check_costs(shape, cost);
     if (status != PP_OK) goto done;
     if (cut->stage_rank)
-        status = even_out(shape, cut, cost, layers_out);
+        status = pp_model_even_out(shape, cut, cost, layers_out);
     else if (uniform)
         cut_uniform(shape->layers, cut->stages, layers_out);
     else

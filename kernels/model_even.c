@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Layers dealt out to the stages of ranks that have several.
+ */
+#include <float.h>
+#include <stdlib.h>
+
+#include "kernels/model.h"
+
+/* Where ranks have several stages: each layer goes to the rank that has least so far, and there to the stage that has
+ * least. So ranks have as much as each other, and so have the stages of one round through the ranks. All stages have a
+ * layer from the beginning, but for the ends, which need none; first all layers count as a mean one. Of equal ones
+ * the last takes it where ranks follow each other in a loop and the ends weigh something, else the first: so simulated
+ * steps of large models are mostly shorter. Then layers that are not equal are weighed one by one. */
+struct evening {
+    const int *stage_rank;
+    const double *cost; /* [layers + 2] of the embedding, the layers, the decoder */
+    double *stage_cost, *rank_cost;
+    int *begin; /* [stages + 1] first layer of each stage */
+    int stages, ranks;
+    bool ends; /* the first and the last stage may have no layers */
+    bool last;
+};
+
+static int fewest(const struct evening *e, int stage)
+{
+    return e->ends && (stage == 0 || stage == e->stages - 1) ? 0 : 1;
+}
+
+/* Of ranks. */
+static int cheapest_rank(const struct evening *e)
+{
+    int best = 0;
+    for (int r = 1; r < e->ranks; r++)
+        if (e->rank_cost[r] < e->rank_cost[best] || (e->last && e->rank_cost[r] <= e->rank_cost[best])) best = r;
+    return best;
+}
+
+/* Of the stages of a rank. */
+static int cheapest_stage(const struct evening *e, int rank)
+{
+    int best = -1;
+    for (int s = 0; s < e->stages; s++) {
+        if (e->stage_rank[s] != rank) continue;
+        if (best < 0 || e->stage_cost[s] < e->stage_cost[best] || (e->last && e->stage_cost[s] <= e->stage_cost[best]))
+            best = s;
+    }
+    return best;
+}
+
+static void add_cost(struct evening *e, int stage, double cost)
+{
+    e->stage_cost[stage] += cost;
+    e->rank_cost[e->stage_rank[stage]] += cost;
+}
+
+/* Deals out as many layers as there are, of mean cost. */
+static void deal(struct evening *e, int layers, int *out)
+{
+    double mean = 0;
+    int left = layers;
+    for (int l = 1; l <= layers; l++) mean += e->cost[l] / layers;
+    add_cost(e, 0, e->cost[0]);
+    add_cost(e, e->stages - 1, e->cost[layers + 1]);
+    for (int s = 0; s < e->stages; s++) {
+        out[s] = fewest(e, s);
+        left -= out[s];
+        add_cost(e, s, out[s] * mean);
+    }
+    for (; left > 0; left--) {
+        const int to = cheapest_stage(e, cheapest_rank(e));
+        out[to]++;
+        add_cost(e, to, mean);
+    }
+}
+
+/* How even it is: less is better, of `max` first. */
+struct load {
+    double max;           /* of the rank that has most */
+    double ranks, stages; /* sums of squares */
+};
+
+static struct load load_of(const struct evening *e)
+{
+    struct load load = {0};
+    for (int r = 0; r < e->ranks; r++) {
+        if (e->rank_cost[r] == DBL_MAX) continue;
+        if (e->rank_cost[r] > load.max) load.max = e->rank_cost[r];
+        load.ranks += e->rank_cost[r] * e->rank_cost[r];
+    }
+    for (int s = 0; s < e->stages; s++) load.stages += e->stage_cost[s] * e->stage_cost[s];
+    return load;
+}
+
+/* By more than rounding. */
+static int compare(double a, double b) { return a < b * (1 - 1e-9) ? -1 : b < a * (1 - 1e-9); }
+
+static bool is_less(const struct load *a, const struct load *b)
+{
+    const int max = compare(a->max, b->max), ranks = compare(a->ranks, b->ranks);
+    return max ? max < 0 : ranks ? ranks < 0 : compare(a->stages, b->stages) < 0;
+}
+
+/* Moves the border before a stage by one layer, back (-1) or on (1). */
+static void move_border(struct evening *e, int stage, int by)
+{
+    const double cost = e->cost[1 + (by < 0 ? e->begin[stage] - 1 : e->begin[stage])];
+    e->begin[stage] += by;
+    add_cost(e, stage, -by * cost);
+    add_cost(e, stage - 1, by * cost);
+}
+
+/* Gives one layer of a stage to the stage that is best for it, among those behind it (way = 1) or before it (-1). All
+ * between them give one on, too. Does nothing if no stage is better. */
+static bool give(struct evening *e, int stage, int way)
+{
+    const int first = way > 0 ? stage + 1 : stage;
+    struct load best = load_of(e);
+    int end = first, border = first;
+    if (e->begin[stage + 1] - e->begin[stage] == fewest(e, stage)) return false;
+    for (; border > 0 && border < e->stages; border += way) {
+        move_border(e, border, -way);
+        const struct load load = load_of(e);
+        if (!is_less(&load, &best)) continue;
+        best = load;
+        end = border + way;
+    }
+    while (border != end) move_border(e, border -= way, way);
+    return end != first;
+}
+
+/* Layers that differ have been dealt out as mean ones: moves single layers on as long as that makes it more even. */
+static void weigh_each(struct evening *e, int layers, int *out)
+{
+    enum { MOST_STAGES = 256, ROUNDS = 50 }; /* so that it takes some milliseconds at most */
+    bool better = e->stages <= MOST_STAGES;
+    for (int s = 0; s < e->stages; s++) e->begin[s + 1] = e->begin[s] + out[s];
+    for (int s = 0; s < e->stages; s++) e->stage_cost[s] = 0;
+    for (int s = 0; s < e->stages; s++) e->rank_cost[e->stage_rank[s]] = 0;
+    add_cost(e, 0, e->cost[0]);
+    add_cost(e, e->stages - 1, e->cost[layers + 1]);
+    for (int s = 0; s < e->stages; s++)
+        for (int l = e->begin[s]; l < e->begin[s + 1]; l++) add_cost(e, s, e->cost[1 + l]);
+    for (int round = 0; round < ROUNDS && better; round++) {
+        better = false;
+        for (int s = 0; s < e->stages; s++) better = give(e, s, 1) || give(e, s, -1) || better;
+    }
+    for (int s = 0; s < e->stages; s++) out[s] = e->begin[s + 1] - e->begin[s];
+}
+
+static bool are_equal(const double *cost, int layers)
+{
+    int l = 2;
+    while (l <= layers && cost[l] == cost[1]) l++;
+    return l > layers;
+}
+
+pp_status pp_model_even_out(const struct pp_shape *shape, const struct pp_cut *cut, const double *cost, int *layers)
+{
+    struct evening e = {.stage_rank = cut->stage_rank, .cost = cost, .stages = cut->stages};
+    pp_status status;
+    e.ends = pp_split_ends(cut->split) > 0;
+    for (int s = 0; s < e.stages; s++)
+        if (e.stage_rank[s] >= e.ranks) e.ranks = e.stage_rank[s] + 1;
+    e.last = e.ends && e.stage_rank[e.stages - 1] == e.ranks - 1; /* ends that need no layers weigh something */
+    PP_TRY_DONE(PP_NEW(&e.stage_cost, e.stages));
+    PP_TRY_DONE(PP_NEW(&e.rank_cost, e.ranks));
+    PP_TRY_DONE(PP_NEW(&e.begin, e.stages + 1));
+    for (int r = 0; r < e.ranks; r++) e.rank_cost[r] = DBL_MAX; /* without a stage it takes none */
+    for (int s = 0; s < e.stages; s++) e.rank_cost[e.stage_rank[s]] = 0;
+    deal(&e, shape->layers, layers);
+    if (!are_equal(cost, shape->layers)) weigh_each(&e, shape->layers, layers);
+done:
+    free(e.stage_cost);
+    free(e.rank_cost);
+    free(e.begin);
+    return status;
+}
