@@ -9,6 +9,8 @@
 #include "core/config.h"
 #include "core/rows.h"
 #include "core/text_table.h"
+#include "core/wrap.h"
+#include "kernels/short_names.h"
 
 /* One record. Figures that it does not have are NAN. */
 struct record {
@@ -196,12 +198,37 @@ static int64_t task_records(const struct pp_profile *profile, struct record *rec
     return n;
 }
 
+/* Names of tasks say all about the model: what they share is told once, below the table, if they are long. */
+static pp_status print_tasks(struct record *records, int64_t n, FILE *out)
+{
+    enum { ROOM = 48 }; /* with it the table has room for the other columns */
+    struct pp_short_names names = {0};
+    const char **long_names;
+    PP_TRY(PP_NEW(&long_names, n));
+    for (int64_t i = 0; i < n; i++) long_names[i] = records[i].name;
+    const pp_status status = pp_short_names_make(long_names, n, ROOM, &names);
+    for (int64_t i = 0; i < n && status == PP_OK; i++) records[i].name = names.names[i];
+    if (status == PP_OK) print_records(task_columns, COUNT_OF(task_columns), records, n, out);
+    if (*names.left_out) {
+        char text[PP_SIGNATURE_BYTES + 80];
+        snprintf(text, sizeof text, "Left out of names, for lack of room: %s; --format tsv has all.", names.left_out);
+        pp_wrap(out, text, 0, 2);
+    }
+    pp_short_names_free(&names);
+    free(long_names);
+    return status;
+}
+
 static pp_status print_table(FILE *out, struct pp_profile *profile, const struct pp_profile_links *links)
 {
     const int64_t tasks = (int64_t)profile->nshapes * profile->nloads;
     struct record *records;
     PP_TRY(PP_NEW(&records, tasks + links->nsamples + links->nparameters));
-    print_records(task_columns, COUNT_OF(task_columns), records, task_records(profile, records), out);
+    const pp_status status = print_tasks(records, task_records(profile, records), out);
+    if (status != PP_OK) {
+        free(records);
+        return status;
+    }
     for (int i = 0; i < links->nsamples; i++) records[i] = of_sample(&links->samples[i]);
     if (links->nsamples > 0) fputc('\n', out);
     print_records(sample_columns, COUNT_OF(sample_columns), records, links->nsamples, out);
