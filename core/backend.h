@@ -56,8 +56,9 @@ struct pp_backend {
      * waits. upload and download return when the bytes are there. */
     pp_status (*alloc)(struct pp_device *device, int64_t bytes, void **out);
     void (*release)(struct pp_device *device, void *memory, int64_t bytes);
-    /* What alloc() could still hand out to all workers together; -1: not known. NULL: never known. */
-    int64_t (*available_bytes)(void);
+    /* What alloc() could still hand out to all workers together that share the memory of the worker's device; -1: not
+     * known. NULL: never known. */
+    int64_t (*available_bytes)(const struct pp_device_spec *spec);
     pp_status (*upload)(struct pp_device *device, void *to, const void *from, int64_t bytes);
     pp_status (*download)(struct pp_device *device, void *to, const void *from, int64_t bytes);
     /* Runs all calls, and returns when they have run. kernel_ns: NULL, or [ncalls] durations to fill in. progress:

@@ -312,6 +312,7 @@ static pp_status make_profile(struct session *s)
         .pin = pin,
         .pin_arg = s,
         .interrupted = pp_signals_caught,
+        .rests = s->processes.index > 0,
     };
     const int64_t before = pp_process_resident_bytes();
     PP_TRY(pp_profile_create(&setup, &s->profile));

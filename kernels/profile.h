@@ -46,6 +46,7 @@ struct pp_profile_setup {
     pp_status (*pin)(void *arg, int worker); /* called in each worker's thread; NULL: workers stay where they are */
     void *pin_arg;
     bool (*interrupted)(void); /* measuring ends early when it says so; NULL: never */
+    bool rests;                /* another process measures the tasks, so their memory is not looked for here */
 };
 
 /* All calls of one name in a shape's program. */

@@ -111,20 +111,22 @@ static int64_t most_team_bytes(const struct pp_profile *profile, const struct pp
     return most;
 }
 
-/* Else that would be known after minutes of measuring links. */
+/* Else that would be known after minutes of measuring links. Of queue devices all that are measured together share one.
+ */
 static pp_status check_memory(const struct pp_profile *profile, const struct pp_job *job)
 {
     const struct pp_backend *backend = profile->setup.backend;
     const double gib = 1 << 30;
-    const int64_t available = backend->available_bytes ? backend->available_bytes() : -1;
-    const int64_t needed = most_team_bytes(profile, job);
+    const struct pp_device_spec spec = pp_profile_device(profile->setup.config, 0, pp_plan_workers(job->train));
+    if (profile->setup.rests || !backend->available_bytes) return PP_OK;
+    const int64_t available = backend->available_bytes(&spec), needed = most_team_bytes(profile, job);
     if (available < 0 || needed <= available) return PP_OK;
     const int n = pp_profile_at_once(&profile->setup, job->train);
     return pp_fail(
         PP_NOMEM,
-        "profiling needs the memory of %d worker%s at once, %.2f GiB, and the machine has %.2f GiB left: use "
-        "more stages, fewer rows or a smaller model",
-        n, pp_plural(n), (double)needed / gib, (double)available / gib);
+        "profiling needs the memory of %d worker%s at once, %.2f GiB, and the %s has %.2f GiB left: use more stages, "
+        "fewer rows or a smaller model",
+        n, pp_plural(n), (double)needed / gib, backend->queue ? "GPU" : "machine", (double)available / gib);
 }
 
 static pp_status add_point(struct pp_profile *profile, const struct pp_point *point)

@@ -34,8 +34,9 @@ static pp_status cpu_open(const struct pp_device_spec *spec, struct pp_device **
 static void cpu_close(struct pp_device *device) { free(device); }
 
 /* Memory that the system could still hand out, in bytes; -1 if it does not say. */
-static int64_t available_bytes(void)
+static int64_t available_bytes(const struct pp_device_spec *spec)
 {
+    (void)spec;
     FILE *file = fopen("/proc/meminfo", "r");
     if (!file) return -1;
     char line[128];
@@ -73,7 +74,7 @@ static pp_status touch(const struct pp_device *device, char *memory, int64_t siz
 static pp_status take_memory(const struct pp_device *device, int64_t bytes, void **out)
 {
     const double gib = 1 << 30;
-    const int64_t size = pp_arena_whole_bytes(bytes), available = available_bytes();
+    const int64_t size = pp_arena_whole_bytes(bytes), available = available_bytes(NULL);
     *out = NULL;
     if (available >= 0 && size > available) /* the system would promise it, and then kill the process that uses it */
         return pp_fail(PP_NOMEM,

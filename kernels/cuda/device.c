@@ -226,6 +226,17 @@ pp_status pp_cuda_alloc(struct pp_device *device, int64_t bytes, void **out)
     return status;
 }
 
+int64_t pp_cuda_available_bytes(const struct pp_device_spec *spec)
+{
+    struct pp_cuda_place place;
+    size_t available = 0, total = 0;
+    if (pp_cuda_place(spec, &place) != PP_OK) return -1;
+    if (cudaSetDevice(place.gpu) == cudaSuccess && cudaMemGetInfo(&available, &total) == cudaSuccess)
+        return (int64_t)available;
+    (void)cudaGetLastError();
+    return -1;
+}
+
 void pp_cuda_release(struct pp_device *device, void *memory, int64_t bytes)
 {
     (void)bytes;

@@ -104,6 +104,8 @@ struct pp_device {
 pp_status pp_cuda_open(const struct pp_device_spec *spec, struct pp_device **out);
 void pp_cuda_close(struct pp_device *device);
 pp_status pp_cuda_alloc(struct pp_device *device, int64_t bytes, void **out);
+/* pp_backend.available_bytes */
+int64_t pp_cuda_available_bytes(const struct pp_device_spec *spec);
 void pp_cuda_release(struct pp_device *device, void *memory, int64_t bytes);
 /* Both copy after what is in the compute queue, and return when the copy has ended. */
 pp_status pp_cuda_upload(struct pp_device *device, void *to, const void *from, int64_t bytes);

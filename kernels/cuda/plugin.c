@@ -43,6 +43,7 @@ static const struct pp_backend backend = {
     .close = pp_cuda_close,
     .alloc = pp_cuda_alloc,
     .release = pp_cuda_release,
+    .available_bytes = pp_cuda_available_bytes,
     .upload = pp_cuda_upload,
     .download = pp_cuda_download,
     .run = pp_cuda_run,
