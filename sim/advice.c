@@ -15,8 +15,8 @@
 static const struct layout_change {
     int zero;           /* the new ZeRO stage; 0: no change */
     int tensor, stages; /* factors of T and P */
-} layouts[] = {{1, 1, 1}, {2, 1, 1}, {3, 1, 1}, {0, 2, 1}, {0, 1, 2}, {0, 4, 1},
-               {0, 1, 4}, {0, 2, 2}, {0, 8, 1}, {0, 1, 8}, {0, 4, 2}};
+} layouts[] = {{1, 1, 1}, {2, 1, 1}, {3, 1, 1}, {0, 2, 1},  {0, 1, 2}, {0, 4, 1}, {0, 1, 4},  {0, 2, 2}, {0, 8, 1},
+               {0, 1, 8}, {0, 4, 2}, {0, 8, 2}, {0, 1, 16}, {0, 4, 4}, {0, 8, 4}, {0, 1, 32}, {0, 8, 8}, {0, 1, 64}};
 
 /* Changes that save memory in the same layout. Smaller microbatches take a little time, recomputation takes more. */
 static const struct saving {
@@ -46,10 +46,12 @@ struct search {
     double limit; /* bytes that a device has */
     bool checkpointed;
     int64_t work; /* of all trials so far */
-    /* The best change so far: one that fits, else the one after which large[0] needs least. */
+    /* The best change so far: of those that fit the one with the quickest step, else the one after which large[0] needs
+     * least. */
     struct pp_large before, after;
     const struct saving *saving; /* NULL: nothing saves memory */
     bool fits;
+    double step_ns; /* if it fits */
 };
 
 static int rows_of(const struct pp_config *config, const struct pp_large *large)
@@ -72,13 +74,11 @@ static int64_t work_of(const struct pp_point *point)
     return (int64_t)point->stages * point->virtual_stages * point->chunks + WORK_OF_TRIAL;
 }
 
-/* Sets the bytes of a configuration; they are infinite if it is impossible. */
-static void find_bytes(struct search *s, struct pp_large *large)
+/* Makes the predictor of a configuration, whose config goes to *config. */
+static struct pp_predictor predictor_of(const struct search *s, struct pp_large *large, struct pp_config *config)
 {
     struct pp_predictor p = *s->p;
     struct pp_point *point = &large->point;
-    struct pp_config config;
-    struct pp_job *job;
     const int workers = point->stages * pp_point_tensor(point) * large->context * large->replicas;
     const struct pp_way way = {.workers = p.config->workers.n > 0 ? workers : 0,
                                .replicas = large->replicas,
@@ -87,11 +87,20 @@ static void find_bytes(struct search *s, struct pp_large *large)
                                .experts = large->experts,
                                .points = point,
                                .npoints = 1};
+    pp_way_config(p.config, &way, config);
+    p.config = config;
+    return p;
+}
+
+/* Sets the bytes of a configuration; they are infinite if it is impossible. */
+static void find_bytes(struct search *s, struct pp_large *large)
+{
+    struct pp_config config;
+    const struct pp_predictor p = predictor_of(s, large, &config);
+    struct pp_job *job;
     large->bytes = large->fixed = INFINITY;
-    s->work += work_of(point);
-    pp_way_config(p.config, &way, &config);
-    p.config = &config;
-    if (pp_predict_job(&p, point, &job) != PP_OK) return;
+    s->work += work_of(&large->point);
+    if (pp_predict_job(&p, &large->point, &job) != PP_OK) return;
     const bool gpus = p.machine.cores == 0 && !p.waits && !config.times; /* else --gpus means nothing */
     if (!gpus || pp_cost_check_sharers(job) == PP_OK) {
         const int sharers = gpus ? pp_cost_sharers(job) : 1;
@@ -99,6 +108,19 @@ static void find_bytes(struct search *s, struct pp_large *large)
         large->fixed = (double)pp_device_bytes(job, sharers, FIXED);
     }
     pp_job_free(job);
+}
+
+/* The time of a step; infinite if it cannot be predicted. */
+static double step_ns_of(struct search *s, struct pp_large *large)
+{
+    struct pp_config config;
+    const struct pp_predictor p = predictor_of(s, large, &config);
+    struct pp_prediction prediction;
+    s->work += work_of(&large->point);
+    if (pp_predict(&p, &large->point, false, &prediction) != PP_OK) return INFINITY;
+    const double ns = (double)prediction.result.batch_ns;
+    pp_prediction_free(&prediction);
+    return ns;
 }
 
 /* Microbatches of --micro-batch-size. */
@@ -154,6 +176,17 @@ static bool change_use(const struct search *s, const struct saving *saving, bool
     return !s->checkpointed;
 }
 
+/* Is the change better than the best one so far? only_fits: only if something fits after it. */
+static bool is_better(struct search *s, struct pp_large *after, bool only_fits)
+{
+    if (after->bytes > s->limit) return !s->fits && !only_fits && after->bytes < s->after.bytes;
+    const double ns = step_ns_of(s, after);
+    if (s->fits && ns >= s->step_ns) return false;
+    s->fits = true;
+    s->step_ns = ns;
+    return true;
+}
+
 /* Tries savings on with[n], which were before[n] in another layout, or are before[n]. */
 static void try_savings(struct search *s, const struct pp_large *before, struct pp_large *with, int n, bool changed)
 {
@@ -164,12 +197,10 @@ static void try_savings(struct search *s, const struct pp_large *before, struct 
             if (s->work + work_of(&after.point) > MOST_WORK) continue;
             find_bytes(s, &after);
             if (with[i].fixed == 0 && after.fixed < INFINITY) with[i].fixed = after.fixed;
-            s->fits = after.bytes <= s->limit;
-            if (!s->fits && (changed || i > 0 || after.bytes >= s->after.bytes)) continue;
+            if (!is_better(s, &after, changed || i > 0)) continue;
             s->saving = &savings[k];
             s->before = before[i];
             s->after = after;
-            if (s->fits) return;
         }
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Advice where nothing of a sweep fits into memory: the first change of options with which a configuration fits. This
- * is a part of the program ppsim.
+ * Advice where nothing of a sweep fits into memory: a change of options with which a configuration fits. This is a part
+ * of the program ppsim.
  */
 #ifndef PP_SIM_ADVICE_H
 #define PP_SIM_ADVICE_H
