@@ -259,9 +259,6 @@ static inline int pp_shape_sharers(const struct pp_shape *shape)
     return pp_shape_tensor(shape) * pp_shape_expert_parallel(shape);
 }
 
-/* Experts of a layer that a worker holds. */
-static inline int pp_own_experts(const struct pp_shape *shape) { return shape->experts / pp_shape_sharers(shape); }
-
 /* Is sequence parallelism in effect? */
 static inline bool pp_shape_parts_tokens(const struct pp_shape *shape)
 {

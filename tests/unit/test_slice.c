@@ -93,7 +93,7 @@ static struct place cut_place(const struct pp_shape *s, const char *name, int ff
 static int64_t experts_row(const struct pp_shape *s, int member, int64_t row, int64_t each)
 {
     const int tensor_rank = member % s->tensor, expert_rank = member / s->tensor;
-    const int first = tensor_rank * (s->experts / s->tensor) + expert_rank * pp_own_experts(s);
+    const int first = tensor_rank * (s->experts / s->tensor) + expert_rank * (s->experts / pp_shape_sharers(s));
     return first * each + row;
 }
 
