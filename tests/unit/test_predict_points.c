@@ -39,7 +39,7 @@ static void setup(struct fixture *f, bool given, int replicas)
     pthread_mutex_init(&f->lock, NULL);
     f->predictor = (struct pp_predictor){
         .config = &f->config, .schedules = &pp_schedules, .ops = &pp_model_ops, .db_lock = &f->lock};
-    f->way = (struct pp_way){.replicas = replicas, .rows = f->config.rows, .context = 1};
+    f->way = (struct pp_way){.replicas = replicas, .rows = f->config.rows, .context = 1, .experts = 1};
     if (pp_machine_find(NULL, &f->predictor.machine) != PP_OK) fail_msg("%s", pp_message());
     static const char *const schedules[] = {"gpipe", "1f1b", "interleaved"};
     for (int s = 0; s < 3; s++)
