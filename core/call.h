@@ -63,6 +63,7 @@
     X(positions)                                                                                                       \
     X(gemm)                                                                                                            \
     X(attention)                                                                                                       \
+    X(rope)                                                                                                            \
     X(norm)                                                                                                            \
     X(activation)                                                                                                      \
     X(sigmoid)                                                                                                         \
@@ -162,7 +163,7 @@ struct pp_call {
     union {            /* scalars, by their names in the kernel's block */
         float scale, eps;
         struct pp_route_scalars routing;
-        struct pp_rope_scalars rope;
+        struct pp_rope_scalars turns;
     };
     union {
         struct pp_ref ref[PP_CALL_REFS];

@@ -16,10 +16,10 @@
 
 #include "core/operand.h"
 
-/* seq: queries of a row; causal: 1: a query sees no later keys (0 for qk_norm and rope); kv: 0: as many as heads; keys:
- * of flash alone, tokens of a whole row whose keys and values lie in the operand `keys`; 0: those of qkv; window: only
- * with causal: the query of a row's token t sees the keys of the tokens t - window + 1 to t, as far as there are any;
- * 0: of all tokens up to t (0 for qk_norm and rope). Tokens count by their places in the whole row. */
+/* seq: queries of a row; causal: 1: a query sees no later keys (0 for qk_norm); kv: 0: as many as heads; keys: of flash
+ * alone, tokens of a whole row whose keys and values lie in the operand `keys`; 0: those of qkv; window: only with
+ * causal: the query of a row's token t sees the keys of the tokens t - window + 1 to t, as far as there are any; 0: of
+ * all tokens up to t (0 for qk_norm). Tokens count by their places in the whole row. */
 PP_DIMS(attention, rows, seq, heads, dh, causal, kv, keys, window);
 
 /* Of such dimensions of any type: heads of keys and values; heads of a token's qkv; keys of a row; the most keys that
@@ -96,24 +96,28 @@ PP_OPERANDS(qk_norm, qkv, bias, kept, q_gamma, k_gamma);
  */
 PP_OPERANDS(qk_norm_grad, dqkv, kept, q_gamma, k_gamma, q_gamma_grad, k_gamma_grad);
 
-/* Scalars of rope and rope_grad: pair i of a head's columns turns by theta^(-2i/dh) from token to token, unless that is
- * slowed down (struct pp_rope_scaling; factor <= 1: it is not). The angles themselves: kernels/rotation.h. */
+/* columns: the first so many columns of a head are rotated, an even number; 0: all dh of them */
+PP_DIMS(rope, rows, seq, heads, dh, columns, kv);
+#define PP_ROPE_COLUMNS(n) ((n)->columns ? (n)->columns : (n)->dh)
+
+/* Scalars of rope and rope_grad: pair i of a head's R rotated columns turns by theta^(-2i/R) from token to token, unless
+ * that is slowed down (struct pp_rope_scaling; factor <= 1: it is not). The angles themselves: kernels/rotation.h. */
 struct pp_rope_scalars {
     float theta, factor, low, high, tokens;
 };
 
-/* rope: qkv += bias; then queries and keys of the row's token t are rotated: columns i and i + dh/2 of a head, x and y,
+/* rope: qkv += bias; then queries and keys of the row's token t are rotated: columns i and i + R/2 of a head, x and y,
  * become x cos a - y sin a and y cos a + x sin a, a being t times the angle of pair i (Su et al. 2021). Pairs are those
- * of Hugging Face's Llama ("rotate half"), not neighbours. dh is even.
- *     rope   struct pp_rope_scalars
- *     qkv    in/out  [T, Q]
- *     bias   in      [Q] float; optional
+ * of Hugging Face's Llama ("rotate half"), not neighbours. Columns from R on stay as they are. R is even.
+ *     turns   struct pp_rope_scalars
+ *     qkv     in/out  [T, Q]
+ *     bias    in      [Q] float; optional
  */
 PP_OPERANDS(rope, qkv, bias);
 
 /* rope_grad: dq and dk are rotated back.
- *     rope   as rope's
- *     dqkv   in/out  [T, Q]
+ *     turns   as rope's
+ *     dqkv    in/out  [T, Q]
  */
 PP_OPERANDS(rope_grad, dqkv);
 

@@ -42,6 +42,7 @@ pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config
     if (out->kv_heads == out->heads) out->kv_heads = 0; /* so that equal models have equal options */
     if (out->max_positions == out->tokens) out->max_positions = 0;
     if (out->head_dim == out->d_model / out->heads && out->d_model % out->heads == 0) out->head_dim = 0;
+    if (out->rotary_dim == (out->head_dim ? out->head_dim : out->d_model / out->heads)) out->rotary_dim = 0;
     return pp_config_check(out, tool);
 }
 
@@ -168,6 +169,7 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
         .dropout = config->dropout,
         .positions = config->positions,
         .rope_theta = config->rope_theta,
+        .rotary_dim = config->rotary_dim,
         .rope_scaling = config->rope_scaling,
         .max_positions = config->positions == PP_POSITIONS_LEARNED ? pp_config_max_positions(config) : 0,
         .scale_embedding = !lab && config->positions == PP_POSITIONS_SINUSOIDAL,

@@ -31,6 +31,7 @@ struct pp_config {
     int kv_heads;                                         /* 0: as many as heads */
     int positions;                                        /* enum pp_positions */
     int head_dim;                                         /* 0: d_model / heads */
+    int rotary_dim;                                       /* 0: all columns of a head */
     int max_positions;                                    /* 0: as many as tokens */
     int qk_norm;                                          /* 1: queries and keys are normalised */
     int experts, experts_per_token;                       /* 0 experts: one dense feed-forward per layer */

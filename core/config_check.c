@@ -39,6 +39,7 @@ static pp_status check_additions(const struct pp_config *config)
                      {"dense-ff", "--dense-layers and --experts-every; add one", has_dense_layers(config)},
                      {"expert-parallel", "--experts; add that", config->experts},
                      {"rope-theta", "--positions rope; add that", rope},
+                     {"rotary-dim", "--positions rope; add that", rope},
                      {"rope-factor", "--positions rope; add that", rope},
                      {"rope-low-freq-factor", "--rope-factor; add that", scaled},
                      {"rope-high-freq-factor", "--rope-factor; add that", scaled},
@@ -109,6 +110,9 @@ static pp_status check_heads(const struct pp_config *config)
                        "--positions rope rotates pairs of a head's columns, and --d-model %d with --heads %d has %d of "
                        "them; choose an even number",
                        config->d_model, config->heads, columns);
+    if (config->rotary_dim % 2 || config->rotary_dim > columns)
+        return pp_fail(PP_USAGE, "--rotary-dim %d: pairs of a head's %d columns are rotated; choose an even number of "
+                       "them", config->rotary_dim, columns);
     if ((int64_t)config->heads * columns > 1 << 24)
         return pp_fail(PP_USAGE, "--head-dim: %d heads of %d columns are wider than any model", config->heads, columns);
     return PP_OK;

@@ -149,6 +149,7 @@ static void add_rope(struct text *t, const struct pp_config *config)
 {
     const struct pp_rope_scaling *scaling = &config->rope_scaling;
     add_real(t, " rope", config->rope_theta);
+    if (config->rotary_dim) add(t, "of%d", config->rotary_dim);
     if (!pp_rope_scales(scaling)) return;
     add_real(t, "/", scaling->factor);
     add_real(t, ":", scaling->low);

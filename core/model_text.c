@@ -9,10 +9,11 @@
 
 static void add_rope(const struct pp_shape *shape, char *buf, size_t size)
 {
-    char slower[40] = "";
+    char slower[40] = "", columns[48] = "";
+    if (shape->rotary_dim) snprintf(columns, sizeof columns, " in %d columns of a head", shape->rotary_dim);
     if (pp_rope_scales(&shape->rope_scaling))
         snprintf(slower, sizeof slower, ", slow turns %g times slower", shape->rope_scaling.factor);
-    snprintf(buf, size, ", rope of base %g%s", shape->rope_theta, slower);
+    snprintf(buf, size, ", rope of base %g%s%s", shape->rope_theta, columns, slower);
 }
 
 static void add_window(const struct pp_shape *shape, char *buf, size_t size)
@@ -31,7 +32,7 @@ static void add_layer_words(const struct pp_shape *shape, char *buf, size_t size
                                          [PP_BIAS_LAYERS] = ", no bias of the decoder",
                                          [PP_BIAS_QKV] = ", biases of queries, keys and values alone"};
     const bool named = shape->activation != PP_RELU;
-    char positions[80] = "", epsilon[40] = "", window[80] = "";
+    char positions[160] = "", epsilon[40] = "", window[80] = "";
     if (shape->window) add_window(shape, window, sizeof window);
     if (pp_norm_epsilon(shape) != PP_NORM_EPSILON)
         snprintf(epsilon, sizeof epsilon, ", epsilon %g", pp_norm_epsilon(shape));

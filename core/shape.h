@@ -89,6 +89,7 @@ struct pp_shape {
     bool qk_norm;
     int positions;     /* enum pp_positions */
     double rope_theta; /* PP_POSITIONS_ROPE: the base of the frequencies */
+    int rotary_dim;    /* PP_POSITIONS_ROPE: the first columns of each head, which are rotated; 0: all */
     struct pp_rope_scaling rope_scaling;
     int max_positions; /* PP_POSITIONS_LEARNED: number of positions, at least the tokens of any row */
     /* Sliding window (Beltagy et al. 2020, "Longformer"; Mistral 7B), only with PP_MASK_CAUSAL. A token sees itself and
@@ -334,6 +335,12 @@ static inline int pp_kv_heads(const struct pp_shape *shape) { return shape->kv_h
 static inline int pp_head_dim(const struct pp_shape *shape)
 {
     return shape->head_dim ? shape->head_dim : shape->d_model / shape->heads;
+}
+
+/* Columns of each head that PP_POSITIONS_ROPE rotates: the first ones. */
+static inline int pp_rotary_dim(const struct pp_shape *shape)
+{
+    return shape->rotary_dim ? shape->rotary_dim : pp_head_dim(shape);
 }
 
 /* Columns of attention's output for a token, all heads together; d_model, unless head_dim is given. */

@@ -21,7 +21,9 @@ static const char *heads_words(const struct pp_call *call, char *buf, size_t siz
 {
     const struct pp_attention_dims *n = &call->attention;
     const int kv = PP_KV_HEADS(n);
+    const bool rotates = call->kernel == PP_KERNEL_ROPE || call->kernel == PP_KERNEL_ROPE_GRAD;
     size_t used = kv == n->heads ? 0 : (size_t)snprintf(buf, size, " kv%d", kv);
+    if (rotates && call->rope.columns) used += (size_t)snprintf(buf + used, size - used, " turn%d", call->rope.columns);
     if (n->keys) used += (size_t)snprintf(buf + used, size - used, " of%d", n->keys);
     if (n->window) used += (size_t)snprintf(buf + used, size - used, " w%d", n->window);
     snprintf(buf + used, size - used, "%s", pp_call_lacks_bias(call) && !n->keys ? " plain" : "");
@@ -39,7 +41,7 @@ static const char *product_words(const struct pp_call *call, char *buf, size_t s
 static const char *const embed_words[] = {
     [PP_POSITIONS_SINUSOIDAL] = "", [PP_POSITIONS_ROPE] = " plain", [PP_POSITIONS_LEARNED] = " learned"};
 
-/* What works on heads of queries, keys and values. */
+/* What works on heads of queries, keys and values. Dimensions that rope shares with the others have the same places. */
 static const bool of_heads[PP_KERNELS] = {
     [PP_KERNEL_ATTENTION] = true,  [PP_KERNEL_ATTENTION_GRAD] = true, [PP_KERNEL_FLASH] = true,
     [PP_KERNEL_FLASH_GRAD] = true, [PP_KERNEL_QK_NORM] = true,        [PP_KERNEL_QK_NORM_GRAD] = true,

@@ -18,6 +18,9 @@ static pp_status check_heads(const struct pp_shape *shape)
         return pp_fail(PP_USAGE,
                        "--positions rope needs heads of an even number of columns, not %d, and --rope-theta 1 or more",
                        pp_head_dim(shape));
+    if (shape->rotary_dim < 0 || shape->rotary_dim % 2 || pp_rotary_dim(shape) > pp_head_dim(shape))
+        return pp_fail(PP_USAGE, "--rotary-dim %d must be an even number of a head's %d columns", shape->rotary_dim,
+                       pp_head_dim(shape));
     return PP_OK;
 }
 

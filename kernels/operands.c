@@ -43,9 +43,10 @@ bool pp_call_lacks_bias(const struct pp_call *call)
     X(ID, gemm, a, ACTIVATION, READ, PP_TIMES(n) * n->m * n->k, PP_TIMES(n) * n->m * n->k)                             \
     X(ID, gemm, b, ACTIVATION, READ, PP_TIMES(n) * n->n * n->k, PP_TIMES(n) * n->n * n->k)
 
-/* Columns of a token's queries, keys and values; of queries and keys, which are normalised and rotated. */
+/* Columns of a token's queries, keys and values; of queries and keys, which are normalised; those that are rotated. */
 #define WIDTH (PP_QKV_HEADS(n) * n->dh)
-#define ROTATED ((n->heads + PP_KV_HEADS(n)) * n->dh)
+#define QK_WIDTH ((n->heads + PP_KV_HEADS(n)) * n->dh)
+#define ROTATED ((n->heads + PP_KV_HEADS(n)) * PP_ROPE_COLUMNS(n))
 /* Of flash: keys and values of whole rows; columns of qkv that it works on, without these where it has them. */
 #define GATHERED (2 * n->rows * n->keys * PP_KV_HEADS(n) * n->dh)
 #define OWN_WIDTH (n->keys ? n->heads * n->dh : WIDTH)
@@ -112,13 +113,13 @@ bool pp_call_lacks_bias(const struct pp_call *call)
     X(FLASH_GRAD, flash_grad, scratch, FLOAT, WRITE, flash_scratch(n), 0)                                              \
     X(FLASH_GRAD, flash_grad, keys, ACTIVATION, READ, GATHERED, GATHERED)                                              \
     X(FLASH_GRAD, flash_grad, dkeys, ACTIVATION, WRITE, GATHERED, GATHERED)                                            \
-    X(QK_NORM, qk_norm, qkv, ACTIVATION, BOTH, t *WIDTH, 2 * t * (bare ? ROTATED : WIDTH))                             \
+    X(QK_NORM, qk_norm, qkv, ACTIVATION, BOTH, t *WIDTH, 2 * t * (bare ? QK_WIDTH : WIDTH))                            \
     X(QK_NORM, qk_norm, bias, FLOAT, READ, WIDTH, 0)                                                                   \
-    X(QK_NORM, qk_norm, kept, ACTIVATION, WRITE, t *ROTATED, t *ROTATED)                                               \
+    X(QK_NORM, qk_norm, kept, ACTIVATION, WRITE, t *QK_WIDTH, t *QK_WIDTH)                                             \
     X(QK_NORM, qk_norm, q_gamma, FLOAT, READ, n->dh, 0)                                                                \
     X(QK_NORM, qk_norm, k_gamma, FLOAT, READ, n->dh, 0)                                                                \
-    X(QK_NORM_GRAD, qk_norm_grad, dqkv, ACTIVATION, BOTH, t *WIDTH, 2 * t * ROTATED)                                   \
-    X(QK_NORM_GRAD, qk_norm_grad, kept, ACTIVATION, READ, t *ROTATED, t *ROTATED)                                      \
+    X(QK_NORM_GRAD, qk_norm_grad, dqkv, ACTIVATION, BOTH, t *WIDTH, 2 * t * QK_WIDTH)                                  \
+    X(QK_NORM_GRAD, qk_norm_grad, kept, ACTIVATION, READ, t *QK_WIDTH, t *QK_WIDTH)                                    \
     X(QK_NORM_GRAD, qk_norm_grad, q_gamma, FLOAT, READ, n->dh, 0)                                                      \
     X(QK_NORM_GRAD, qk_norm_grad, k_gamma, FLOAT, READ, n->dh, 0)                                                      \
     X(QK_NORM_GRAD, qk_norm_grad, q_gamma_grad, FLOAT, BOTH, n->dh, 0)                                                 \

@@ -347,7 +347,7 @@ def llama(config, kind=LLAMA, mixture=None):
     options.update(normalization="rmsnorm", norm_epsilon=config.epsilon("rms_norm_eps", 1e-6), activation="swiglu")
     options.update(bias="qkv" if kind.qkv_bias else "no", **(dict(qk_norm="yes") if kind.qk_norm else {}))
     options.update(positions="rope", rope_theta=rope_theta(config), **rope_scaling(config), **(mixture if experts else {}))
-    options.update(windows(config, layers))
+    options.update(rotary_dim(config, columns), **windows(config, layers))
     rows = [Row("embedding.weight", d, [("model.embed_tokens.weight", vocab)])]
     for i in range(layers):
         mine, theirs = f"layers.{i}.", f"model.layers.{i}."
@@ -399,12 +399,21 @@ def rope_parameters(config):
 
 def rope_theta(config):
     base = config.get("rope_theta", 10000.0)
-    config.must("partial_rotary_factor", 1, "ppkit rotates whole heads")
     for _, given in rope_parameters(config):
         base = given.get("rope_theta", base)
     if not is_number(base) or not 1 <= base <= LARGEST_FLOAT:
         config.refuse("rope_theta", base, "must be a number, at least 1")
     return base
+
+
+def rotary_dim(config, columns):
+    """Option of rotations of some columns of a head."""
+    part = config.get("partial_rotary_factor", 1.0)
+    for _, given in rope_parameters(config):
+        part = given.get("partial_rotary_factor", part)
+    if not is_number(part) or not 0 < part <= 1 or int(columns * part) % 2 or int(columns * part) < 2:
+        config.refuse("partial_rotary_factor", part, f"must be the part of a head's {columns} columns that is pairs of them")
+    return {} if part == 1 else dict(rotary_dim=int(columns * part))
 
 
 def rope_scaling(config):
@@ -415,7 +424,7 @@ def rope_scaling(config):
             config.differ(name, config.get(name), "it must be an object")
     for name, given in rope_parameters(config):
         kind = given.get("rope_type", given.get("type", "default"))
-        more = set(given) - {"rope_type", "type", "rope_theta"}
+        more = set(given) - {"rope_type", "type", "rope_theta", "partial_rotary_factor"}
         if kind == "llama3" and more == set(LLAMA3_ROPE):
             options = llama3_rope(config, name, given)
         elif kind != "default" or more:

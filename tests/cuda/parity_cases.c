@@ -192,9 +192,13 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_ROPE, {2, 5, 2, 16}, 100, false, BARE},
     {PP_KERNEL_ROPE, {1, 3, 1, 1100, 0, 1}, 10000, false}, /* more columns than have their angles at a time */
     {PP_KERNEL_ROPE, {1, 9000, 1, 4, 0, 1}, 10000, true},
+    {PP_KERNEL_ROPE, {2, 9, 4, 12, 6, 2}, 10000, false}, /* some columns of a head, in quads of fewer columns */
+    {PP_KERNEL_ROPE, {3, 35, 8, 64, 32, 0}, 500000, false},
+    {PP_KERNEL_ROPE, {2, 5, 2, 16, 8}, 100, false, BARE},
     {PP_KERNEL_ROPE, {2, 35, 4, 64, 0, 2}, 500000, false, .scaled = true},
     {PP_KERNEL_ROPE_GRAD, {2, 9, 4, 6, 0, 2}, 10000, false},
     {PP_KERNEL_ROPE_GRAD, {3, 35, 8, 64, 0, 2}, 500000, false},
+    {PP_KERNEL_ROPE_GRAD, {3, 35, 8, 64, 16, 2}, 500000, false},
     {PP_KERNEL_ROPE_GRAD, {2, 35, 4, 64, 0, 2}, 500000, false, .scaled = true},
     /* rows, seq, d, plain; then those with the residual stream: the norm comes first */
     {PP_KERNEL_LAYERNORM, {1, 1, 2}, 1e-5f, false},

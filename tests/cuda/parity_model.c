@@ -363,6 +363,7 @@ void parity_model(const struct parity_device *d)
     llama.norm_epsilon = 1e-3;
     llama.window = 5;
     llama.window_skip = 2;
+    llama.rotary_dim = 2;
     gelu.kv_heads = 1;
     gpt2 = gpt;
     gpt2.bias = PP_BIAS_LAYERS;

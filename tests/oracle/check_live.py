@@ -128,6 +128,9 @@ def random_options(dice):
         made.update(positions="learned", max_positions=dice.choice((0, made["tokens"], made["tokens"] + 5)))
     if dice.random() < 0.3:
         made.update(head_dim=2 * dice.randint(1, 12))
+    columns = made.get("head_dim") or made["d_model"] // heads
+    if made.get("positions") == "rope" and dice.random() < 0.4:
+        made.update(rotary_dim=2 * dice.randint(1, columns // 2))
     if dice.random() < 0.4 and made["data"] != "constant":  # whose words are then their own prediction: a loss of zero
         made.update(tie_embeddings="yes")
     if dice.random() < 0.7:

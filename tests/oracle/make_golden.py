@@ -140,6 +140,8 @@ CASES["d16-llama"] = dict(LLAMA, attention="flash", dropout=0.2)
 CASES["d16-slowed"] = dict(LLAMA, rope_factor=8.0, rope_low_freq_factor=1.0, rope_high_freq_factor=4.0)
 CASES["d16-slowed"].update(rope_original_tokens=16)
 CASES["d16-shared"] = dict(LLAMA, kv_heads=1, norm="post", activation="relu", mask="none", rope_theta=100.0)
+# Of each head's columns some are rotated.
+CASES["d18-partial"] = dict(LLAMA, d_model=18, heads=3, kv_heads=1, rotary_dim=4, dropout=0.2, attention="flash")
 # A window of some tokens in every second layer.
 CASES["d16-window"] = dict(CASES["d16-llama"], window_size=4, window_attn_skip_freq=2)
 # One tensor at both ends of the pipeline, as GPT-2 has it.

@@ -115,6 +115,7 @@ COMMON = dict(
     head_dim=0,
     positions="sinusoidal",
     rope_theta=10000.0,
+    rotary_dim=0,
     rope_factor=1.0,
     rope_low_freq_factor=1.0,
     rope_high_freq_factor=4.0,
@@ -162,12 +163,14 @@ def frequencies(o, columns):
 
 
 def rotate(x, frequency):
-    """Rotary positions of x [rows, heads, tokens, columns], as Hugging Face's Llama computes them."""
-    tokens, columns = x.shape[2:]
+    """Rotary positions of x [rows, heads, tokens, columns], as Hugging Face's Llama computes them: of the first columns
+    that there are frequencies for, as its GLM-4.5."""
+    tokens, columns = x.shape[2], 2 * len(frequency)
+    x, others = x[..., :columns], x[..., columns:]
     angle = torch.outer(torch.arange(tokens, dtype=torch.float64), frequency)
     angle = torch.cat((angle, angle), dim=-1)
     half = torch.cat((-x[..., columns // 2 :], x[..., : columns // 2]), dim=-1)
-    return x * angle.cos().to(x) + half * angle.sin().to(x)
+    return torch.cat((x * angle.cos().to(x) + half * angle.sin().to(x), others), dim=-1)
 
 
 class Attention(nn.Module):
@@ -178,7 +181,7 @@ class Attention(nn.Module):
         super().__init__()
         d, self.heads = o["d_model"], o["heads"]
         self.columns, self.kv = o["head_dim"] or d // self.heads, o["kv_heads"] or self.heads
-        self.frequency = frequencies(o, self.columns) if o["positions"] == "rope" else None
+        self.frequency = frequencies(o, o["rotary_dim"] or self.columns) if o["positions"] == "rope" else None
         width = (self.heads + 2 * self.kv) * self.columns
         bias = o["bias"] in ("yes", "layers")
         self.in_proj_weight = nn.Parameter(torch.empty(width, d))

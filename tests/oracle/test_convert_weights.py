@@ -35,7 +35,7 @@ REFUSED = [  # a change of LLAMA, words of the message
     (dict(rope_scaling=dict(LLAMA3, original_max_position_embeddings=0.5)), "its numbers make no sense together"),
     (dict(rope_parameters=dict(rope_type="yarn", rope_theta=1e4)), "rope_parameters is"),
     (dict(rope_theta="many"), 'rope_theta is "many"'),
-    (dict(partial_rotary_factor=0.5), "partial_rotary_factor is 0.5"),
+    (dict(partial_rotary_factor=0.3), "partial_rotary_factor is 0.3"),
     (dict(sliding_window=4096), "sliding_window is 4096, but this kind of model has no windows"),
     (dict(quantization_config=dict(bits=4)), "the weights are quantised"),
     (dict(num_hidden_layers=0), "num_hidden_layers is 0"),

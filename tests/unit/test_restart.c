@@ -265,6 +265,7 @@ static void what_the_weights_mean_never_changes(void **state)
                                           "style",
                                           "positions",
                                           "rope-theta",
+                                          "rotary-dim",
                                           "optimizer",
                                           "tie-embeddings",
                                           "shared-gate",

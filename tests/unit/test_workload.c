@@ -111,6 +111,8 @@ static void test_text(void **state)
         {"", "2l d200 h2 f200 v28782 causal p0.2 20x35 uniform"},
         {"--preset lab --precision tf32", "tf32 lab 2l d12 h4 f24 v100 none p0.1 4x9 uniform"},
         {"--precision bf16 --optimizer adamw", "bf16 adamw 2l d200 h2 f200 v28782 causal p0.2 20x35 uniform"},
+        {"--positions rope --rotary-dim 50", "2l d200 h2 f200 v28782 causal rope10000of50 p0.2 20x35 uniform"},
+        {"--positions rope --rotary-dim 100", "2l d200 h2 f200 v28782 causal rope10000 p0.2 20x35 uniform"},
         {"--positions rope --rope-factor 8 --rope-original-tokens 64",
          "2l d200 h2 f200 v28782 causal rope10000/8:1:4:64 p0.2 20x35 uniform"},
         {"--attention math", "2l d200 h2 f200 v28782 causal p0.2 20x35 uniform"},

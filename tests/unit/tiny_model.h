@@ -73,6 +73,7 @@ static inline struct pp_shape of_kind(struct pp_shape shape, int kind)
         shape = of_kind(shape, LLAMA);
         shape.bias = kind == QWEN2 ? PP_BIAS_QKV : PP_NO_BIAS;
         shape.qk_norm = kind == QWEN3;
+        shape.rotary_dim = kind == QWEN2 ? 2 : 0; /* of 4 columns */
         shape.window = kind == QWEN2 ? 3 : 0; /* of 7 tokens */
         shape.window_skip = 2;
         shape.norm_epsilon = 1e-2; /* which no test takes for another one */

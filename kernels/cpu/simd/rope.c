@@ -19,7 +19,7 @@ struct angles {
 
 /* A call taken apart. */
 struct rope {
-    int rows, seq, dh, half; /* half = dh / 2: columns of a pair lie so far apart */
+    int rows, seq, dh, half; /* half of the rotated columns: columns of a pair lie so far apart */
     int heads, width;        /* that are rotated, the first ones of a token; all of its columns */
     bool back;               /* turns the other way */
     struct pp_rotation rotation;
@@ -51,15 +51,15 @@ static void next_token(struct angles *a, int n)
 
 static struct rope rope_of(const struct pp_cpu_call *c, bool back)
 {
-    const struct pp_attention_dims *n = &c->call->attention;
+    const struct pp_rope_dims *n = &c->call->rope;
     return (struct rope){.rows = n->rows,
                          .seq = n->seq,
                          .dh = n->dh,
-                         .half = n->dh / 2,
+                         .half = PP_ROPE_COLUMNS(n) / 2,
                          .heads = n->heads + PP_KV_HEADS(n),
                          .width = PP_QKV_HEADS(n) * n->dh,
                          .back = back,
-                         .rotation = pp_rotation_of(&c->call->rope, n->dh),
+                         .rotation = pp_rotation_of(&c->call->turns, PP_ROPE_COLUMNS(n)),
                          .places = pp_query_places_of(n->seq, c->frame)};
 }
 
