@@ -25,6 +25,15 @@ bool pp_config_given(const struct pp_config *config, const char *option)
     return row && config->set[row - pp_config_rows];
 }
 
+/* Numbers of --rope-scaling that were not given are those of its kind. */
+static void set_rope_scaling(struct pp_config *config)
+{
+    struct pp_rope_scaling *scaling = &config->rope_scaling;
+    const struct pp_rope_kind_info *kind = &pp_rope_kinds[scaling->kind];
+    if (!pp_config_given(config, "rope-low-freq-factor")) scaling->low = kind->low;
+    if (!pp_config_given(config, "rope-high-freq-factor")) scaling->high = kind->high;
+}
+
 pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config *out, const char **operands,
                           int max_operands, int *noperands)
 {
@@ -39,6 +48,7 @@ pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config
     /* A preset's T makes tensor ranks share the experts. It does not apply to expert ranks, nor to given times. */
     if ((pp_config_gives_times(out) || out->expert_parallel > 1) && !pp_config_given(out, "tensor"))
         out->tensor = (struct pp_ints){1, {1}};
+    set_rope_scaling(out);
     if (out->kv_heads == out->heads) out->kv_heads = 0; /* so that equal models have equal options */
     if (out->max_positions == out->tokens) out->max_positions = 0;
     if (out->head_dim == out->d_model / out->heads && out->d_model % out->heads == 0) out->head_dim = 0;
@@ -171,6 +181,7 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
         .rope_theta = config->rope_theta,
         .rotary_dim = config->rotary_dim,
         .rope_scaling = config->rope_scaling,
+        .score_factor = config->score_factor,
         .max_positions = config->positions == PP_POSITIONS_LEARNED ? pp_config_max_positions(config) : 0,
         .scale_embedding = !lab && config->positions == PP_POSITIONS_SINUSOIDAL,
         .residual_only = lab,

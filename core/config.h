@@ -48,6 +48,7 @@ struct pp_config {
     int vocab_multiple; /* 0: that of the device */
     double dropout, rope_theta, norm_epsilon;
     struct pp_rope_scaling rope_scaling;
+    double score_factor;
     double init_std; /* 0: initial weights of `style` */
     /* batch and optimizer */
     int rows, tokens, epochs, max_batches, eval_batches, eval_rows; /* rows: of one replica */
@@ -119,7 +120,7 @@ struct pp_config {
     /* all */
     int format; /* enum pp_format */
     bool list, version, help;
-    bool set[128]; /* [pp_config_nrows] which rows of pp_config_rows were given on the command line */
+    bool set[192]; /* [pp_config_nrows] which rows of pp_config_rows were given on the command line */
 };
 
 extern const struct pp_opt pp_config_rows[];

@@ -22,7 +22,8 @@ static pp_status check_additions(const struct pp_config *config)
     const bool adamw = config->optimizer == PP_ADAMW, falls = config->over_steps.schedule != PP_LR_CONSTANT;
     const bool rope = config->positions == PP_POSITIONS_ROPE, learned = config->positions == PP_POSITIONS_LEARNED;
     const bool windows = config->window_size || !config->window_attn_skip_freq;
-    const bool scaled = rope && pp_rope_scales(&config->rope_scaling);
+    const bool scaled = rope && pp_rope_scales(&config->rope_scaling), yarn = config->rope_scaling.kind == PP_ROPE_YARN;
+    const bool bands = scaled && pp_rope_kinds[config->rope_scaling.kind].high > 0;
     const struct {
         const char *option, *of;
         bool there;
@@ -41,9 +42,12 @@ static pp_status check_additions(const struct pp_config *config)
                      {"rope-theta", "--positions rope; add that", rope},
                      {"rotary-dim", "--positions rope; add that", rope},
                      {"rope-factor", "--positions rope; add that", rope},
-                     {"rope-low-freq-factor", "--rope-factor; add that", scaled},
-                     {"rope-high-freq-factor", "--rope-factor; add that", scaled},
-                     {"rope-original-tokens", "--rope-factor; add that", scaled},
+                     {"rope-scaling", "--rope-factor; add that", scaled},
+                     {"rope-low-freq-factor", "--rope-factor, but of linear; add that", bands},
+                     {"rope-high-freq-factor", "--rope-factor, but of linear; add that", bands},
+                     {"rope-original-tokens", "--rope-factor, but of linear; add that", bands},
+                     {"rope-truncate", "--rope-factor and --rope-scaling yarn; add both", scaled && yarn},
+                     {"rope-attention-factor", "--rope-factor and --rope-scaling yarn; add both", scaled && yarn},
                      {"window-attn-skip-freq", "--window-size; add that", windows},
                      {"max-positions", "--positions learned; add that", learned},
                      {"adam-beta1", "--optimizer adamw; add that", adamw},
@@ -56,7 +60,7 @@ static pp_status check_additions(const struct pp_config *config)
     for (size_t i = 0; i < sizeof additions / sizeof *additions; i++)
         if (!additions[i].there && pp_config_given(config, additions[i].option))
             return pp_fail(PP_USAGE, "--%s is of %s, or leave it out", additions[i].option, additions[i].of);
-    if (scaled && config->rope_scaling.high <= config->rope_scaling.low)
+    if (bands && config->rope_scaling.high <= config->rope_scaling.low)
         return pp_fail(PP_USAGE, "--rope-high-freq-factor %g must be more than --rope-low-freq-factor %g",
                        config->rope_scaling.high, config->rope_scaling.low);
     return PP_OK;

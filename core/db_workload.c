@@ -151,10 +151,13 @@ static void add_rope(struct text *t, const struct pp_config *config)
     add_real(t, " rope", config->rope_theta);
     if (config->rotary_dim) add(t, "of%d", config->rotary_dim);
     if (!pp_rope_scales(scaling)) return;
-    add_real(t, "/", scaling->factor);
+    add(t, "/%s", scaling->kind == PP_ROPE_LLAMA3 ? "" : pp_rope_kinds[scaling->kind].name);
+    add_real(t, "", scaling->factor);
+    if (scaling->magnitude > 0) add_real(t, "*", scaling->magnitude);
+    if (!pp_rope_kinds[scaling->kind].high) return;
     add_real(t, ":", scaling->low);
     add_real(t, ":", scaling->high);
-    add(t, ":%d", scaling->tokens);
+    add(t, ":%d%s", scaling->tokens, pp_rope_kinds[scaling->kind].truncates && !scaling->truncate ? "-" : "");
 }
 
 static void add_window(struct text *t, const struct pp_config *config)
@@ -172,6 +175,7 @@ static void add_layer_words(struct text *t, const struct pp_config *config)
     if (config->normalization == PP_RMSNORM) add(t, " rmsnorm");
     if (config->norm_epsilon != PP_NORM_EPSILON) add_real(t, " eps", config->norm_epsilon);
     if (config->qk_norm) add(t, " qknorm");
+    if (config->score_factor != 1) add_real(t, " scores*", config->score_factor);
     if (config->activation != PP_RELU) add(t, " %s", pp_activation_names[config->activation]);
     add(t, "%s", pp_bias_words[config->bias]);
     if (config->tie_embeddings) add(t, " tied");

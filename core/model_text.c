@@ -9,10 +9,12 @@
 
 static void add_rope(const struct pp_shape *shape, char *buf, size_t size)
 {
-    char slower[40] = "", columns[48] = "";
+    char slower[64] = "", columns[48] = "";
     if (shape->rotary_dim) snprintf(columns, sizeof columns, " in %d columns of a head", shape->rotary_dim);
-    if (pp_rope_scales(&shape->rope_scaling))
-        snprintf(slower, sizeof slower, ", slow turns %g times slower", shape->rope_scaling.factor);
+    const struct pp_rope_scaling *scaling = &shape->rope_scaling;
+    if (pp_rope_scales(scaling))
+        snprintf(slower, sizeof slower, ", %s turns %g times slower%s", scaling->kind == PP_ROPE_LINEAR ? "all" : "slow",
+                 scaling->factor, scaling->kind == PP_ROPE_YARN ? " (yarn)" : "");
     snprintf(buf, size, ", rope of base %g%s%s", shape->rope_theta, columns, slower);
 }
 

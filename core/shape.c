@@ -4,6 +4,10 @@
 #include "core/layers.h"
 
 const char *const pp_precision_names[] = {"fp32", "tf32", "bf16"};
+const struct pp_rope_kind_info pp_rope_kinds[PP_ROPE_KINDS] = {
+    [PP_ROPE_LLAMA3] = {"llama3", .low = 1, .high = 4},
+    [PP_ROPE_YARN] = {"yarn", .low = 1, .high = 32, .growth = 0.1, .truncates = true},
+    [PP_ROPE_LINEAR] = {"linear"}};
 const char *const pp_context_kind_names[] = {"a2a", "all_gather"};
 const char *const pp_activation_names[] = {"relu", "gelu", "swiglu", "gelu-tanh"};
 const char *const pp_bias_words[] = {

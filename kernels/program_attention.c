@@ -77,6 +77,7 @@ static struct pp_call *write_scores(struct pp_writer *w, int l, enum pp_kernel m
     call->attention.causal = shape->mask == PP_MASK_CAUSAL;
     call->attention.window = window_of(w, l);
     if (gathers(w)) call->attention.keys = w->row_seq;
+    call->scale = (float)shape->score_factor;
     pp_writer_dropout(w, call, l, PP_DROP_ATTENTION);
     return call;
 }
@@ -122,12 +123,15 @@ static struct pp_call *write_rope(struct pp_writer *w, enum pp_kernel kernel)
     struct pp_call *call = write_heads(w, kernel);
     call->rope.columns = pp_rotary_dim(shape) < pp_head_dim(shape) ? pp_rotary_dim(shape) : 0;
     call->turns = (struct pp_rope_scalars){.theta = (float)shape->rope_theta};
-    if (pp_rope_scales(scaling)) {
-        call->turns.factor = (float)scaling->factor;
-        call->turns.low = (float)scaling->low;
-        call->turns.high = (float)scaling->high;
-        call->turns.tokens = (float)scaling->tokens;
-    }
+    if (pp_rope_scales(scaling))
+        call->turns = (struct pp_rope_scalars){.theta = (float)shape->rope_theta,
+                                               .factor = (float)scaling->factor,
+                                               .low = (float)scaling->low,
+                                               .high = (float)scaling->high,
+                                               .tokens = (float)scaling->tokens,
+                                               .magnitude = (float)pp_rope_magnitude(scaling),
+                                               .kind = scaling->kind,
+                                               .whole = scaling->truncate};
     return call;
 }
 

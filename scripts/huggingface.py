@@ -5,10 +5,11 @@ Of a conversion what ppkit would compute otherwise is refused; of a plan, which 
 
 import json
 
+import rotations
 import weight_files
+from rotations import is_number
 from weight_files import Refused
 
-LARGEST_FLOAT = 3.4028234663852886e38
 MOST_LAYERS, MOST = 1 << 16, 1 << 24  # of ppkit's options
 MOST_EXPERTS = 1 << 12  # of a layer; of all layers together this many times 256
 
@@ -346,8 +347,8 @@ def llama(config, kind=LLAMA, mixture=None):
     options = dict(d_model=d, heads=heads, kv_heads=groups, head_dim=columns, d_ff=ff, layers=layers, vocab=vocab)
     options.update(normalization="rmsnorm", norm_epsilon=config.epsilon("rms_norm_eps", 1e-6), activation="swiglu")
     options.update(bias="qkv" if kind.qkv_bias else "no", **(dict(qk_norm="yes") if kind.qk_norm else {}))
-    options.update(positions="rope", rope_theta=rope_theta(config), **rope_scaling(config), **(mixture if experts else {}))
-    options.update(rotary_dim(config, columns), **windows(config, layers))
+    options.update(positions="rope", rope_theta=rotations.theta(config), **rotations.scaling(config))
+    options.update(rotations.rotary_dim(config, columns), **(mixture if experts else {}), **windows(config, layers))
     rows = [Row("embedding.weight", d, [("model.embed_tokens.weight", vocab)])]
     for i in range(layers):
         mine, theirs = f"layers.{i}.", f"model.layers.{i}."
@@ -381,64 +382,6 @@ def dots1(config):
     mixture.update(layer_options(config, "first_k_dense_replace", [i >= dense for i in range(layers)]))
     config.values["intermediate_size"] = width
     return llama(config, DOTS, mixture)
-
-
-LLAMA3_ROPE = dict(factor="rope_factor", low_freq_factor="rope_low_freq_factor")  # what ppkit calls them
-LLAMA3_ROPE.update(high_freq_factor="rope_high_freq_factor", original_max_position_embeddings="rope_original_tokens")
-
-
-def is_number(value):
-    return not isinstance(value, bool) and isinstance(value, (int, float))
-
-
-def rope_parameters(config):
-    """[(name, dict)] of what says more of rotations; newer files have all in rope_parameters."""
-    given = [(name, config.get(name, {})) for name in ("rope_scaling", "rope_parameters")]
-    return [(name, values) for name, values in given if isinstance(values, dict)]
-
-
-def rope_theta(config):
-    base = config.get("rope_theta", 10000.0)
-    for _, given in rope_parameters(config):
-        base = given.get("rope_theta", base)
-    if not is_number(base) or not 1 <= base <= LARGEST_FLOAT:
-        config.refuse("rope_theta", base, "must be a number, at least 1")
-    return base
-
-
-def rotary_dim(config, columns):
-    """Option of rotations of some columns of a head."""
-    part = config.get("partial_rotary_factor", 1.0)
-    for _, given in rope_parameters(config):
-        part = given.get("partial_rotary_factor", part)
-    if not is_number(part) or not 0 < part <= 1 or int(columns * part) % 2 or int(columns * part) < 2:
-        config.refuse("partial_rotary_factor", part, f"must be the part of a head's {columns} columns that is pairs of them")
-    return {} if part == 1 else dict(rotary_dim=int(columns * part))
-
-
-def rope_scaling(config):
-    """Options of rotations that are slowed down as Llama 3.1's are; others differ."""
-    options = {}
-    for name in ("rope_scaling", "rope_parameters"):
-        if not isinstance(config.get(name, {}), dict):
-            config.differ(name, config.get(name), "it must be an object")
-    for name, given in rope_parameters(config):
-        kind = given.get("rope_type", given.get("type", "default"))
-        more = set(given) - {"rope_type", "type", "rope_theta", "partial_rotary_factor"}
-        if kind == "llama3" and more == set(LLAMA3_ROPE):
-            options = llama3_rope(config, name, given)
-        elif kind != "default" or more:
-            config.differ(name, given, "ppkit slows rotations down as Llama 3.1 does, or not at all")
-    return options
-
-
-def llama3_rope(config, name, given):
-    found = {mine: given[theirs] for theirs, mine in LLAMA3_ROPE.items()}
-    factor, low, high, tokens = found.values()
-    numbers = all(map(is_number, found.values())) and isinstance(tokens, int)
-    if not numbers or not (1 <= factor <= 1e6 and 0 <= low < high <= 1e6 and 1 <= tokens <= MOST):
-        config.refuse(name, given, "its numbers make no sense together")
-    return found if factor > 1 else {}
 
 
 def decoder(options, rows, tied, vocab, d):

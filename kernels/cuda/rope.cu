@@ -18,6 +18,7 @@ template <typename T> struct rotation {
     int heads, width;  /* heads that are rotated (queries, then keys); columns of a token in qkv */
     pp_rotation rates;
     float direction; /* 1: forward; -1: backward, by the negative angle */
+    float magnitude; /* times sines and cosines */
     pp_row_places places;
 };
 
@@ -32,8 +33,8 @@ static __device__ inline void make_angles(const rotation<T> &r, int first, int n
         const double turns = token * (pp_rotation_rate(&r.rates, first + k) / pi);
         float s, c;
         sincospif((float)(turns - 2 * rint(turns / 2)), &s, &c);
-        sines[k] = s * r.direction;
-        cosines[k] = c;
+        sines[k] = s * r.direction * r.magnitude;
+        cosines[k] = c * r.magnitude;
     }
 }
 
@@ -115,6 +116,7 @@ template <typename T> static cudaError_t run(const struct pp_cuda_call *c, void 
     r.width = PP_QKV_HEADS(n) * r.dh;
     r.rates = pp_rotation_of(&c->call->turns, PP_ROPE_COLUMNS(n));
     r.direction = direction;
+    r.magnitude = (float)r.rates.magnitude;
     r.places = pp_query_places_of(r.seq, c->frame);
     const bool whole = r.half % PP_QUAD == 0 && r.dh % PP_QUAD == 0 && pp_aligned(r.qkv) && pp_aligned(r.bias);
     const auto kernel = whole ? rope<T, true> : rope<T, false>;

@@ -195,11 +195,13 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_ROPE, {2, 9, 4, 12, 6, 2}, 10000, false}, /* some columns of a head, in quads of fewer columns */
     {PP_KERNEL_ROPE, {3, 35, 8, 64, 32, 0}, 500000, false},
     {PP_KERNEL_ROPE, {2, 5, 2, 16, 8}, 100, false, BARE},
-    {PP_KERNEL_ROPE, {2, 35, 4, 64, 0, 2}, 500000, false, .scaled = true},
+    {PP_KERNEL_ROPE, {2, 35, 4, 64, 0, 2}, 500000, false, .scaled = 1 + PP_ROPE_LLAMA3},
+    {PP_KERNEL_ROPE, {2, 35, 4, 64, 0, 2}, 500000, false, .scaled = 1 + PP_ROPE_YARN},
+    {PP_KERNEL_ROPE, {2, 35, 4, 64, 0, 2}, 500000, false, .scaled = 1 + PP_ROPE_LINEAR},
     {PP_KERNEL_ROPE_GRAD, {2, 9, 4, 6, 0, 2}, 10000, false},
     {PP_KERNEL_ROPE_GRAD, {3, 35, 8, 64, 0, 2}, 500000, false},
     {PP_KERNEL_ROPE_GRAD, {3, 35, 8, 64, 16, 2}, 500000, false},
-    {PP_KERNEL_ROPE_GRAD, {2, 35, 4, 64, 0, 2}, 500000, false, .scaled = true},
+    {PP_KERNEL_ROPE_GRAD, {2, 35, 4, 64, 0, 2}, 500000, false, .scaled = 1 + PP_ROPE_YARN},
     /* rows, seq, d, plain; then those with the residual stream: the norm comes first */
     {PP_KERNEL_LAYERNORM, {1, 1, 2}, 1e-5f, false},
     {PP_KERNEL_LAYERNORM, {3, 9, 12}, 1e-2f, false},

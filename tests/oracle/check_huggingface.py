@@ -34,6 +34,7 @@ LLAMA = dict(vocab_size=97, hidden_size=24, intermediate_size=40, num_attention_
 LLAMA.update(rms_norm_eps=1e-5)
 LLAMA31_ROPE = dict(rope_type="llama3", rope_theta=500.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0)
 LLAMA31_ROPE.update(original_max_position_embeddings=16)  # so that rotations of all three kinds are there
+YARN = dict(rope_type="yarn", rope_theta=500.0, factor=8.0, original_max_position_embeddings=64)
 SMALL = dict(LLAMA, rms_norm_eps=1e-3)  # an epsilon that tells
 QWEN2 = dict(SMALL, num_key_value_heads=2)
 QWEN3 = dict(QWEN2, head_dim=8)
@@ -56,6 +57,10 @@ CASES = {  # kind, configuration, how it is saved
     "llama-tied": ("Llama", dict(LLAMA, tie_word_embeddings=True), {}),
     "llama-theta": ("Llama", dict(LLAMA, rope_parameters=dict(rope_type="default", rope_theta=500000.0)), {}),
     "llama-3.1": ("Llama", dict(LLAMA, rope_parameters=LLAMA31_ROPE), {}),
+    "llama-yarn": ("Llama", dict(LLAMA, head_dim=12, rope_parameters=YARN), {}),
+    "llama-yarn-pairs": ("Llama", dict(LLAMA, head_dim=12, rope_parameters=dict(YARN, truncate=False, beta_fast=8.0)), {}),
+    "llama-yarn-factor": ("Llama", dict(LLAMA, rope_parameters=dict(YARN, mscale=0.7, mscale_all_dim=1.0)), {}),
+    "llama-linear": ("Llama", dict(LLAMA, rope_parameters=dict(rope_type="linear", rope_theta=500.0, factor=4.0)), {}),
     "llama-parts": ("Llama", dict(LLAMA, num_key_value_heads=2), dict(max_shard_size="12KB")),
     "llama-bfloat16": ("Llama", LLAMA, dict(dtype=torch.bfloat16)),
     "llama-wide": ("Llama", dict(LLAMA, vocab_size=70001), {}),

@@ -121,9 +121,14 @@ def random_options(dice):
         made.update(kv_heads=dice.choice([n for n in range(1, heads + 1) if heads % n == 0]))
         made.update(positions="rope", rope_theta=float(dice.choice((10, 10000, 500000))))
         if dice.random() < 0.4:
-            low = dice.choice((0.5, 1.0, 2.0))
-            made.update(rope_factor=dice.choice((1.5, 8.0)), rope_original_tokens=dice.choice((4, 64, 8192)))
-            made.update(rope_low_freq_factor=low, rope_high_freq_factor=low + dice.choice((0.5, 3.0)))
+            low, kind = dice.choice((0.5, 1.0, 2.0)), dice.choice(("llama3", "yarn", "linear"))
+            made.update(rope_factor=dice.choice((1.5, 8.0)), rope_scaling=kind)
+            if kind != "linear":
+                made.update(rope_original_tokens=dice.choice((4, 64, 8192)))
+                made.update(rope_low_freq_factor=low, rope_high_freq_factor=low + dice.choice((0.5, 3.0)))
+            if kind == "yarn":
+                made.update(rope_truncate=dice.choice(("no", "yes")), rope_attention_factor=dice.choice((0.0, 0.5, 1.25)))
+        made.update(score_factor=dice.choice((1.0, 1.0, 0.5, 1.6)))
     elif dice.random() < 0.6:
         made.update(positions="learned", max_positions=dice.choice((0, made["tokens"], made["tokens"] + 5)))
     if dice.random() < 0.3:

@@ -142,6 +142,10 @@ CASES["d16-slowed"].update(rope_original_tokens=16)
 CASES["d16-shared"] = dict(LLAMA, kv_heads=1, norm="post", activation="relu", mask="none", rope_theta=100.0)
 # Of each head's columns some are rotated.
 CASES["d18-partial"] = dict(LLAMA, d_model=18, heads=3, kv_heads=1, rotary_dim=4, dropout=0.2, attention="flash")
+# YaRN: with numbers of pairs that are rounded and not, with a factor of its own, and with one of the scores.
+CASES["d18-yarn"] = dict(LLAMA, d_model=18, heads=3, kv_heads=1, head_dim=12, rope_theta=50.0, rope_scaling="yarn")
+CASES["d18-yarn"].update(rope_factor=8.0, rope_original_tokens=64, score_factor=1.25)
+CASES["d18-yarn-pairs"] = dict(CASES["d18-yarn"], rope_truncate="no", rope_attention_factor=0.75, attention="flash")
 # A window of some tokens in every second layer.
 CASES["d16-window"] = dict(CASES["d16-llama"], window_size=4, window_attn_skip_freq=2)
 # One tensor at both ends of the pipeline, as GPT-2 has it.
@@ -178,7 +182,7 @@ CASES["d16-every"].update(experts_every=2, norm="post", dropout=0.2)
 # Norms of queries and keys, with an epsilon that tells, and a bias of in_proj alone.
 CASES["d16-qwen"] = dict(LLAMA, qk_norm="yes", norm_epsilon=1e-3, bias="qkv", tie_embeddings="yes")
 SAME_INIT = {"d36-d2": "d36", "d36-adamw": "d36", "d24-gpt-drop": "d24-gpt", "d24-gelu-tanh": "d24-gpt"}
-SAME_INIT.update({"d24-cosine": "d24-gpt", "d16-window": "d16-llama"})
+SAME_INIT.update({"d24-cosine": "d24-gpt", "d16-window": "d16-llama", "d18-yarn-pairs": "d18-yarn"})
 
 
 def save(path, tensors):

@@ -117,8 +117,12 @@ COMMON = dict(
     rope_theta=10000.0,
     rotary_dim=0,
     rope_factor=1.0,
-    rope_low_freq_factor=1.0,
-    rope_high_freq_factor=4.0,
+    rope_scaling="llama3",
+    rope_truncate="yes",
+    rope_attention_factor=0.0,
+    score_factor=1.0,
+    rope_low_freq_factor=None,  # that of the kind of scaling
+    rope_high_freq_factor=None,
     rope_original_tokens=8192,
     max_positions=0,
     window_size=0,
@@ -151,18 +155,36 @@ def options(given):
 
 
 def frequencies(o, columns):
-    """Radians for each token, by pairs of columns; slowed down where rope_factor is above 1, as Llama 3.1's are: by their
-    wavelengths."""
+    """Radians for each token, by pairs of columns; slowed down where rope_factor is above 1, as Hugging Face's
+    modeling_rope_utils.py does it: Llama 3.1's by their wavelengths, YaRN's by their numbers."""
     made = 1.0 / o["rope_theta"] ** (torch.arange(0, columns, 2, dtype=torch.float64) / columns)
     factor, low, high, original = (o["rope_" + n] for n in ("factor", "low_freq_factor", "high_freq_factor", "original_tokens"))
+    low, high = low if low is not None else 1.0, high or {"llama3": 4.0, "yarn": 32.0, "linear": 0.0}[o["rope_scaling"]]
+    if factor <= 1 or o["rope_scaling"] == "linear":
+        return made / max(factor, 1.0)
+    if o["rope_scaling"] == "yarn":
+        first, last = (columns * math.log(original / (n * 2 * math.pi)) / (2 * math.log(o["rope_theta"])) for n in (high, low))
+        if o["rope_truncate"] == "yes":
+            first, last = math.floor(first), math.ceil(last)
+        first, last = max(first, 0), min(last, columns - 1)
+        ramp = (torch.arange(columns // 2, dtype=torch.float64) - first) / ((last - first) or 0.001)
+        ramp = ramp.clamp(0, 1)
+        return made / factor * ramp + made * (1 - ramp)
     wavelength = 2 * torch.pi / made
     smooth = (original / wavelength - low) / (high - low)
     between = (1 - smooth) * made / factor + smooth * made
     slowed = torch.where(wavelength > original / low if low else wavelength < 0, made / factor, between)
-    return torch.where(wavelength < original / high, made, slowed) if factor > 1 else made
+    return torch.where(wavelength < original / high, made, slowed)
 
 
-def rotate(x, frequency):
+def magnitude(o):
+    """What sines and cosines are multiplied by."""
+    if o["rope_factor"] <= 1 or o["rope_scaling"] != "yarn":
+        return 1.0
+    return o["rope_attention_factor"] or 0.1 * math.log(o["rope_factor"]) + 1.0
+
+
+def rotate(x, frequency, factor):
     """Rotary positions of x [rows, heads, tokens, columns], as Hugging Face's Llama computes them: of the first columns
     that there are frequencies for, as its GLM-4.5."""
     tokens, columns = x.shape[2], 2 * len(frequency)
@@ -170,7 +192,7 @@ def rotate(x, frequency):
     angle = torch.outer(torch.arange(tokens, dtype=torch.float64), frequency)
     angle = torch.cat((angle, angle), dim=-1)
     half = torch.cat((-x[..., columns // 2 :], x[..., : columns // 2]), dim=-1)
-    return torch.cat((x * angle.cos().to(x) + half * angle.sin().to(x), others), dim=-1)
+    return torch.cat((x * (factor * angle.cos()).to(x) + half * (factor * angle.sin()).to(x), others), dim=-1)
 
 
 class Attention(nn.Module):
@@ -182,6 +204,7 @@ class Attention(nn.Module):
         d, self.heads = o["d_model"], o["heads"]
         self.columns, self.kv = o["head_dim"] or d // self.heads, o["kv_heads"] or self.heads
         self.frequency = frequencies(o, o["rotary_dim"] or self.columns) if o["positions"] == "rope" else None
+        self.magnitude, self.scale = magnitude(o), o["score_factor"] / math.sqrt(self.columns)
         width = (self.heads + 2 * self.kv) * self.columns
         bias = o["bias"] in ("yes", "layers")
         self.in_proj_weight = nn.Parameter(torch.empty(width, d))
@@ -202,11 +225,13 @@ class Attention(nn.Module):
         parts = qkv.reshape(rows, tokens, -1, self.columns).transpose(1, 2)
         q, k, v = parts.split((self.heads, self.kv, self.kv), dim=1)
         q, k = self.q_norm(q), self.k_norm(k)
-        return (q, k, v) if self.frequency is None else (rotate(q, self.frequency), rotate(k, self.frequency), v)
+        if self.frequency is None:
+            return q, k, v
+        return *(rotate(part, self.frequency, self.magnitude) for part in (q, k)), v
 
     def forward(self, x, _key, _value, attn_mask=None, **_other):
         q, k, v = self.project(x)
-        made = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask, enable_gqa=True)
+        made = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask, scale=self.scale, enable_gqa=True)
         return self.out_proj(made.transpose(1, 2).flatten(2)), None
 
 

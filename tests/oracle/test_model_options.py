@@ -17,8 +17,8 @@ SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "model-option
 PPSIM = sys.argv.pop() if len(sys.argv) > 1 else None
 TOLD = [  # a change of LLAMA, the lines on standard error
     ({}, []),
-    (dict(rope_scaling=dict(rope_type="llama3", factor=8.0)), ["rope_scaling is", "as Llama 3.1 does, or not at all"]),
-    (dict(rope_scaling=dict(type="linear")), ["rope_scaling is", "as Llama 3.1 does, or not at all"]),
+    (dict(rope_scaling=dict(rope_type="llama3", factor=8.0)), ["rope_scaling is", "by llama3, yarn, linear and all their numbers"]),
+    (dict(rope_scaling=dict(type="dynamic", factor=2.0)), ["rope_scaling is", "by llama3, yarn, linear and all their numbers"]),
     (dict(rope_scaling=3), ["rope_scaling is 3", "must be an object"]),
     (dict(mlp_bias=True, attention_bias=True), ["mlp_bias is true", "attention_bias is true"]),
     (dict(sliding_window=4096), ["sliding_window is 4096"]),
@@ -151,6 +151,27 @@ class Options(unittest.TestCase):
         done = options(dict(LLAMA, rope_scaling=LLAMA3))
         self.assertEqual((done.stdout, done.stderr), (plain.replace("--tie-", words + "--tie-"), ""))
         self.assertEqual(options(dict(LLAMA, rope_scaling=dict(LLAMA3, factor=1))).stdout, plain)
+
+    def test_other_rotations(self):
+        plain = options(LLAMA).stdout
+        yarn = dict(rope_type="yarn", factor=32.0, beta_fast=32.0, beta_slow=1.0, original_max_position_embeddings=4096)
+        words = "--rope-scaling yarn --rope-factor 32.0 --rope-high-freq-factor 32.0 --rope-low-freq-factor 1.0 "
+        words += "--rope-original-tokens 4096 "
+        cases = [
+            (dict(yarn), words),
+            (dict(yarn, truncate=False), words + "--rope-truncate no "),
+            (dict(yarn, attention_factor=1.5), words + "--rope-attention-factor 1.5 "),
+            (dict(yarn, mscale=1.0, mscale_all_dim=1.0), words + "--rope-attention-factor 1.0 "),
+            (dict(type="yarn", factor=4.0), "--rope-scaling yarn --rope-original-tokens 9 --rope-factor 4.0 "),
+            (dict(type="linear", factor=4.0), "--rope-scaling linear --rope-factor 4.0 "),
+        ]
+        for given, expected in cases:
+            with self.subTest(given=given):
+                done = options(dict(LLAMA, rope_scaling=given, max_position_embeddings=9))
+                made = plain.replace("--tie-", expected + "--tie-").replace("--tokens 4096", "--tokens 9")
+                self.assertEqual((sorted(done.stdout.split()), done.stderr), (sorted(made.split()), ""))
+        done = options(dict(LLAMA, head_dim=8, partial_rotary_factor=0.5))
+        self.assertIn(" --rotary-dim 4 ", done.stdout)
 
     def test_another_epsilon(self):
         self.assertIn(" --norm-epsilon 1e-06 ", options(dict(LLAMA, rms_norm_eps=1e-6)).stdout)

@@ -33,8 +33,8 @@ static void begin(struct angles *a, const struct rope *r, int place, int first, 
         const double turn = pp_rotation_rate(&r->rotation, first + k) * (r->back ? -1 : 1);
         a->turn_sin[k] = sin(turn);
         a->turn_cos[k] = cos(turn);
-        a->s[k] = (float)(a->sin[k] = place ? sin(place * turn) : 0);
-        a->c[k] = (float)(a->cos[k] = cos(place * turn));
+        a->sin[k] = place ? sin(place * turn) : 0;
+        a->cos[k] = cos(place * turn);
     }
 }
 
@@ -44,8 +44,15 @@ static void next_token(struct angles *a, int n)
         const double s = a->sin[k] * a->turn_cos[k] + a->cos[k] * a->turn_sin[k];
         a->cos[k] = a->cos[k] * a->turn_cos[k] - a->sin[k] * a->turn_sin[k];
         a->sin[k] = s;
-        a->s[k] = (float)s;
-        a->c[k] = (float)a->cos[k];
+    }
+}
+
+/* What the rotation multiplies by. */
+static void set_factors(struct angles *a, double magnitude, int n)
+{
+    for (int k = 0; k < n; k++) {
+        a->s[k] = (float)(a->sin[k] * magnitude);
+        a->c[k] = (float)(a->cos[k] * magnitude);
     }
 }
 
@@ -82,6 +89,7 @@ static void rotate_run(const struct rope *r, int64_t t, int64_t end, int place, 
     struct angles a;
     begin(&a, r, place, first, n);
     for (; t < end; t++) {
+        set_factors(&a, r->rotation.magnitude, n);
         for (int64_t row = 0; row < r->rows; row++) rotate_token(r, &a, n, qkv + (row * r->seq + t) * r->width + first);
         next_token(&a, n);
     }
