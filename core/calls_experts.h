@@ -40,8 +40,9 @@ struct pp_route_scalars {
  * from tensor_rank * local on; rules: enum pp_route_rules */
 PP_DIMS(route, rows, seq, experts, chosen, capacity, local, rules);
 
-/* route: probabilities = softmax(logits), or sigmoid(logits). A token chooses the experts of its greatest
- * probabilities, the greatest first, of equal ones the lower number. Then the first choices of all tokens, in their
+/* route: probabilities = softmax(logits), or sigmoid(logits). The score of an expert is its probability plus its bias. A
+ * token chooses the experts of its greatest scores, the greatest first, of equal ones the lower number; scores that are
+ * no numbers come last. Then the first choices of all tokens, in their
  * order, take places of their experts, then the second ones, and so on, as long as an expert has any of its `capacity`
  * left.
  *     routing         struct pp_route_scalars
@@ -51,9 +52,10 @@ PP_DIMS(route, rows, seq, experts, chosen, capacity, local, rules);
  *     places          out     [T, chosen] int32: (expert - first of the worker) * capacity + i; -1: the choice has no
  *                             place, or is another worker's expert
  *     holds           out     [local * capacity] int32: t * chosen + choice that is in a place; -1: none
- *     counts          out     [experts] int32: how often each expert was chosen, with a place or without
+ *     counts          out     [experts] float: how many tokens have chosen each expert, with a place or without
+ *     bias            in      [experts] float; optional
  */
-PP_OPERANDS(route, probabilities, choices, gates, places, holds, counts);
+PP_OPERANDS(route, probabilities, choices, gates, places, holds, counts, bias);
 
 /* As route's. */
 PP_DIMS(route_grad, rows, seq, experts, chosen, rules);

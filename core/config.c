@@ -161,6 +161,8 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
         .gates_of_all = config->experts && config->gates_of_all,
         .sigmoid_scores = config->experts && config->sigmoid_scores,
         .gate_scale = config->experts ? config->gate_scale : 0,
+        .expert_bias = config->experts && config->expert_bias,
+        .expert_bias_rate = config->experts && config->expert_bias ? config->expert_bias_rate : 0,
         .dense_layers = config->experts ? config->dense_layers : 0,
         .experts_every = config->experts ? config->experts_every : 0,
         .dense_ff = config->experts ? config->dense_ff : 0,

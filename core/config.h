@@ -41,6 +41,8 @@ struct pp_config {
     int gates_of_all;   /* --gates: 0 chosen, 1 all */
     int sigmoid_scores; /* --router-score: 0 softmax, 1 sigmoid */
     double gate_scale;
+    int expert_bias; /* 1: experts have a bias that counts to choose them */
+    double expert_bias_rate;
     int dense_layers;   /* the first ones, which have no experts */
     int experts_every;  /* of the others each so-manieth has */
     int dense_ff;       /* width of the feed-forward of layers without experts; 0: d_ff */

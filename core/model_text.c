@@ -53,9 +53,10 @@ static void add_experts(const struct pp_shape *shape, char *buf, size_t size)
 {
     char scale[32] = "";
     if (pp_gate_scale(shape) != 1) snprintf(scale, sizeof scale, " times %g", pp_gate_scale(shape));
-    snprintf(buf, size, " of %d expert%s (%d of a token%s%s%s, room for %g times that)", shape->experts,
+    snprintf(buf, size, " of %d expert%s (%d of a token%s%s%s%s, room for %g times that)", shape->experts,
              pp_plural(shape->experts), shape->experts_per_token, shape->gates_of_all ? ", gates among all" : "",
-             shape->sigmoid_scores ? ", logistic scores" : "", scale, shape->capacity_factor);
+             shape->sigmoid_scores ? ", logistic scores" : "", shape->expert_bias ? ", chosen with a bias" : "", scale,
+             shape->capacity_factor);
 }
 
 /* Adds how many layers of a model with experts have none. */

@@ -62,6 +62,7 @@ struct pp_frame {
     bool training;    /* dropout on */
     bool accumulate;  /* add to the gradients instead of writing them */
     float loss_scale; /* 1 / tokens of the whole batch over all replicas */
+    int64_t tokens;   /* of the whole batch over all replicas */
     float learning_rate;
     struct pp_adamw adamw;
     float clip_factor; /* 1 where nothing is clipped */

@@ -60,6 +60,8 @@ static const char *words_of(const struct pp_call *call, char *buf, size_t size)
     case PP_KERNEL_GELU_GRAD:
         snprintf(buf, size, "%s%s", call->activation.tanh ? " tanh" : "", pp_call_lacks_bias(call) ? " nobias" : "");
         return buf;
+    case PP_KERNEL_ROUTE:
+        return call->at.route.bias.region == PP_MEM_NONE ? "" : " biased";
     default:
         return pp_call_lacks_bias(call) ? " nobias" : "";
     }

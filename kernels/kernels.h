@@ -83,7 +83,8 @@ enum { PP_SOFTMAX_FLOPS = 6, PP_SOFTMAX_AGAIN_FLOPS = 9 };
     X(TAKE, take, matrix, 2, n->rows * n->width)                                                                       \
     X(SUMSQ, sumsq, sumsq, 2, 2 * n->rows * n->width)                                                                  \
     X(SGD, sgd, step, 2, 2 * n->rows * n->width)                                                                       \
-    X(ADAMW, adamw, step, 2, 14 * n->rows * n->width)
+    X(ADAMW, adamw, step, 2, 14 * n->rows * n->width)                                                                  \
+    X(BALANCE, balance, balance, 2, 3 * n->rows * n->width)
 
 enum pp_kernel {
 #define X(ID, name, dims, named, flops) PP_KERNEL_##ID,
@@ -173,6 +174,7 @@ void pp_call_meet(const struct pp_call *call, const struct pp_frame *frame);
  *   sum         a norm that writes its sum; a norm's gradient that adds one
  *   unsent      a norm without y
  *   tanh        gelu by tanh
+ *   biased      route: experts are chosen with a bias
  *   nobias      where having no bias spares a pass over memory
  *   times8      number of products
  *   drop        a dropout site

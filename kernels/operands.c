@@ -162,13 +162,14 @@ bool pp_call_lacks_bias(const struct pp_call *call)
     X(ROUTE, route, gates, FLOAT, WRITE, t * n->chosen, t * n->chosen)                                                 \
     X(ROUTE, route, places, INT32, WRITE, t * n->chosen, t * n->chosen)                                                \
     X(ROUTE, route, holds, INT32, WRITE, n->capacity * n->local, n->capacity * n->local)                               \
-    X(ROUTE, route, counts, INT32, WRITE, n->experts, 0)                                                               \
+    X(ROUTE, route, counts, FLOAT, WRITE, n->experts, 0)                                                               \
+    X(ROUTE, route, bias, FLOAT, READ, n->experts, 0)                                                                  \
     X(ROUTE_GRAD, route_grad, dlogits, ACTIVATION, WRITE, t * n->experts, t * n->experts)                              \
     X(ROUTE_GRAD, route_grad, dgates, FLOAT, READ, t * n->chosen, t * n->chosen)                                       \
     X(ROUTE_GRAD, route_grad, probabilities, FLOAT, READ, t * n->experts, t * n->experts)                              \
     X(ROUTE_GRAD, route_grad, choices, INT32, READ, t * n->chosen, t * n->chosen)                                      \
     X(ROUTE_GRAD, route_grad, gates, FLOAT, READ, t * n->chosen, t * n->chosen)                                        \
-    X(ROUTE_GRAD, route_grad, counts, INT32, READ, n->experts, 0)                                                      \
+    X(ROUTE_GRAD, route_grad, counts, FLOAT, READ, n->experts, 0)                                                      \
     X(DISPATCH, dispatch, to, ACTIVATION, WRITE, n->places * n->width, n->places * n->width)                           \
     X(DISPATCH, dispatch, from, ACTIVATION, READ, n->tokens * n->width, n->places * n->width)                          \
     X(DISPATCH, dispatch, holds, INT32, READ, n->places, 0)                                                            \
@@ -227,7 +228,9 @@ bool pp_call_lacks_bias(const struct pp_call *call)
     X(ADAMW, step, g, FLOAT, READ, n->rows * n->width, n->rows * n->width)                                             \
     X(ADAMW, step, copy, BF16, WRITE, n->rows * n->width, n->rows * n->width)                                          \
     X(ADAMW, step, m, FLOAT, BOTH, n->rows * n->width, 2 * n->rows * n->width)                                         \
-    X(ADAMW, step, v, FLOAT, BOTH, n->rows * n->width, 2 * n->rows * n->width)
+    X(ADAMW, step, v, FLOAT, BOTH, n->rows * n->width, 2 * n->rows * n->width)                                         \
+    X(BALANCE, balance, bias, FLOAT, BOTH, n->rows * n->width, 2 * n->rows * n->width)                                 \
+    X(BALANCE, balance, loads, FLOAT, READ, n->rows * n->width, n->rows * n->width)
 
 static int64_t scratch(const struct pp_attention_sizes *n)
 {

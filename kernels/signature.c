@@ -70,8 +70,8 @@ static void write_heads(const struct pp_shape *shape, bool tensors, char *text, 
     if (!tensors || fewer || shape->head_dim) snprintf(text, size, " h%d%s%s", shape->heads, columns, keys);
 }
 
-/* " x8k2c1.25s64/4": experts, of each token, by which factor there is room, columns beside them ("g": with
- * a gate), and how many workers share them; " x8s64/4" of norm and step. */
+/* " x8k2c1.25bs64/4": experts, of each token, by which factor there is room, "b" if they are chosen with a bias, columns
+ * beside them ("g": with a gate), and how many workers share them; " x8bs64/4" of norm and step. */
 static void write_experts(const struct pp_shape *shape, bool tensors, char *text, size_t size)
 {
     *text = '\0';
@@ -81,7 +81,7 @@ static void write_experts(const struct pp_shape *shape, bool tensors, char *text
         snprintf(room, sizeof room, "k%dc%s", shape->experts_per_token, pp_real_text(shape->capacity_factor, factor));
     if (pp_shape_expert_parallel(shape) > 1) snprintf(workers, sizeof workers, "/%d", shape->expert_parallel);
     if (shape->shared_ff) snprintf(beside, sizeof beside, "s%d%s", shape->shared_ff, shape->shared_gate ? "g" : "");
-    snprintf(text, size, " x%d%s%s%s", shape->experts, room, beside, workers);
+    snprintf(text, size, " x%d%s%s%s%s", shape->experts, room, shape->expert_bias ? "b" : "", beside, workers);
 }
 
 /* " dense3/2ff800", in a model that has experts where the part has layers without: so many come before the first layer

@@ -6,6 +6,7 @@
  * Where a call is timed alone, its gradient finds any numbers in memory: what names no expert is like no choice.
  */
 #include <algorithm>
+#include <cfloat>
 
 #include "kernels/cuda/gpu.cuh"
 
@@ -16,8 +17,8 @@ enum {
     ROWS_BYTES = 32 << 10 /* of shared memory, for a block's rows */
 };
 
-/* In the place of a probability: the expert is chosen already. */
-#define CHOSEN (-1.0f)
+/* In the place of a score, all of which are -FLT_MAX at least: the expert is chosen already. */
+#define CHOSEN (-INFINITY)
 
 typedef uint16_t expert_number; /* in scratch */
 static_assert(PP_CHOICES_MAX * sizeof(expert_number) <= PP_CUDA_SCRATCH_BYTES, "all choices of a call");
@@ -27,12 +28,13 @@ struct routing {
     int32_t *choices;     /* [T, chosen] */
     float *gates;         /* [T, chosen] */
     expert_number *order; /* [chosen, T]: the choices again */
+    const float *bias;    /* [experts]; NULL: there is none */
     int experts, chosen, tokens;
     int rules;   /* enum pp_route_rules */
     float scale; /* times the gates */
 };
 
-/* probabilities, [experts], in memory and in `row`. */
+/* Writes probabilities, [experts], to memory and to `row`. */
 static __device__ void softmax(float *probabilities, float *row, int experts, int lane)
 {
     float most = -INFINITY, sum = 0;
@@ -55,23 +57,26 @@ static __device__ void sigmoid(float *probabilities, float *row, int experts, in
     for (int e = lane; e < experts; e += PP_WARP) probabilities[e] = row[e] = 1 / (1 + expf(-probabilities[e]));
 }
 
-/* A probability and its expert as one number, the greater the likelier, of equal ones the lower expert's; what is no
- * number counts as 0. */
-static __device__ inline uint64_t candidate(float probability, int expert)
+/* Makes scores of probabilities, in place; what is no number is the least number. */
+static __device__ inline void make_scores(const routing &r, float *row, int lane)
 {
-    return (uint64_t)(probability > 0 ? __float_as_uint(probability) : 0) << 32 | (uint32_t)~expert;
+    for (int e = lane; e < r.experts; e += PP_WARP)
+        row[e] = fmaxf(r.bias ? row[e] + r.bias[e] : row[e], -FLT_MAX);
 }
-static __device__ inline float probability_of(uint64_t candidate)
-{
-    return __uint_as_float((unsigned)(candidate >> 32));
-}
-static __device__ inline int expert_of(uint64_t candidate) { return (int)~(uint32_t)candidate; }
 
-/* Of those not chosen yet, in all lanes. */
-static __device__ uint64_t likeliest(const float *row, int experts, int lane)
+/* A score and its number in the row as one number: the greater, the higher the score; of equal scores that of the lower
+ * number is greater. Bits of floats are in the order of the floats, but for the sign. */
+static __device__ inline uint64_t candidate(float score, int number)
+{
+    const unsigned bits = __float_as_uint(score), sign = 1u << 31;
+    return (uint64_t)(bits & sign ? ~bits : bits | sign) << 32 | (uint32_t)~number;
+}
+
+/* The number of the highest score of those that are not chosen yet, in all lanes. */
+static __device__ int highest(const float *row, int n, int lane)
 {
     uint64_t best = 0;
-    for (int e = lane; e < experts; e += PP_WARP) {
+    for (int e = lane; e < n; e += PP_WARP) {
         const uint64_t next = row[e] == CHOSEN ? 0 : candidate(row[e], e);
         best = next > best ? next : best;
     }
@@ -80,7 +85,7 @@ static __device__ uint64_t likeliest(const float *row, int experts, int lane)
         const uint64_t other = pp_of_lane(best, step);
         best = other > best ? other : best;
     }
-    return best;
+    return (int)~(uint32_t)best;
 }
 
 /* Shared memory: [warps, experts]. */
@@ -95,19 +100,22 @@ static __global__ void __launch_bounds__(ROUTE_WARPS *PP_WARP) choose(routing r)
         sigmoid(r.probabilities + (int64_t)token * r.experts, row, r.experts, lane);
     else
         softmax(r.probabilities + (int64_t)token * r.experts, row, r.experts, lane);
+    make_scores(r, row, lane);
     float sum = r.rules & PP_ROUTE_SIGMOID ? PP_ROUTE_TINY : 0;
     for (int i = 0; i < r.chosen; i++) {
-        const uint64_t best = likeliest(row, r.experts, lane);
+        __syncwarp(); /* what other lanes have written is there */
+        const int expert = highest(row, r.experts, lane);
+        const float probability = r.probabilities[(int64_t)token * r.experts + expert];
         __syncwarp(); /* all have read the row: shuffles put no order on memory */
-        sum += probability_of(best);
+        sum += probability;
         if (lane == 0) {
-            row[expert_of(best)] = CHOSEN;
-            gates[i] = probability_of(best);
-            r.choices[(int64_t)token * r.chosen + i] = expert_of(best);
-            r.order[(int64_t)i * r.tokens + token] = (expert_number)expert_of(best);
+            row[expert] = CHOSEN;
+            gates[i] = probability;
+            r.choices[(int64_t)token * r.chosen + i] = expert;
+            r.order[(int64_t)i * r.tokens + token] = (expert_number)expert;
         }
-        __syncwarp();
     }
+    __syncwarp();
     if (r.rules & PP_ROUTE_OF_ALL) sum = 1;
     for (int i = lane; i < r.chosen; i += PP_WARP) gates[i] = r.scale * (gates[i] / sum);
 }
@@ -116,7 +124,7 @@ struct placing {
     const expert_number *order; /* [chosen, T] */
     int32_t *places;            /* [T, chosen] */
     int32_t *holds;             /* [local, capacity] */
-    int32_t *counts;            /* [experts] */
+    float *counts;              /* [experts] */
     int choices, chosen, tokens, capacity, first, local;
 };
 
@@ -178,7 +186,7 @@ static __global__ void __launch_bounds__(SCAN_THREADS) give_places(placing r)
         for (int k = 0; k < PP_QUAD; k++)
             if (bits >> k & 1) take_place(r, at + k, expert, next++);
     }
-    if (threadIdx.x == 0) r.counts[expert] = taken;
+    if (threadIdx.x == 0) r.counts[expert] = (float)taken; /* below 2^24: exact */
     if (expert < r.first || expert >= r.first + r.local) return;
     int32_t *const holds = r.holds + (int64_t)(expert - r.first) * r.capacity;
     for (int64_t i = (int64_t)taken + threadIdx.x; i < r.capacity; i += blockDim.x) holds[i] = -1;
@@ -194,6 +202,7 @@ cudaError_t pp_cuda_route(const struct pp_cuda_call *c)
     r.choices = static_cast<int32_t *>(at->choices);
     r.gates = static_cast<float *>(at->gates);
     r.order = static_cast<expert_number *>(c->scratch);
+    r.bias = static_cast<const float *>(at->bias);
     r.experts = n->experts;
     r.chosen = n->chosen;
     r.tokens = (int)tokens;
@@ -207,7 +216,7 @@ cudaError_t pp_cuda_route(const struct pp_cuda_call *c)
     p.order = r.order;
     p.places = static_cast<int32_t *>(at->places);
     p.holds = static_cast<int32_t *>(at->holds);
-    p.counts = static_cast<int32_t *>(at->counts);
+    p.counts = static_cast<float *>(at->counts);
     p.choices = (int)choices;
     p.chosen = n->chosen;
     p.tokens = (int)tokens;
@@ -221,7 +230,8 @@ cudaError_t pp_cuda_route(const struct pp_cuda_call *c)
 template <typename T> struct route_gradient {
     T *dlogits;                                  /* [T, experts] */
     const float *dgates, *probabilities, *gates; /* [T, chosen], [T, experts], [T, chosen] */
-    const int32_t *choices, *counts;             /* [T, chosen], [experts] */
+    const int32_t *choices;                      /* [T, chosen] */
+    const float *counts;                         /* [experts] */
     int experts, chosen, tokens;
     int rules;   /* enum pp_route_rules */
     float scale; /* times the gates */
@@ -245,7 +255,7 @@ template <typename T> static __device__ inline evening evening_of(const route_gr
 {
     pp_pair sums = {0, 0}; /* of even p, of p */
     if (!(r.rules & PP_ROUTE_SIGMOID)) return {0, 1};
-    for (int e = lane; e < r.experts; e += PP_WARP) sums += {r.even * (float)r.counts[e] * p[e], p[e]};
+    for (int e = lane; e < r.experts; e += PP_WARP) sums += {r.even * r.counts[e] * p[e], p[e]};
     sums = pp_warp_sum(sums);
     return {sums.a / (sums.b + PP_ROUTE_TINY), sums.b + PP_ROUTE_TINY};
 }
@@ -277,21 +287,21 @@ static __global__ void __launch_bounds__(ROUTE_WARPS *PP_WARP, GRAD_BLOCKS) rout
     if (r.rules & PP_ROUTE_OF_ALL) of_choices = {0, 1};
     const evening even = evening_of(r, p, lane);
     float sum = 0;
-    for (int e = lane; e < r.experts; e += PP_WARP) sum += r.even * (float)r.counts[e] * p[e];
+    for (int e = lane; e < r.experts; e += PP_WARP) sum += r.even * r.counts[e] * p[e];
     for (int64_t i = first + lane; i < end; i += PP_WARP) {
         const int expert = chosen_expert(r, i);
         if (expert >= 0) sum += (r.scale * r.dgates[i] - of_choices.a) / of_choices.b * p[expert];
     }
     sum = pp_warp_sum(sum);
     for (int e = lane; e < r.experts; e += PP_WARP) {
-        const float dp = (r.even * (float)r.counts[e] - even.mean) / even.sum;
+        const float dp = (r.even * r.counts[e] - even.mean) / even.sum;
         dlogits[e] = pp_from_float<T>(at_logit(r.rules, p[e], dp, sum));
     }
     __syncwarp(); /* those of the chosen ones are written again */
     for (int64_t i = first + lane; i < end; i += PP_WARP) {
         const int expert = chosen_expert(r, i);
         if (expert < 0) continue;
-        const float dp = (r.even * (float)r.counts[expert] - even.mean) / even.sum +
+        const float dp = (r.even * r.counts[expert] - even.mean) / even.sum +
                          (r.scale * r.dgates[i] - of_choices.a) / of_choices.b;
         dlogits[expert] = pp_from_float<T>(at_logit(r.rules, p[expert], dp, sum));
     }
@@ -307,7 +317,7 @@ template <typename T> static cudaError_t run_route_grad(const struct pp_cuda_cal
     r.probabilities = static_cast<const float *>(at->probabilities);
     r.choices = static_cast<const int32_t *>(at->choices);
     r.gates = static_cast<const float *>(at->gates);
-    r.counts = static_cast<const int32_t *>(at->counts);
+    r.counts = static_cast<const float *>(at->counts);
     r.experts = n->experts;
     r.chosen = n->chosen;
     r.tokens = n->rows * n->seq;

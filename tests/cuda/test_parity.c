@@ -294,11 +294,12 @@ static void test_route_not_a_number(void **state)
 {
     (void)state;
     enum { E = 3, CHOICES = 4, CAPACITY = 2, FIRST_CHOICE = 2 * E, PLACE = FIRST_CHOICE + 2 * CHOICES };
-    float memory[PLACE + CHOICES + E * CAPACITY + E] = {NAN, -NAN, 1, INFINITY, -INFINITY, 2};
+    float memory[PLACE + CHOICES + E * CAPACITY + 2 * E] = {NAN, -NAN, 1, INFINITY, -INFINITY, 2};
     static const int32_t choices[CHOICES] = {0, 1, 0, 1}, places[CHOICES] = {0, 2, 1, 3};
     struct pp_call call = {.kernel = PP_KERNEL_ROUTE, .route = {1, 2, E, 2, CAPACITY, E}};
     static const int at[] = {0,     FIRST_CHOICE,    FIRST_CHOICE + CHOICES,
-                             PLACE, PLACE + CHOICES, PLACE + CHOICES + E * CAPACITY};
+                             PLACE, PLACE + CHOICES, PLACE + CHOICES + E * CAPACITY,
+                             PLACE + CHOICES + E * CAPACITY + E};
     double loss;
     for (int i = 0; i < PP_CALL_REFS && i < (int)(sizeof at / sizeof *at); i++) call.ref[i].offset = at[i] * 4;
     run_on(&call, memory, sizeof memory / sizeof *memory, &loss);

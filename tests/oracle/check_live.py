@@ -154,6 +154,8 @@ def random_options(dice):
         made.update(gates=dice.choice(("chosen", "all")))
         if dice.random() < 0.5:
             made.update(router_score=dice.choice(("softmax", "sigmoid")), gate_scale=dice.choice((1.0, 0.5, 2.5)))
+        if dice.random() < 0.5:
+            made.update(expert_bias="yes", expert_bias_rate=dice.choice((0.0, 0.01, 0.1)))
         if made["layers"] > 1 and dice.random() < 0.5:
             made.update(dense_layers=dice.randint(0, min(2, made["layers"] - 1)), experts_every=dice.choice((1, 2, 3)))
             dense = made["dense_layers"] > 0 or made["experts_every"] > 1

@@ -179,6 +179,9 @@ CASES["d16-deepseek"] = dict(LLAMA, bias="no", activation="swiglu", experts=4, d
 CASES["d16-deepseek"].update(router_score="sigmoid", gate_scale=2.5, shared_ff=8, dense_layers=1, dense_ff=24, layers=3)
 CASES["d16-every"] = dict(LLAMA, bias="no", activation="gelu", experts=4, d_ff=16, capacity_factor=1.0, aux_loss=0.1)
 CASES["d16-every"].update(experts_every=2, norm="post", dropout=0.2)
+# Experts that are chosen with a bias, which steps change by their loads.
+CASES["d18-bias"] = dict(CASES["d16-deepseek"], d_model=18, heads=3, kv_heads=1, replicas=2, rows=6, layers=2, aux_loss=0.0)
+CASES["d18-bias"].update(expert_bias="yes", expert_bias_rate=0.05, shared_ff=0, optimizer="adamw", lr=0.003, adam_eps=1e-4)
 # Norms of queries and keys, with an epsilon that tells, and a bias of in_proj alone.
 CASES["d16-qwen"] = dict(LLAMA, qk_norm="yes", norm_epsilon=1e-3, bias="qkv", tie_embeddings="yes")
 SAME_INIT = {"d36-d2": "d36", "d36-adamw": "d36", "d24-gpt-drop": "d24-gpt", "d24-gelu-tanh": "d24-gpt"}

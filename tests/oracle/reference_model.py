@@ -135,6 +135,8 @@ COMMON = dict(
     gates="chosen",
     router_score="softmax",
     gate_scale=1.0,
+    expert_bias="no",
+    expert_bias_rate=0.001,
     dense_layers=0,
     experts_every=1,
     dense_ff=0,
@@ -259,6 +261,9 @@ class Experts:
         self.o, self.aux = o, 0.0
         width = 2 * o["d_ff"] if o["activation"] == "swiglu" else o["d_ff"]
         self.router = nn.Linear(o["d_model"], o["experts"], bias=False)
+        if o["expert_bias"] == "yes":  # no gradient leads to it
+            self.router.expert_bias = nn.Parameter(torch.zeros(o["experts"]), requires_grad=False)
+        self.loads = 0  # tokens of the step that have chosen each
         self.linear1 = nn.Linear(o["d_model"], o["experts"] * width, bias=False)
         self.linear2 = nn.Linear(o["d_ff"], o["experts"] * o["d_model"], bias=False)
         if o["shared_ff"]:
@@ -276,9 +281,12 @@ class Experts:
         logits, sigmoid = self.router(x), o["router_score"] == "sigmoid"
         probabilities = logits.sigmoid() if sigmoid else logits.softmax(dim=-1)
         normalised = probabilities / (probabilities.sum(dim=-1, keepdim=True) + 1e-20) if sigmoid else probabilities
-        likeliest, experts = probabilities.sort(dim=-1, descending=True, stable=True)
-        likeliest, experts = (part[:, : o["experts_per_token"]] for part in (likeliest, experts))
+        scores = probabilities + self.router.expert_bias if o["expert_bias"] == "yes" else probabilities
+        experts = scores.sort(dim=-1, descending=True, stable=True).indices[:, : o["experts_per_token"]]
+        likeliest = probabilities.gather(-1, experts)
         chosen = nn.functional.one_hot(experts, o["experts"])
+        if self.training:
+            self.loads = self.loads + chosen.sum(dim=(0, 1))
         most = min(tokens, math.ceil(o["capacity_factor"] * (tokens * o["experts_per_token"] / o["experts"]) * (1 - 1e-12)))
         before = chosen.transpose(0, 1).flatten(0, 1).cumsum(dim=0).unflatten(0, (-1, tokens)).transpose(0, 1)
         share = chosen.to(x).mean(dim=(0, 1))  # of all choices, for each expert
@@ -286,6 +294,11 @@ class Experts:
         sums = likeliest.sum(dim=-1, keepdim=True) + (1e-20 if sigmoid else 0.0)
         gates = o["gate_scale"] * (likeliest if o["gates"] == "all" else likeliest / sums)
         return experts, gates, ((before <= most) * chosen).any(dim=-1)
+
+    def change_of_bias(self):
+        """By the loads since the last step."""
+        loads, self.loads = self.loads, 0
+        return self.o["expert_bias_rate"] * torch.sign(loads.sum() / len(loads) - loads).to(self.router.expert_bias)
 
     def of_microbatch(self, x):
         experts, gates, placed = self.route(x)
@@ -499,7 +512,21 @@ def gradients(model, batch):
     total, count = loss_sum(model, batch)
     aux = sum(layer.aux for layer in model.layers if isinstance(layer, Experts))
     ((total + aux) / count).backward()
-    return float(total.detach()) / count, {name: p.grad.clone() for name, p in model.named_parameters()}
+    for layer in biased(model):  # what a step of rate 1 would subtract
+        layer.bias_grad = -layer.change_of_bias()
+    grads = {name: p.grad.clone() for name, p in model.named_parameters() if p.requires_grad}
+    return float(total.detach()) / count, {**grads, **{name: grad for name, grad in bias_grads(model)}}
+
+
+def biased(model):
+    """Layers whose experts have a bias."""
+    return [layer for layer in model.layers if isinstance(layer, Experts) and layer.o["expert_bias"] == "yes"]
+
+
+def bias_grads(model):
+    for i, layer in enumerate(model.layers):
+        if layer in biased(model):
+            yield f"layers.{i}.router.expert_bias", layer.bias_grad
 
 
 def make_optimizer(model, o):
@@ -539,6 +566,9 @@ def train(model, o, parts, after_step=None):
                 nn.utils.clip_grad_norm_(model.parameters(), o["clip"])
             optimizer.step()
             rate.step()
+            with torch.no_grad():
+                for layer in biased(model):
+                    layer.router.expert_bias -= layer.bias_grad
             result["loss"].append(loss)
             if after_step:
                 after_step(len(result["loss"]), loss)

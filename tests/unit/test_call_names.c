@@ -58,6 +58,9 @@ static void test_names_of_calls(void **state)
     check_text((struct pp_call){PP_KERNEL_GEMM_NT, .gemm = {175, 600, 200, 0, 1, 8}, .precision = PP_BF16},
                "gemm_nt 175x600x200 times8 bf16 wide");
     check_text((struct pp_call){PP_KERNEL_ROUTE, .route = {5, 35, 8, 2, 55, 8}}, "route 5x35x8x2x55");
+    check_text((struct pp_call){PP_KERNEL_ROUTE, .route = {5, 35, 8, 2, 55, 8}, .at.route.bias = {PP_MEM_PARAM}},
+               "route 5x35x8x2x55 biased");
+    check_text((struct pp_call){PP_KERNEL_BALANCE, .balance = {1, 8, 8, 2}}, "balance 1x8");
 }
 
 static void test_names_by_operands(void **state)

@@ -18,7 +18,9 @@ static const struct rules all_rules[] = {{0, 1},
                                          {PP_ROUTE_OF_ALL, 16},
                                          {PP_ROUTE_SIGMOID, 1},
                                          {PP_ROUTE_SIGMOID, 2.5f},
-                                         {PP_ROUTE_SIGMOID | PP_ROUTE_OF_ALL, 0.5f}};
+                                         {PP_ROUTE_SIGMOID | PP_ROUTE_OF_ALL, 0.5f},
+                                         {0, 1, .biased = true},
+                                         {PP_ROUTE_SIGMOID, 2.5f, .biased = true}};
 #define FOR_EACH_RULES(r)                                                                                              \
     for (const struct rules *r = all_rules; r < all_rules + sizeof all_rules / sizeof all_rules[0]; r++)
 
@@ -37,11 +39,21 @@ static double gate_of(const struct rules *rules, double p, double sum)
     return rules->scale * (rules->bits & PP_ROUTE_OF_ALL ? p : p / sum);
 }
 
-/* How many experts stand before this one. */
-static int position_of(const struct shape *s, const double *p, int expert)
+/* What the experts of a token are chosen by, of probabilities as the kernel has made them: the sum is a float. */
+static float score_of(const struct rules *rules, const float *p, int expert)
 {
+    return rules->biased ? p[expert] + bias_of_expert(expert) : p[expert];
+}
+
+/* How many experts stand before this one. */
+static int position_of(const struct shape *s, const struct rules *rules, const float *p, int expert)
+{
+    const float own = score_of(rules, p, expert);
     int before = 0;
-    for (int e = 0; e < s->experts; e++) before += p[e] > p[expert] || (p[e] == p[expert] && e < expert);
+    for (int e = 0; e < s->experts; e++) {
+        const float score = score_of(rules, p, e);
+        before += score > own || (score == own && e < expert);
+    }
     return before;
 }
 
@@ -56,7 +68,7 @@ static void check_choices(const struct shape *s, const struct rules *rules, cons
         const int32_t *choices = r->choices + t * s->chosen;
         for (int i = 0; i < s->chosen; i++) {
             assert_in_range(choices[i], 0, s->experts - 1);
-            assert_int_equal(position_of(s, row, choices[i]), i);
+            assert_int_equal(position_of(s, rules, r->probabilities + t * s->experts, choices[i]), i);
             sum += row[choices[i]];
         }
         for (int i = 0; i < s->chosen; i++) {
@@ -83,7 +95,7 @@ static void check_places(const struct shape *s, int rank, const struct routed *r
             assert_int_equal(r->places[at], here ? local * s->capacity + taken : -1);
             taken++;
         }
-        assert_int_equal(r->counts[e], taken);
+        assert_true(r->counts[e] == (float)taken);
     }
     assert_memory_equal(r->holds, holds, sizeof *holds * (size_t)places_of(s));
     free(holds);

@@ -279,6 +279,7 @@ static void what_the_weights_mean_never_changes(void **state)
                                           "rope-high-freq-factor",
                                           "rope-original-tokens",
                                           "router-score",
+                                          "expert-bias",
                                           "gate-scale",
                                           "dense-layers",
                                           "experts-every",

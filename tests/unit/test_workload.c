@@ -137,6 +137,8 @@ static void test_text(void **state)
         {"--positions learned --max-positions 64", "2l d200 h2 f200 v28782 causal learned64 p0.2 20x35 uniform"},
         {"--bias no --experts 8 --experts-per-token 1 --capacity-factor 2.0",
          "2l d200 h2 f200 x8k1c2 v28782 causal nobias p0.2 20x35 uniform"},
+        {"--bias no --experts 8 --router-score sigmoid --expert-bias yes --gate-scale 2.5",
+         "2l d200 h2 f200 x8k2lc1.25*2.5b0.001 v28782 causal nobias p0.2 20x35 uniform"},
         {"--bias no --experts 8 --gates all --shared-ff 64 --shared-gate yes",
          "2l d200 h2 f200 x8k2ac1.25s64g v28782 causal nobias p0.2 20x35 uniform"},
         {"--bias no --experts 8 --router-score sigmoid --gate-scale 2.5 --shared-ff 64",

@@ -61,6 +61,8 @@ static inline struct pp_shape of_kind(struct pp_shape shape, int kind)
         shape.sigmoid_scores = true;
         shape.gates_of_all = false;
         shape.gate_scale = 2.5;
+        shape.expert_bias = true;
+        shape.expert_bias_rate = 0.125;
         return shape;
     }
     if (kind == EXPERTS_FIRST) {

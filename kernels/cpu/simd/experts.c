@@ -4,6 +4,7 @@
  * where ppprof times them; calls that run alone find any numbers in the place of what it writes, and what is no index
  * there is like a choice without a place.
  */
+#include <float.h>
 #include <math.h>
 
 #include "kernels/cpu/simd/kernels.h"
@@ -45,26 +46,38 @@ static struct rules rules_of(const struct pp_call *call, int experts, int chosen
     return (struct rules){experts, chosen, rules & PP_ROUTE_OF_ALL, rules & PP_ROUTE_SIGMOID, call->routing.gate_scale};
 }
 
-/* The likeliest ones of the experts so far, in order, each of which finds its place from behind; these are as many as
- * they should be also where probabilities are no numbers. */
-static void choose(const struct rules *r, const float *probabilities, int32_t *choices, float *gates)
+/* By which a token chooses experts; what is no number is the least number. bias: [experts], or NULL. */
+static void make_scores(const struct rules *r, const float *probabilities, const float *bias, float *scores)
+{
+    for (int e = 0; e < r->experts; e++) {
+        const float score = bias ? probabilities[e] + bias[e] : probabilities[e];
+        scores[e] = score > -FLT_MAX ? score : -FLT_MAX;
+    }
+}
+
+/* Writes the experts of the highest scores, in order: each expert finds its place from behind among those so far. */
+static void choose(const struct rules *r, const float *scores, int32_t *choices)
 {
     const int chosen = r->chosen;
-    float sum = r->logistic ? PP_ROUTE_TINY : 0;
     for (int e = 0; e < r->experts; e++) {
         int i = e < chosen ? e : chosen;
-        for (; i > 0 && probabilities[e] > probabilities[choices[i - 1]]; i--)
+        for (; i > 0 && scores[e] > scores[choices[i - 1]]; i--)
             if (i < chosen) choices[i] = choices[i - 1];
         if (i < chosen) choices[i] = e;
     }
-    for (int i = 0; i < chosen; i++) sum += probabilities[choices[i]];
+}
+
+static void make_gates(const struct rules *r, const float *probabilities, const int32_t *choices, float *gates)
+{
+    float sum = r->logistic ? PP_ROUTE_TINY : 0;
+    for (int i = 0; i < r->chosen; i++) sum += probabilities[choices[i]];
     if (r->of_all) sum = 1;
-    for (int i = 0; i < chosen; i++) gates[i] = r->scale * (probabilities[choices[i]] / sum);
+    for (int i = 0; i < r->chosen; i++) gates[i] = r->scale * (probabilities[choices[i]] / sum);
 }
 
 /* First choices first. */
 static void give_places(const struct pp_cpu_call *c, const int32_t *choices, int32_t *places, int32_t *holds,
-                        int32_t *counts)
+                        float *counts)
 {
     const struct pp_route_dims *n = &c->call->route;
     const int experts = n->experts, chosen = n->chosen, capacity = n->capacity, local = n->local;
@@ -74,7 +87,7 @@ static void give_places(const struct pp_cpu_call *c, const int32_t *choices, int
     memset(holds, -1, sizeof *holds * (size_t)capacity * (size_t)local);
     for (int i = 0; i < chosen; i++)
         for (int64_t t = 0; t < tokens; t++) {
-            const int32_t expert = choices[t * chosen + i], taken = counts[expert]++;
+            const int32_t expert = choices[t * chosen + i], taken = (int32_t)counts[expert]++; /* below 2^24: exact */
             const bool here = expert >= first && expert < first + local && taken < capacity;
             const int32_t place = here ? (expert - first) * capacity + taken : -1;
             places[t * chosen + i] = place;
@@ -89,11 +102,14 @@ void PP_SIMD(pp_cpu_route)(const struct pp_cpu_call *c)
     const int experts = n->experts, chosen = n->chosen;
     const int64_t tokens = (int64_t)n->rows * n->seq;
     const struct rules rules = rules_of(c->call, experts, chosen, n->rules);
-    float *probabilities = at->probabilities, *gates = at->gates;
+    float *probabilities = at->probabilities, *gates = at->gates, scores[PP_EXPERTS_MAX];
     int32_t *choices = at->choices;
     for (int64_t t = 0; t < tokens; t++) {
-        (rules.logistic ? sigmoid : softmax)(probabilities + t * experts, experts);
-        choose(&rules, probabilities + t * experts, choices + t * chosen, gates + t * chosen);
+        float *const p = probabilities + t * experts;
+        (rules.logistic ? sigmoid : softmax)(p, experts);
+        make_scores(&rules, p, at->bias, scores);
+        choose(&rules, scores, choices + t * chosen);
+        make_gates(&rules, p, choices + t * chosen, gates + t * chosen);
     }
     give_places(c, choices, at->places, at->holds, at->counts);
 }
@@ -143,10 +159,11 @@ void PP_SIMD(pp_cpu_route_grad)(const struct pp_cpu_call *c)
     const int64_t tokens = (int64_t)n->rows * n->seq;
     const struct rules rules = rules_of(c->call, experts, chosen, n->rules);
     const float *probabilities = at->probabilities, *gates = at->gates, *dgates = at->dgates;
-    const int32_t *choices = at->choices, *counts = at->counts;
+    const int32_t *choices = at->choices;
+    const float *counts = at->counts;
     float even[PP_EXPERTS_MAX], *dlogits = at->dlogits;
     const float scale = c->call->routing.aux * c->frame->loss_scale * (float)experts / (float)(tokens * chosen);
-    for (int e = 0; e < experts; e++) even[e] = scale * (float)counts[e];
+    for (int e = 0; e < experts; e++) even[e] = scale * counts[e];
     for (int64_t t = 0; t < tokens; t++) {
         const float *p = probabilities + t * experts;
         even_grad(&rules, dlogits + t * experts, p, even);
