@@ -41,6 +41,7 @@ struct pp_config {
     int gates_of_all;   /* --gates: 0 chosen, 1 all */
     int sigmoid_scores; /* --router-score: 0 softmax, 1 sigmoid */
     double gate_scale;
+    int expert_groups, groups_per_token, group_by_best; /* --group-score: 0 top2, 1 best */
     int expert_bias; /* 1: experts have a bias that counts to choose them */
     double expert_bias_rate;
     int dense_layers;   /* the first ones, which have no experts */
@@ -198,7 +199,8 @@ int pp_config_recv_buffers(const struct pp_config *config, int microbatches, int
 /* The names of the presets (presets.c describes them). */
 #define PP_PRESET_NAMES                                                                                                \
     "tutorial|tutorial-12|small|lab|gpt-small|gpt-1.3b|gpt-6.7b|gpt-175b|llama-2-7b|llama-3-8b|llama-3-70b|"           \
-    "llama-3-405b|mistral-7b|mistral-nemo-12b|mixtral-8x7b|qwen3-8b|qwen3-30b-a3b|qwen2-57b-a14b"
+    "llama-3-405b|mistral-7b|mistral-nemo-12b|mixtral-8x7b|qwen3-8b|qwen3-30b-a3b|qwen2-57b-a14b|"   \
+    "glm-4.5-air"
 /* A line about each, for --list. */
 void pp_config_list_presets(FILE *out);
 

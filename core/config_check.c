@@ -33,6 +33,9 @@ static pp_status check_additions(const struct pp_config *config)
                      {"gates", "--experts; add that", config->experts},
                      {"router-score", "--experts; add that", config->experts},
                      {"gate-scale", "--experts; add that", config->experts},
+                     {"expert-groups", "--experts; add that", config->experts},
+                     {"groups-per-token", "--expert-groups; add that", config->expert_groups > 1},
+                     {"group-score", "--expert-groups; add that", config->expert_groups > 1},
                      {"expert-bias", "--experts; add that", config->experts},
                      {"expert-bias-rate", "--expert-bias; add that", config->expert_bias},
                      {"shared-ff", "--experts; add that", config->experts},
@@ -133,6 +136,19 @@ static pp_status check_window(const struct pp_config *config)
     return pp_fail(PP_USAGE, "--window-attn-skip-freq 1 leaves no layer the window: leave --window-size out");
 }
 
+static pp_status check_groups(const struct pp_config *config)
+{
+    const int groups = config->expert_groups, chosen = config->groups_per_token, size = config->experts / groups;
+    if (config->experts % groups || size < (config->group_by_best ? 1 : 2))
+        return pp_fail(PP_USAGE, "--expert-groups %d: --experts %d cannot be in so many equal groups%s", groups,
+                       config->experts, config->group_by_best ? "" : " of two or more");
+    if (chosen > groups || chosen * size < config->experts_per_token)
+        return pp_fail(PP_USAGE, "--groups-per-token %d: of --expert-groups %d with %d experts each a token cannot choose "
+                                 "from these %d experts",
+                       chosen, groups, size, config->experts_per_token);
+    return PP_OK;
+}
+
 static pp_status check_experts(const struct pp_config *config)
 {
     if (!config->experts) return PP_OK;
@@ -141,6 +157,7 @@ static pp_status check_experts(const struct pp_config *config)
     if (config->experts_per_token > config->experts)
         return pp_fail(PP_USAGE, "--experts-per-token %d: there are --experts %d; choose as many at most",
                        config->experts_per_token, config->experts);
+    if (config->expert_groups > 1) PP_TRY(check_groups(config));
     if (config->dense_layers >= config->layers)
         return pp_fail(PP_USAGE, "--dense-layers %d leaves none of --layers %d to have --experts; choose fewer",
                        config->dense_layers, config->layers);

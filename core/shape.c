@@ -19,7 +19,8 @@ struct pp_shape pp_shape_of_kind(const struct pp_shape *shape, enum pp_layer_kin
     all.dense_layers = all.experts_every = all.dense_ff = 0;
     if (kind == PP_LAYER_EXPERTS || !shape->experts) return all;
     if (shape->dense_ff) all.d_ff = shape->dense_ff;
-    all.experts = all.experts_per_token = all.shared_ff = 0;
+    all.experts = all.experts_per_token = all.shared_ff = all.expert_groups = all.groups_per_token = 0;
+    all.group_by_best = false;
     all.capacity_factor = all.aux_loss = all.gate_scale = all.expert_bias_rate = 0;
     all.shared_gate = all.gates_of_all = all.sigmoid_scores = all.expert_bias = false;
     return all;

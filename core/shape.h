@@ -142,6 +142,12 @@ struct pp_shape {
      * others' are. The load-balancing loss divides the probabilities of each token by their sum. */
     bool sigmoid_scores;
     double gate_scale; /* times all gates (Megatron-LM's --moe-router-topk-scaling-factor); 0: 1 */
+    /* Groups of experts (DeepSeek-AI 2024, "DeepSeek-V2", 2.2.2, and "DeepSeek-V3 Technical Report", 2.1.2; Megatron-LM's
+     * --moe-router-num-groups and --moe-router-group-topk): successive experts are in expert_groups groups of equal
+     * size; 0 and 1: in one. A token chooses experts of its best groups_per_token groups alone. The score of a group is
+     * the sum of the two highest scores of its experts, or, with group_by_best, the highest one. */
+    int expert_groups, groups_per_token;
+    bool group_by_best;
     /* Balancing without a loss (Wang et al. 2024, "Auxiliary-Loss-Free Load Balancing Strategy for Mixture-of-Experts";
      * DeepSeek-V3; Megatron-LM's --moe-router-enable-expert-bias): an expert has a bias, which is added to its
      * probability where tokens choose experts, and counts nowhere else. It has no gradient. Each step changes it by
@@ -356,6 +362,12 @@ static inline int64_t pp_qk_width(const struct pp_shape *shape)
 static inline int64_t pp_qkv_width(const struct pp_shape *shape)
 {
     return (shape->heads + 2 * (int64_t)pp_kv_heads(shape)) * pp_head_dim(shape);
+}
+
+/* Groups of experts that tokens choose from; 0: they choose from all experts. */
+static inline int pp_shape_expert_groups(const struct pp_shape *shape)
+{
+    return shape->expert_groups > 1 && shape->groups_per_token < shape->expert_groups ? shape->expert_groups : 0;
 }
 
 /* Columns of a row of logits in memory: the vocabulary, padded to vocab_multiple. */

@@ -37,6 +37,16 @@ static const char *product_words(const struct pp_call *call, char *buf, size_t s
     return buf;
 }
 
+static const char *route_words(const struct pp_call *call, char *buf, size_t size)
+{
+    const struct pp_route_scalars *scalars = &call->routing;
+    int used = 0;
+    *buf = '\0';
+    if (scalars->groups) used = snprintf(buf, size, " of%d/%d", scalars->picked, scalars->groups);
+    if (call->at.route.bias.region != PP_MEM_NONE) snprintf(buf + used, size - (size_t)used, " biased");
+    return buf;
+}
+
 /* By positions. */
 static const char *const embed_words[] = {
     [PP_POSITIONS_SINUSOIDAL] = "", [PP_POSITIONS_ROPE] = " plain", [PP_POSITIONS_LEARNED] = " learned"};
@@ -61,7 +71,7 @@ static const char *words_of(const struct pp_call *call, char *buf, size_t size)
         snprintf(buf, size, "%s%s", call->activation.tanh ? " tanh" : "", pp_call_lacks_bias(call) ? " nobias" : "");
         return buf;
     case PP_KERNEL_ROUTE:
-        return call->at.route.bias.region == PP_MEM_NONE ? "" : " biased";
+        return route_words(call, buf, size);
     default:
         return pp_call_lacks_bias(call) ? " nobias" : "";
     }

@@ -174,6 +174,7 @@ void pp_call_meet(const struct pp_call *call, const struct pp_frame *frame);
  *   sum         a norm that writes its sum; a norm's gradient that adds one
  *   unsent      a norm without y
  *   tanh        gelu by tanh
+ *   of4/8       route: groups that a token chooses from, and all of them
  *   biased      route: experts are chosen with a bias
  *   nobias      where having no bias spares a pass over memory
  *   times8      number of products

@@ -133,7 +133,8 @@ void pp_write_weighing(struct pp_writer *w, int l)
 
 static int rules_of(const struct pp_shape *shape)
 {
-    return (shape->gates_of_all ? PP_ROUTE_OF_ALL : 0) | (shape->sigmoid_scores ? PP_ROUTE_SIGMOID : 0);
+    return (shape->gates_of_all ? PP_ROUTE_OF_ALL : 0) | (shape->sigmoid_scores ? PP_ROUTE_SIGMOID : 0) |
+           (pp_shape_expert_groups(shape) && shape->group_by_best ? PP_ROUTE_GROUP_BY_BEST : 0);
 }
 
 /* x: all tokens. The router is whole in all workers. */
@@ -154,7 +155,9 @@ static void write_route(struct pp_writer *w, int l, struct pp_ref x)
                                          .capacity = (int)w->capacity,
                                          .local = shape->experts,
                                          .rules = rules_of(shape)};
-    call->routing.gate_scale = (float)pp_gate_scale(shape);
+    call->routing = (struct pp_route_scalars){.gate_scale = (float)pp_gate_scale(shape),
+                                              .groups = pp_shape_expert_groups(shape),
+                                              .picked = pp_shape_expert_groups(shape) ? shape->groups_per_token : 0};
     call->at.route = (struct pp_route_refs){.probabilities = logits,
                                             .choices = pp_ref_act(w, l, slot->choices),
                                             .gates = pp_ref_act(w, l, slot->gates),

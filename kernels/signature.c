@@ -70,15 +70,18 @@ static void write_heads(const struct pp_shape *shape, bool tensors, char *text, 
     if (!tensors || fewer || shape->head_dim) snprintf(text, size, " h%d%s%s", shape->heads, columns, keys);
 }
 
-/* " x8k2c1.25bs64/4": experts, of each token, by which factor there is room, "b" if they are chosen with a bias, columns
+/* " x8k2of2/4c1.25bs64/4": experts, of each token, from which part of the groups it chooses them, by which factor there is room, "b" if they are chosen with a bias, columns
  * beside them ("g": with a gate), and how many workers share them; " x8bs64/4" of norm and step. */
 static void write_experts(const struct pp_shape *shape, bool tensors, char *text, size_t size)
 {
     *text = '\0';
     if (!shape->experts) return;
-    char factor[PP_REAL_BYTES], room[PP_REAL_BYTES + 16] = "", beside[16] = "", workers[16] = "";
+    char factor[PP_REAL_BYTES], groups[24] = "", room[PP_REAL_BYTES + 40] = "", beside[16] = "", workers[16] = "";
+    if (pp_shape_expert_groups(shape))
+        snprintf(groups, sizeof groups, "of%d/%d", shape->groups_per_token, shape->expert_groups);
     if (!tensors)
-        snprintf(room, sizeof room, "k%dc%s", shape->experts_per_token, pp_real_text(shape->capacity_factor, factor));
+        snprintf(room, sizeof room, "k%d%sc%s", shape->experts_per_token, groups,
+                 pp_real_text(shape->capacity_factor, factor));
     if (pp_shape_expert_parallel(shape) > 1) snprintf(workers, sizeof workers, "/%d", shape->expert_parallel);
     if (shape->shared_ff) snprintf(beside, sizeof beside, "s%d%s", shape->shared_ff, shape->shared_gate ? "g" : "");
     snprintf(text, size, " x%d%s%s%s%s", shape->experts, room, shape->expert_bias ? "b" : "", beside, workers);

@@ -30,8 +30,9 @@ struct routing {
     expert_number *order; /* [chosen, T]: the choices again */
     const float *bias;    /* [experts]; NULL: there is none */
     int experts, chosen, tokens;
-    int rules;   /* enum pp_route_rules */
-    float scale; /* times the gates */
+    int groups, picked; /* of experts, and how many a token chooses from; groups 0: it chooses from all experts */
+    int rules;          /* enum pp_route_rules */
+    float scale;        /* times the gates */
 };
 
 /* Writes probabilities, [experts], to memory and to `row`. */
@@ -88,19 +89,49 @@ static __device__ int highest(const float *row, int n, int lane)
     return (int)~(uint32_t)best;
 }
 
-/* Shared memory: [warps, experts]. */
+/* Of a group of n experts: the highest score, or the sum of the two highest. */
+static __device__ inline float group_score(const routing &r, const float *scores, int n)
+{
+    float best = -INFINITY, second = -INFINITY;
+    for (int e = 0; e < n; e++) {
+        const float score = scores[e];
+        second = fmaxf(second, fminf(best, score));
+        best = fmaxf(best, score);
+    }
+    return fmaxf(r.rules & PP_ROUTE_GROUP_BY_BEST ? best : best + second, -FLT_MAX);
+}
+
+/* Takes the scores of experts away that are not in the best groups. of_group: room for a score of each group. */
+static __device__ void leave_groups(const routing &r, float *row, float *of_group, int lane)
+{
+    const int size = r.experts / r.groups;
+    __syncwarp();
+    for (int g = lane; g < r.groups; g += PP_WARP) of_group[g] = group_score(r, row + g * size, size);
+    for (int i = 0; i < r.picked; i++) {
+        __syncwarp(); /* what other lanes have written is there */
+        const int group = highest(of_group, r.groups, lane);
+        __syncwarp(); /* all have read the scores */
+        if (lane == 0) of_group[group] = CHOSEN;
+    }
+    __syncwarp();
+    for (int e = lane; e < r.experts; e += PP_WARP)
+        if (of_group[e / size] != CHOSEN) row[e] = CHOSEN;
+}
+
+/* Shared memory: [warps, experts + groups]. */
 static __global__ void __launch_bounds__(ROUTE_WARPS *PP_WARP) choose(routing r)
 {
     PP_SHARED(float, rows);
     const int lane = (int)threadIdx.x % PP_WARP, warp = (int)threadIdx.x / PP_WARP;
     const int token = (int)(blockIdx.x * (blockDim.x / PP_WARP)) + warp;
     if (token >= r.tokens) return;
-    float *const row = rows + warp * r.experts, *const gates = r.gates + (int64_t)token * r.chosen;
+    float *const row = rows + warp * (r.experts + r.groups), *const gates = r.gates + (int64_t)token * r.chosen;
     if (r.rules & PP_ROUTE_SIGMOID)
         sigmoid(r.probabilities + (int64_t)token * r.experts, row, r.experts, lane);
     else
         softmax(r.probabilities + (int64_t)token * r.experts, row, r.experts, lane);
     make_scores(r, row, lane);
+    if (r.groups) leave_groups(r, row, row + r.experts, lane);
     float sum = r.rules & PP_ROUTE_SIGMOID ? PP_ROUTE_TINY : 0;
     for (int i = 0; i < r.chosen; i++) {
         __syncwarp(); /* what other lanes have written is there */
@@ -206,9 +237,11 @@ cudaError_t pp_cuda_route(const struct pp_cuda_call *c)
     r.experts = n->experts;
     r.chosen = n->chosen;
     r.tokens = (int)tokens;
+    r.groups = c->call->routing.groups;
+    r.picked = c->call->routing.picked;
     r.rules = n->rules;
     r.scale = c->call->routing.gate_scale;
-    const int row_bytes = r.experts * (int)sizeof(float), warps = std::min((int)ROUTE_WARPS, ROWS_BYTES / row_bytes);
+    const int row_bytes = (r.experts + r.groups) * (int)sizeof(float), warps = std::min((int)ROUTE_WARPS, ROWS_BYTES / row_bytes);
     PP_LAUNCH(choose, pp_div_up(tokens, warps), warps * PP_WARP, warps * row_bytes, c->stream, r);
     const cudaError_t error = cudaGetLastError();
     if (error != cudaSuccess) return error;

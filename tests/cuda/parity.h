@@ -39,6 +39,7 @@ struct parity_case {
     int tensor, tensor_rank;   /* of the frame: so many workers share what the call is a part of */
     int context, context_rank; /* ... and so many have parts of its rows */
     bool halves;               /* ... of two chunks each */
+    int groups, picked;        /* of route */
     int scaled;                /* of rope: 1 + enum pp_rope_kind: by which slow rotations are slower still; 0: none */
 };
 

@@ -337,6 +337,9 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_ROUTE, {2, 35, 130, 8, 3, 130, PP_ROUTE_SIGMOID}, PLAIN},
     {PP_KERNEL_ROUTE, {3, 9, 8, 2, 7, 4}, PLAIN, FIRST},
     {PP_KERNEL_ROUTE, {3, 9, 8, 2, 7, 4}, PLAIN, SECOND},
+    {PP_KERNEL_ROUTE, {3, 9, 8, 3, 7, 8, PP_ROUTE_SIGMOID}, PLAIN, .groups = 4, .picked = 2},
+    {PP_KERNEL_ROUTE, {2, 35, 160, 6, 9, 160, PP_ROUTE_GROUP_BY_BEST}, PLAIN, .groups = 8, .picked = 3},
+    {PP_KERNEL_ROUTE, {2, 35, 256, 8, 9, 256, PP_ROUTE_SIGMOID}, PLAIN, .groups = 64, .picked = 40},
     {PP_KERNEL_ROUTE, {7, 301, 8, 2, 300, 4}, LARGE, SECOND}, /* more choices than a block sees at a time */
     {PP_KERNEL_ROUTE, {1, 2, 4096, 64, 1, 4096}, LARGE},
     /* rows, seq, experts, chosen, rules; aux */

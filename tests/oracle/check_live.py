@@ -154,6 +154,12 @@ def random_options(dice):
         made.update(gates=dice.choice(("chosen", "all")))
         if dice.random() < 0.5:
             made.update(router_score=dice.choice(("softmax", "sigmoid")), gate_scale=dice.choice((1.0, 0.5, 2.5)))
+        groups = [n for n in (2, 4) if made["experts"] % n == 0 and made["experts"] // n >= 2]
+        if groups and dice.random() < 0.5:
+            groups = dice.choice(groups)
+            least = -(-made["experts_per_token"] // (made["experts"] // groups))
+            made.update(expert_groups=groups, groups_per_token=dice.randint(least, groups))
+            made.update(group_score=dice.choice(("top2", "best")))
         if dice.random() < 0.5:
             made.update(expert_bias="yes", expert_bias_rate=dice.choice((0.0, 0.01, 0.1)))
         if made["layers"] > 1 and dice.random() < 0.5:
@@ -346,6 +352,7 @@ def check_facts(args):
         ("qwen3-8b", 8190735360),
         ("qwen3-30b-a3b", 30532122624),
         ("qwen2-57b-a14b", 57408658944),
+        ("glm-4.5-air", 106852251264),
         ("gpt-175b", 174604259328),
         ("llama-3-405b", 405853388800),
     ):

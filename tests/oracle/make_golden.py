@@ -182,6 +182,12 @@ CASES["d16-every"].update(experts_every=2, norm="post", dropout=0.2)
 # Experts that are chosen with a bias, which steps change by their loads.
 CASES["d18-bias"] = dict(CASES["d16-deepseek"], d_model=18, heads=3, kv_heads=1, replicas=2, rows=6, layers=2, aux_loss=0.0)
 CASES["d18-bias"].update(expert_bias="yes", expert_bias_rate=0.05, shared_ff=0, optimizer="adamw", lr=0.003, adam_eps=1e-4)
+# Experts of some groups, whose scores have a bias or are a softmax's; and GLM-4.5's layers.
+CASES["d18-groups"] = dict(CASES["d18-bias"], experts=8, expert_groups=4, groups_per_token=2, capacity_factor=4.0)
+CASES["d18-best-group"] = dict(CASES["d16-deepseek"], d_model=18, heads=3, kv_heads=1, experts=6, router_score="softmax")
+CASES["d18-best-group"].update(gates="all", expert_groups=3, groups_per_token=2, group_score="best", capacity_factor=1.25)
+CASES["d18-glm"] = dict(CASES["d18-groups"], bias="qkv", qk_norm="yes", head_dim=8, rotary_dim=4, shared_ff=8, replicas=1)
+CASES["d18-glm"].update(lr=0.002)
 # Norms of queries and keys, with an epsilon that tells, and a bias of in_proj alone.
 CASES["d16-qwen"] = dict(LLAMA, qk_norm="yes", norm_epsilon=1e-3, bias="qkv", tie_embeddings="yes")
 SAME_INIT = {"d36-d2": "d36", "d36-adamw": "d36", "d24-gpt-drop": "d24-gpt", "d24-gelu-tanh": "d24-gpt"}

@@ -135,6 +135,9 @@ COMMON = dict(
     gates="chosen",
     router_score="softmax",
     gate_scale=1.0,
+    expert_groups=1,
+    groups_per_token=1,
+    group_score="top2",
     expert_bias="no",
     expert_bias_rate=0.001,
     dense_layers=0,
@@ -282,6 +285,8 @@ class Experts:
         probabilities = logits.sigmoid() if sigmoid else logits.softmax(dim=-1)
         normalised = probabilities / (probabilities.sum(dim=-1, keepdim=True) + 1e-20) if sigmoid else probabilities
         scores = probabilities + self.router.expert_bias if o["expert_bias"] == "yes" else probabilities
+        if o["expert_groups"] > 1:
+            scores = self.of_best_groups(scores)
         experts = scores.sort(dim=-1, descending=True, stable=True).indices[:, : o["experts_per_token"]]
         likeliest = probabilities.gather(-1, experts)
         chosen = nn.functional.one_hot(experts, o["experts"])
@@ -294,6 +299,14 @@ class Experts:
         sums = likeliest.sum(dim=-1, keepdim=True) + (1e-20 if sigmoid else 0.0)
         gates = o["gate_scale"] * (likeliest if o["gates"] == "all" else likeliest / sums)
         return experts, gates, ((before <= most) * chosen).any(dim=-1)
+
+    def of_best_groups(self, scores):
+        """-inf for experts of other groups."""
+        o, groups = self.o, scores.unflatten(-1, (self.o["expert_groups"], -1))
+        of_group = groups.topk(2 if o["group_score"] == "top2" else 1, dim=-1).values.sum(dim=-1)
+        best = of_group.sort(dim=-1, descending=True, stable=True).indices[:, : o["groups_per_token"]]
+        stays = torch.zeros_like(of_group, dtype=torch.bool).scatter(-1, best, True)
+        return groups.masked_fill(~stays[..., None], -math.inf).flatten(-2)
 
     def change_of_bias(self):
         """By the loads since the last step."""

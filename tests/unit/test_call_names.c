@@ -60,6 +60,8 @@ static void test_names_of_calls(void **state)
     check_text((struct pp_call){PP_KERNEL_ROUTE, .route = {5, 35, 8, 2, 55, 8}}, "route 5x35x8x2x55");
     check_text((struct pp_call){PP_KERNEL_ROUTE, .route = {5, 35, 8, 2, 55, 8}, .at.route.bias = {PP_MEM_PARAM}},
                "route 5x35x8x2x55 biased");
+    check_text((struct pp_call){PP_KERNEL_ROUTE, .route = {5, 35, 8, 2, 55, 8}, .routing = {.groups = 4, .picked = 2}},
+               "route 5x35x8x2x55 of2/4");
     check_text((struct pp_call){PP_KERNEL_BALANCE, .balance = {1, 8, 8, 2}}, "balance 1x8");
 }
 

@@ -98,9 +98,10 @@ static void presets_of_published_models_have_their_initial_weights(void **state)
         snprintf(line, sizeof line, "--preset %s", name);
         assert_int_equal(parse(PP_PPEXEC, line, &c), PP_OK);
         pp_config_shape(&c, &shape);
-        static const char *const families[] = {"gpt", "llama", "mistral", "mixtral", "qwen"};
+        static const char *const families[] = {"gpt", "llama", "mistral", "mixtral", "qwen", "glm"};
         bool published = false;
-        for (int i = 0; i < 5; i++) published = published || strncmp(name, families[i], strlen(families[i])) == 0;
+        for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+            published = published || strncmp(name, families[i], strlen(families[i])) == 0;
         if (shape.init_std != (published ? 0.02 : 0)) fail_msg("%s: %g", name, shape.init_std);
     }
     struct pp_config c;
@@ -212,6 +213,12 @@ static void impossible_numbers_are_refused(void **state)
         {"--kv-heads 3 --heads 8", "do not divide --heads 8"},
         {"--kv-heads 4", "do not divide --heads 2"},
         {"--positions rope --heads 200", "choose an even number"},
+        {"--expert-groups 2", "--expert-groups is of --experts"},
+        {"--experts 4 --bias no --group-score best", "--group-score is of --expert-groups"},
+        {"--experts 8 --bias no --expert-groups 3", "cannot be in so many equal groups of two or more"},
+        {"--experts 8 --bias no --expert-groups 8", "cannot be in so many equal groups of two or more"},
+        {"--experts 8 --bias no --expert-groups 4 --groups-per-token 5", "--groups-per-token 5"},
+        {"--experts 8 --bias no --experts-per-token 3 --expert-groups 4", "with 2 experts each a token cannot choose"},
         {"--expert-bias yes", "--expert-bias is of --experts"},
         {"--experts 4 --bias no --expert-bias-rate 0.1", "--expert-bias-rate is of --expert-bias"},
         {"--experts 4 --bias no --expert-bias yes --grad-reduce-in-bf16 --replicas 2", "would round the numbers"},

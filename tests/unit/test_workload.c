@@ -139,6 +139,8 @@ static void test_text(void **state)
          "2l d200 h2 f200 x8k1c2 v28782 causal nobias p0.2 20x35 uniform"},
         {"--bias no --experts 8 --router-score sigmoid --expert-bias yes --gate-scale 2.5",
          "2l d200 h2 f200 x8k2lc1.25*2.5b0.001 v28782 causal nobias p0.2 20x35 uniform"},
+        {"--bias no --experts 8 --expert-groups 4 --groups-per-token 2 --group-score best",
+         "2l d200 h2 f200 x8k2c1.25g2/4m v28782 causal nobias p0.2 20x35 uniform"},
         {"--bias no --experts 8 --gates all --shared-ff 64 --shared-gate yes",
          "2l d200 h2 f200 x8k2ac1.25s64g v28782 causal nobias p0.2 20x35 uniform"},
         {"--bias no --experts 8 --router-score sigmoid --gate-scale 2.5 --shared-ff 64",

@@ -63,6 +63,9 @@ static inline struct pp_shape of_kind(struct pp_shape shape, int kind)
         shape.gate_scale = 2.5;
         shape.expert_bias = true;
         shape.expert_bias_rate = 0.125;
+        shape.experts = 6;
+        shape.expert_groups = 3;
+        shape.groups_per_token = 2;
         return shape;
     }
     if (kind == EXPERTS_FIRST) {

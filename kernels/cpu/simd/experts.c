@@ -39,11 +39,20 @@ struct rules {
     int experts, chosen;
     bool of_all, logistic;
     float scale;
+    int groups, picked; /* groups of experts that a token chooses from, of all groups; groups 0: it chooses from all */
+    bool by_best;       /* a group's score is that of its best expert alone */
 };
 
 static struct rules rules_of(const struct pp_call *call, int experts, int chosen, int rules)
 {
-    return (struct rules){experts, chosen, rules & PP_ROUTE_OF_ALL, rules & PP_ROUTE_SIGMOID, call->routing.gate_scale};
+    return (struct rules){.experts = experts,
+                          .chosen = chosen,
+                          .of_all = rules & PP_ROUTE_OF_ALL,
+                          .logistic = rules & PP_ROUTE_SIGMOID,
+                          .scale = call->routing.gate_scale,
+                          .groups = call->routing.groups,
+                          .picked = call->routing.picked,
+                          .by_best = rules & PP_ROUTE_GROUP_BY_BEST};
 }
 
 /* By which a token chooses experts; what is no number is the least number. bias: [experts], or NULL. */
@@ -55,16 +64,47 @@ static void make_scores(const struct rules *r, const float *probabilities, const
     }
 }
 
-/* Writes the experts of the highest scores, in order: each expert finds its place from behind among those so far. */
-static void choose(const struct rules *r, const float *scores, int32_t *choices)
+/* Of a group of n experts: the highest score, or the sum of the two highest. */
+static float group_score(const struct rules *r, const float *scores, int n)
 {
-    const int chosen = r->chosen;
-    for (int e = 0; e < r->experts; e++) {
-        int i = e < chosen ? e : chosen;
+    float best = -INFINITY, second = -INFINITY;
+    for (int e = 0; e < n; e++)
+        if (scores[e] > best) {
+            second = best;
+            best = scores[e];
+        } else if (scores[e] > second) {
+            second = scores[e];
+        }
+    return r->by_best ? best : best + second;
+}
+
+/* Writes the numbers of the `chosen` highest of n scores, in order: each finds its place from behind among those so
+ * far. Scores of -INFINITY count for nothing; there are enough of the others. */
+static void choose(const float *scores, int n, int chosen, int32_t *choices)
+{
+    int found = 0;
+    for (int e = 0; e < n; e++) {
+        int i = found;
+        if (scores[e] == -INFINITY) continue;
         for (; i > 0 && scores[e] > scores[choices[i - 1]]; i--)
             if (i < chosen) choices[i] = choices[i - 1];
         if (i < chosen) choices[i] = e;
+        if (found < chosen) found++;
     }
+}
+
+/* Takes the scores of experts away that are not in the best groups. */
+static void leave_groups(const struct rules *r, float *scores)
+{
+    const int size = r->experts / r->groups;
+    float of_group[PP_EXPERTS_MAX];
+    int32_t best[PP_EXPERTS_MAX];
+    bool stays[PP_EXPERTS_MAX] = {false};
+    for (int g = 0; g < r->groups; g++) of_group[g] = fmaxf(group_score(r, scores + g * size, size), -FLT_MAX);
+    choose(of_group, r->groups, r->picked, best);
+    for (int i = 0; i < r->picked; i++) stays[best[i]] = true;
+    for (int e = 0; e < r->experts; e++)
+        if (!stays[e / size]) scores[e] = -INFINITY;
 }
 
 static void make_gates(const struct rules *r, const float *probabilities, const int32_t *choices, float *gates)
@@ -108,7 +148,8 @@ void PP_SIMD(pp_cpu_route)(const struct pp_cpu_call *c)
         float *const p = probabilities + t * experts;
         (rules.logistic ? sigmoid : softmax)(p, experts);
         make_scores(&rules, p, at->bias, scores);
-        choose(&rules, scores, choices + t * chosen);
+        if (rules.groups) leave_groups(&rules, scores);
+        choose(scores, experts, chosen, choices + t * chosen);
         make_gates(&rules, p, choices + t * chosen, gates + t * chosen);
     }
     give_places(c, choices, at->places, at->holds, at->counts);
