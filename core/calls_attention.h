@@ -105,9 +105,9 @@ PP_OPERANDS(qk_norm_grad, dqkv, kept, q_gamma, k_gamma, q_gamma_grad, k_gamma_gr
 PP_DIMS(rope, rows, seq, heads, dh, columns, kv);
 #define PP_ROPE_COLUMNS(n) ((n)->columns ? (n)->columns : (n)->dh)
 
-/* Scalars of rope and rope_grad: pair i of a head's R rotated columns turns by theta^(-2i/R) from token to token, unless
- * that is slowed down, as struct pp_rope_scaling (core/rope.h) says (factor <= 1: it is not). The angles themselves:
- * kernels/rotation.h. magnitude: sines and cosines are multiplied by it; 0: by 1. */
+/* Scalars of rope and rope_grad: pair i of a head's R rotated columns turns by theta^(-2i/R) from token to token,
+ * unless that is slowed down, as struct pp_rope_scaling (core/rope.h) says (factor <= 1: it is not). The angles
+ * themselves: kernels/rotation.h. magnitude: sines and cosines are multiplied by it; 0: by 1. */
 struct pp_rope_scalars {
     float theta, factor, low, high, tokens, magnitude;
     int32_t kind, whole; /* enum pp_rope_kind; 1: of yarn, truncate */

@@ -34,6 +34,17 @@ static void set_rope_scaling(struct pp_config *config)
     if (!pp_config_given(config, "rope-high-freq-factor")) scaling->high = kind->high;
 }
 
+/* Options that say what is the case without them are as if not given, so that equal models have equal options. */
+static void leave_defaults(struct pp_config *config)
+{
+    if (config->kv_heads == config->heads) config->kv_heads = 0;
+    if (config->max_positions == config->tokens) config->max_positions = 0;
+    if (config->head_dim == config->d_model / config->heads && config->d_model % config->heads == 0)
+        config->head_dim = 0;
+    if (config->rotary_dim == (config->head_dim ? config->head_dim : config->d_model / config->heads))
+        config->rotary_dim = 0;
+}
+
 pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config *out, const char **operands,
                           int max_operands, int *noperands)
 {
@@ -49,10 +60,7 @@ pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config
     if ((pp_config_gives_times(out) || out->expert_parallel > 1) && !pp_config_given(out, "tensor"))
         out->tensor = (struct pp_ints){1, {1}};
     set_rope_scaling(out);
-    if (out->kv_heads == out->heads) out->kv_heads = 0; /* so that equal models have equal options */
-    if (out->max_positions == out->tokens) out->max_positions = 0;
-    if (out->head_dim == out->d_model / out->heads && out->d_model % out->heads == 0) out->head_dim = 0;
-    if (out->rotary_dim == (out->head_dim ? out->head_dim : out->d_model / out->heads)) out->rotary_dim = 0;
+    leave_defaults(out);
     return pp_config_check(out, tool);
 }
 
@@ -143,6 +151,28 @@ int pp_config_max_positions(const struct pp_config *config)
     return config->max_positions ? config->max_positions : config->tokens;
 }
 
+/* What layers with experts are. */
+static void set_mixture(const struct pp_config *config, struct pp_shape *out)
+{
+    out->experts = config->experts;
+    out->experts_per_token = config->experts_per_token;
+    out->capacity_factor = config->capacity_factor;
+    out->aux_loss = config->aux_loss;
+    out->shared_ff = config->shared_ff;
+    out->shared_gate = config->shared_ff && config->shared_gate;
+    out->gates_of_all = config->gates_of_all;
+    out->sigmoid_scores = config->sigmoid_scores;
+    out->gate_scale = config->gate_scale;
+    out->expert_groups = config->expert_groups;
+    out->groups_per_token = config->groups_per_token;
+    out->group_by_best = config->group_by_best;
+    out->expert_bias = config->expert_bias;
+    out->expert_bias_rate = config->expert_bias ? config->expert_bias_rate : 0;
+    out->dense_layers = config->dense_layers;
+    out->experts_every = config->experts_every;
+    out->dense_ff = config->dense_ff;
+}
+
 void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
 {
     bool lab = config->style == PP_STYLE_LAB;
@@ -152,23 +182,6 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
         .kv_heads = config->kv_heads,
         .head_dim = config->head_dim,
         .d_ff = config->d_ff,
-        .experts = config->experts,
-        .experts_per_token = config->experts ? config->experts_per_token : 0,
-        .capacity_factor = config->experts ? config->capacity_factor : 0,
-        .aux_loss = config->experts ? config->aux_loss : 0,
-        .shared_ff = config->experts ? config->shared_ff : 0,
-        .shared_gate = config->experts && config->shared_ff && config->shared_gate,
-        .gates_of_all = config->experts && config->gates_of_all,
-        .sigmoid_scores = config->experts && config->sigmoid_scores,
-        .gate_scale = config->experts ? config->gate_scale : 0,
-        .expert_groups = config->experts ? config->expert_groups : 0,
-        .groups_per_token = config->experts ? config->groups_per_token : 0,
-        .group_by_best = config->experts && config->group_by_best,
-        .expert_bias = config->experts && config->expert_bias,
-        .expert_bias_rate = config->experts && config->expert_bias ? config->expert_bias_rate : 0,
-        .dense_layers = config->experts ? config->dense_layers : 0,
-        .experts_every = config->experts ? config->experts_every : 0,
-        .dense_ff = config->experts ? config->dense_ff : 0,
         .norm = config->norm,
         .activation = config->activation,
         .normalization = config->normalization,
@@ -203,6 +216,7 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
         .tied = config->tie_embeddings,
         .bf16_sums = pp_config_sums_bf16(config),
     };
+    if (config->experts) set_mixture(config, out);
     pp_config_share(config, config->zero.v[0], config->shard_degree.v[0], out);
 }
 

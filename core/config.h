@@ -42,7 +42,7 @@ struct pp_config {
     int sigmoid_scores; /* --router-score: 0 softmax, 1 sigmoid */
     double gate_scale;
     int expert_groups, groups_per_token, group_by_best; /* --group-score: 0 top2, 1 best */
-    int expert_bias; /* 1: experts have a bias that counts to choose them */
+    int expert_bias;                                    /* 1: experts have a bias that counts to choose them */
     double expert_bias_rate;
     int dense_layers;   /* the first ones, which have no experts */
     int experts_every;  /* of the others each so-manieth has */
@@ -182,6 +182,8 @@ void pp_config_cut_rows(struct pp_config *config);
 /* Checks options against each other, which the range of a single option cannot (config_check.c; pp_config_parse() calls
  * it). A list passes if at least one of its values is possible. tool: one of enum pp_tool. PP_USAGE. */
 pp_status pp_config_check(const struct pp_config *config, unsigned tool) PP_MUST_CHECK;
+/* Checks the options of experts against each other (config_check_experts.c; pp_config_check() calls it). PP_USAGE. */
+pp_status pp_config_check_experts(const struct pp_config *config) PP_MUST_CHECK;
 /* Checks one value of each list (of --context-parallel the first) against the other options. PP_USAGE. */
 pp_status pp_config_check_values(const struct pp_config *config, int checkpoint, int zero) PP_MUST_CHECK;
 /* Does the config say how long the tasks of a rank take (--times, --device delay), instead of leaving it to a model? */
@@ -199,7 +201,7 @@ int pp_config_recv_buffers(const struct pp_config *config, int microbatches, int
 /* The names of the presets (presets.c describes them). */
 #define PP_PRESET_NAMES                                                                                                \
     "tutorial|tutorial-12|small|lab|gpt-small|gpt-1.3b|gpt-6.7b|gpt-175b|llama-2-7b|llama-3-8b|llama-3-70b|"           \
-    "llama-3-405b|mistral-7b|mistral-nemo-12b|mixtral-8x7b|qwen3-8b|qwen3-30b-a3b|qwen2-57b-a14b|"   \
+    "llama-3-405b|mistral-7b|mistral-nemo-12b|mixtral-8x7b|qwen3-8b|qwen3-30b-a3b|qwen2-57b-a14b|"                     \
     "glm-4.5-air"
 /* A line about each, for --list. */
 void pp_config_list_presets(FILE *out);

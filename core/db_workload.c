@@ -110,7 +110,8 @@ static void add_experts(struct text *t, const struct pp_config *config)
     add_real(t, "c", config->capacity_factor);
     if (config->shared_ff) add(t, "s%d%s", config->shared_ff, config->shared_gate ? "g" : "");
     if (config->gate_scale != 1) add_real(t, "*", config->gate_scale);
-    if (config->expert_groups > 1) add(t, "g%d/%d%s", config->groups_per_token, config->expert_groups, config->group_by_best ? "m" : "");
+    if (config->expert_groups > 1)
+        add(t, "g%d/%d%s", config->groups_per_token, config->expert_groups, config->group_by_best ? "m" : "");
     if (config->expert_bias) add_real(t, "b", config->expert_bias_rate);
     if (config->expert_parallel > 1) add(t, "/%d", config->expert_parallel);
     if (config->dense_layers == 0 && config->experts_every <= 1) return;

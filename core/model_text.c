@@ -13,8 +13,9 @@ static void add_rope(const struct pp_shape *shape, char *buf, size_t size)
     if (shape->rotary_dim) snprintf(columns, sizeof columns, " in %d columns of a head", shape->rotary_dim);
     const struct pp_rope_scaling *scaling = &shape->rope_scaling;
     if (pp_rope_scales(scaling))
-        snprintf(slower, sizeof slower, ", %s turns %g times slower%s", scaling->kind == PP_ROPE_LINEAR ? "all" : "slow",
-                 scaling->factor, scaling->kind == PP_ROPE_YARN ? " (yarn)" : "");
+        snprintf(slower, sizeof slower, ", %s turns %g times slower%s",
+                 scaling->kind == PP_ROPE_LINEAR ? "all" : "slow", scaling->factor,
+                 scaling->kind == PP_ROPE_YARN ? " (yarn)" : "");
     snprintf(buf, size, ", rope of base %g%s%s", shape->rope_theta, columns, slower);
 }
 
@@ -56,9 +57,9 @@ static void add_experts(const struct pp_shape *shape, char *buf, size_t size)
         snprintf(groups, sizeof groups, ", from %d of %d groups", shape->groups_per_token, shape->expert_groups);
     if (pp_gate_scale(shape) != 1) snprintf(scale, sizeof scale, " times %g", pp_gate_scale(shape));
     snprintf(buf, size, " of %d expert%s (%d of a token%s%s%s%s%s, room for %g times that)", shape->experts,
-             pp_plural(shape->experts), shape->experts_per_token, groups, shape->gates_of_all ? ", gates among all" : "",
-             shape->sigmoid_scores ? ", logistic scores" : "", shape->expert_bias ? ", chosen with a bias" : "", scale,
-             shape->capacity_factor);
+             pp_plural(shape->experts), shape->experts_per_token, groups,
+             shape->gates_of_all ? ", gates among all" : "", shape->sigmoid_scores ? ", logistic scores" : "",
+             shape->expert_bias ? ", chosen with a bias" : "", scale, shape->capacity_factor);
 }
 
 /* Adds how many layers of a model with experts have none. */

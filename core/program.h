@@ -28,8 +28,8 @@ enum { PP_CALL_NAME = 64, PP_SIGNATURE_BYTES = 256 };
 struct pp_program {
     struct pp_call *calls;
     int ncalls;
-    int64_t work_bytes;  /* scratch it needs */
-    double flops;        /* arithmetic of its calls */
+    int64_t work_bytes; /* scratch it needs */
+    double flops;       /* arithmetic of its calls */
     /* Names the work: equal for equal call lists on any stage, plan or chunk count ("F 2l 5x35 d200 h2 f200 causal
      * p0.2"). The key of measured task times. */
     char signature[PP_SIGNATURE_BYTES];

@@ -23,9 +23,9 @@ enum pp_rope_kind { PP_ROPE_LLAMA3, PP_ROPE_YARN, PP_ROPE_LINEAR, PP_ROPE_KINDS 
 
 struct pp_rope_kind_info {
     const char *name;
-    double low, high;  /* what they are unless they are given; both 0: the kind has none */
-    double growth;     /* sines and cosines are multiplied by 1 + growth * log(factor), unless something else is given */
-    bool truncates;    /* does `truncate` mean anything? */
+    double low, high; /* what they are unless they are given; both 0: the kind has none */
+    double growth;    /* sines and cosines are multiplied by 1 + growth * log(factor), unless something else is given */
+    bool truncates;   /* does `truncate` mean anything? */
 };
 extern const struct pp_rope_kind_info pp_rope_kinds[PP_ROPE_KINDS];
 

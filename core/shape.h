@@ -38,7 +38,6 @@ extern const char *const pp_bias_words[]; /* for the names of work in profiles: 
  * of each layer are rotated (Su et al. 2021); or a learnt vector for each position is added to the embedding (GPT). */
 enum pp_positions { PP_POSITIONS_SINUSOIDAL, PP_POSITIONS_ROPE, PP_POSITIONS_LEARNED };
 
-
 /* Context parallelism: how workers get what attention needs of the tokens of other workers. See pp_shape.context. */
 enum pp_context_kind { PP_CONTEXT_ALL_TO_ALL, PP_CONTEXT_ALL_GATHER };
 extern const char *const pp_context_kind_names[];
@@ -81,8 +80,8 @@ struct pp_shape {
     bool qk_norm;
     double score_factor; /* attention's scores are multiplied by this and divided by sqrt(head_dim); 0: 1 */
     int positions;       /* enum pp_positions */
-    double rope_theta; /* PP_POSITIONS_ROPE: the base of the frequencies */
-    int rotary_dim;    /* PP_POSITIONS_ROPE: the first columns of each head, which are rotated; 0: all */
+    double rope_theta;   /* PP_POSITIONS_ROPE: the base of the frequencies */
+    int rotary_dim;      /* PP_POSITIONS_ROPE: the first columns of each head, which are rotated; 0: all */
     struct pp_rope_scaling rope_scaling;
     int max_positions; /* PP_POSITIONS_LEARNED: number of positions, at least the tokens of any row */
     /* Sliding window (Beltagy et al. 2020, "Longformer"; Mistral 7B), only with PP_MASK_CAUSAL. A token sees itself and
@@ -142,10 +141,10 @@ struct pp_shape {
      * others' are. The load-balancing loss divides the probabilities of each token by their sum. */
     bool sigmoid_scores;
     double gate_scale; /* times all gates (Megatron-LM's --moe-router-topk-scaling-factor); 0: 1 */
-    /* Groups of experts (DeepSeek-AI 2024, "DeepSeek-V2", 2.2.2, and "DeepSeek-V3 Technical Report", 2.1.2; Megatron-LM's
-     * --moe-router-num-groups and --moe-router-group-topk): successive experts are in expert_groups groups of equal
-     * size; 0 and 1: in one. A token chooses experts of its best groups_per_token groups alone. The score of a group is
-     * the sum of the two highest scores of its experts, or, with group_by_best, the highest one. */
+    /* Groups of experts (DeepSeek-AI 2024, "DeepSeek-V2", 2.2.2, and "DeepSeek-V3 Technical Report", 2.1.2;
+     * Megatron-LM's --moe-router-num-groups and --moe-router-group-topk): successive experts are in expert_groups
+     * groups of equal size; 0 and 1: in one. A token chooses experts of its best groups_per_token groups alone. The
+     * score of a group is the sum of the two highest scores of its experts, or, with group_by_best, the highest one. */
     int expert_groups, groups_per_token;
     bool group_by_best;
     /* Balancing without a loss (Wang et al. 2024, "Auxiliary-Loss-Free Load Balancing Strategy for Mixture-of-Experts";

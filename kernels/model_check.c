@@ -88,7 +88,8 @@ static pp_status check_routing(const struct pp_shape *shape)
     if (shape->experts % groups || (groups > 1 && size < (shape->group_by_best ? 1 : 2)) ||
         (groups > 1 && (shape->groups_per_token < 1 || shape->groups_per_token > groups ||
                         shape->groups_per_token * size < shape->experts_per_token)))
-        return pp_fail(PP_USAGE, "--experts %d in --expert-groups %d: a token cannot choose %d of --groups-per-token %d",
+        return pp_fail(PP_USAGE,
+                       "--experts %d in --expert-groups %d: a token cannot choose %d of --groups-per-token %d",
                        shape->experts, groups, shape->experts_per_token, shape->groups_per_token);
     if (!(shape->capacity_factor > 0))
         return pp_fail(PP_USAGE, "--capacity-factor %g leaves experts no room; choose more than 0",

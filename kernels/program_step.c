@@ -140,10 +140,8 @@ static void write_balance(struct pp_writer *w, const struct pp_tensor *t)
     const struct pp_shape *shape = &w->model->shape;
     const struct pp_matrix_dims extent = pp_writer_extent(t, shape->zero);
     struct pp_call *call = pp_writer_call(w, PP_KERNEL_BALANCE);
-    call->balance = (struct pp_balance_dims){.rows = extent.rows,
-                                             .width = extent.width,
-                                             .experts = shape->experts,
-                                             .chosen = shape->experts_per_token};
+    call->balance = (struct pp_balance_dims){
+        .rows = extent.rows, .width = extent.width, .experts = shape->experts, .chosen = shape->experts_per_token};
     call->scale = (float)shape->expert_bias_rate;
     call->at.balance = (struct pp_balance_refs){.bias = values_of(w, t), .loads = gradient_of(w, t, 0)};
 }

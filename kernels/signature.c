@@ -70,8 +70,9 @@ static void write_heads(const struct pp_shape *shape, bool tensors, char *text, 
     if (!tensors || fewer || shape->head_dim) snprintf(text, size, " h%d%s%s", shape->heads, columns, keys);
 }
 
-/* " x8k2of2/4c1.25bs64/4": experts, of each token, from which part of the groups it chooses them, by which factor there is room, "b" if they are chosen with a bias, columns
- * beside them ("g": with a gate), and how many workers share them; " x8bs64/4" of norm and step. */
+/* " x8k2of2/4c1.25bs64/4": 8 experts; 2 of each token, from 2 of 4 groups; room for 1.25 times their even share; "b" if
+ * they are chosen with a bias; columns beside them ("g": with a gate); workers that share them. " x8bs64/4" of norm and
+ * step. */
 static void write_experts(const struct pp_shape *shape, bool tensors, char *text, size_t size)
 {
     *text = '\0';

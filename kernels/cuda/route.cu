@@ -61,8 +61,7 @@ static __device__ void sigmoid(float *probabilities, float *row, int experts, in
 /* Makes scores of probabilities, in place; what is no number is the least number. */
 static __device__ inline void make_scores(const routing &r, float *row, int lane)
 {
-    for (int e = lane; e < r.experts; e += PP_WARP)
-        row[e] = fmaxf(r.bias ? row[e] + r.bias[e] : row[e], -FLT_MAX);
+    for (int e = lane; e < r.experts; e += PP_WARP) row[e] = fmaxf(r.bias ? row[e] + r.bias[e] : row[e], -FLT_MAX);
 }
 
 /* A score and its number in the row as one number: the greater, the higher the score; of equal scores that of the lower
@@ -241,7 +240,8 @@ cudaError_t pp_cuda_route(const struct pp_cuda_call *c)
     r.picked = c->call->routing.picked;
     r.rules = n->rules;
     r.scale = c->call->routing.gate_scale;
-    const int row_bytes = (r.experts + r.groups) * (int)sizeof(float), warps = std::min((int)ROUTE_WARPS, ROWS_BYTES / row_bytes);
+    const int row_bytes = (r.experts + r.groups) * (int)sizeof(float),
+              warps = std::min((int)ROUTE_WARPS, ROWS_BYTES / row_bytes);
     PP_LAUNCH(choose, pp_div_up(tokens, warps), warps * PP_WARP, warps * row_bytes, c->stream, r);
     const cudaError_t error = cudaGetLastError();
     if (error != cudaSuccess) return error;
@@ -334,8 +334,8 @@ static __global__ void __launch_bounds__(ROUTE_WARPS *PP_WARP, GRAD_BLOCKS) rout
     for (int64_t i = first + lane; i < end; i += PP_WARP) {
         const int expert = chosen_expert(r, i);
         if (expert < 0) continue;
-        const float dp = (r.even * r.counts[expert] - even.mean) / even.sum +
-                         (r.scale * r.dgates[i] - of_choices.a) / of_choices.b;
+        const float dp =
+            (r.even * r.counts[expert] - even.mean) / even.sum + (r.scale * r.dgates[i] - of_choices.a) / of_choices.b;
         dlogits[expert] = pp_from_float<T>(at_logit(r.rules, p[expert], dp, sum));
     }
 }

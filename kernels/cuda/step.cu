@@ -256,8 +256,8 @@ cudaError_t pp_cuda_balance(const struct pp_cuda_call *c)
     const struct pp_balance_dims *dims = &c->call->balance;
     const int n = dims->rows * dims->width; /* experts at most, and what fills up a share */
     PP_LAUNCH(balance, pp_div_up(n, THREADS), THREADS, 0, c->stream, static_cast<float *>(c->at.balance.bias),
-              static_cast<const float *>(c->at.balance.loads), n, dims->experts, (double)c->frame->tokens * dims->chosen,
-              c->call->scale);
+              static_cast<const float *>(c->at.balance.loads), n, dims->experts,
+              (double)c->frame->tokens * dims->chosen, c->call->scale);
     return cudaGetLastError();
 }
 

@@ -64,7 +64,7 @@ static inline struct routed route_by(const struct pp_cpu_isa *isa, const struct 
                        .counts = case_floats(s->experts, 8)};
     float *bias = case_floats(s->experts, 7);
     for (int e = 0; e < s->experts; e++) bias[e] = bias_of_expert(e);
-    void *operands[PP_CALL_REFS] = {r.probabilities,      r.choices, r.gates, r.places, r.holds, r.counts,
+    void *operands[PP_CALL_REFS] = {r.probabilities,           r.choices, r.gates, r.places, r.holds, r.counts,
                                     rules.biased ? bias : NULL};
     struct pp_frame frame = case_frame();
     const struct pp_call call = {

@@ -101,10 +101,7 @@ static inline void check_place(const struct check *c, const struct pp_operand *o
     require(c, ref->offset + before + bytes <= region_bytes(c, ref->region, program), i);
 }
 
-static inline bool is_step(int kernel)
-{
-    return kernel == PP_KERNEL_SGD || kernel == PP_KERNEL_ADAMW || kernel == PP_KERNEL_BALANCE;
-}
+static inline bool is_step(int k) { return k == PP_KERNEL_SGD || k == PP_KERNEL_ADAMW || k == PP_KERNEL_BALANCE; }
 
 /* Regions hold one type each, but for activation slots and scratch; only norm and step see parameters as numbers. */
 static inline void check_type(const struct check *c, const struct pp_operand *o, int i)

@@ -94,7 +94,8 @@ static void check_choices(const struct shape *s, const struct rules *rules, cons
         for (int i = 0; i < s->chosen; i++) {
             assert_in_range(choices[i], 0, s->experts - 1);
             if (rules->groups)
-                assert_true(picks(s, rules, r->probabilities + t * s->experts, choices[i] * rules->groups / s->experts));
+                assert_true(
+                    picks(s, rules, r->probabilities + t * s->experts, choices[i] * rules->groups / s->experts));
             assert_int_equal(position_of(s, rules, r->probabilities + t * s->experts, choices[i]), i);
             sum += row[choices[i]];
         }
@@ -316,8 +317,11 @@ static void test_route_grad(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_route), cmocka_unit_test(test_groups),      cmocka_unit_test(test_logits_that_are_no_numbers),
-        cmocka_unit_test(test_far_logits), cmocka_unit_test(test_logistic_functions_of_far_logits),
+        cmocka_unit_test(test_route),
+        cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_logits_that_are_no_numbers),
+        cmocka_unit_test(test_far_logits),
+        cmocka_unit_test(test_logistic_functions_of_far_logits),
         cmocka_unit_test(test_route_grad),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -277,9 +277,9 @@ static void test_balance(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sums),  cmocka_unit_test(test_take),          cmocka_unit_test(test_step_and_copies),
-        cmocka_unit_test(test_adamw), cmocka_unit_test(test_balance), cmocka_unit_test(test_adamw_numbers), cmocka_unit_test(test_backend),
-        cmocka_unit_test(test_run),   cmocka_unit_test(test_rounding),
+        cmocka_unit_test(test_sums),    cmocka_unit_test(test_take),    cmocka_unit_test(test_step_and_copies),
+        cmocka_unit_test(test_adamw),   cmocka_unit_test(test_balance), cmocka_unit_test(test_adamw_numbers),
+        cmocka_unit_test(test_backend), cmocka_unit_test(test_run),     cmocka_unit_test(test_rounding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

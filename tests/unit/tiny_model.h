@@ -79,7 +79,7 @@ static inline struct pp_shape of_kind(struct pp_shape shape, int kind)
         shape.bias = kind == QWEN2 ? PP_BIAS_QKV : PP_NO_BIAS;
         shape.qk_norm = kind == QWEN3;
         shape.rotary_dim = kind == QWEN2 ? 2 : 0; /* of 4 columns */
-        shape.window = kind == QWEN2 ? 3 : 0; /* of 7 tokens */
+        shape.window = kind == QWEN2 ? 3 : 0;     /* of 7 tokens */
         shape.window_skip = 2;
         shape.norm_epsilon = 1e-2; /* which no test takes for another one */
         shape.rope_scaling = (struct pp_rope_scaling){PP_ROPE_YARN, .factor = 4, .low = 1, .high = 8, .tokens = 64};
