@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Experts: who gets which token, and the gradient of that. A warp makes the probabilities and choices of a token; then
- * a block for each expert goes through all choices, which it finds in scratch in the order in which they take places.
+ * The router: which experts each token chooses, which of the choices find places, and the gradient at the router's
+ * logits. The kernel `choose` has a warp for each token, which makes its probabilities and choices. The kernel
+ * `give_places` then has a thread block for each expert, which goes through the choices of all tokens in the order in
+ * which they take places. It finds them in scratch, in that order.
  *
- * Where a call is timed alone, its gradient finds any numbers in memory: what names no expert is like no choice.
+ * When ppprof times route_grad alone, its operands hold arbitrary numbers. A number that names no expert is then
+ * treated as no choice.
  */
 #include <algorithm>
 #include <cfloat>
@@ -12,15 +15,15 @@
 
 enum {
     ROUTE_WARPS = 8,
-    GRAD_BLOCKS = 4, /* of a multiprocessor at a time, at least */
+    GRAD_BLOCKS = 4, /* thread blocks of route_grad that a multiprocessor can run at a time, at least */
     SCAN_THREADS = 1024,
-    ROWS_BYTES = 32 << 10 /* of shared memory, for a block's rows */
+    ROWS_BYTES = 32 << 10 /* shared memory for the scores of a thread block's tokens, at most */
 };
 
 /* In the place of a score, all of which are -FLT_MAX at least: the expert is chosen already. */
 #define CHOSEN (-INFINITY)
 
-typedef uint16_t expert_number; /* in scratch */
+typedef uint16_t expert_number; /* the type of choices in scratch */
 static_assert(PP_CHOICES_MAX * sizeof(expert_number) <= PP_CUDA_SCRATCH_BYTES, "all choices of a call");
 
 struct routing {
@@ -52,7 +55,7 @@ static __device__ void softmax(float *probabilities, float *row, int experts, in
     for (int e = lane; e < experts; e += PP_WARP) probabilities[e] = row[e] = row[e] * scale;
 }
 
-/* The same, each of its own logit. */
+/* The same, but each probability is the logistic function of its own logit. */
 static __device__ void sigmoid(float *probabilities, float *row, int experts, int lane)
 {
     for (int e = lane; e < experts; e += PP_WARP) probabilities[e] = row[e] = 1 / (1 + expf(-probabilities[e]));
@@ -151,14 +154,15 @@ static __global__ void __launch_bounds__(ROUTE_WARPS *PP_WARP) choose(routing r)
 }
 
 struct placing {
-    const expert_number *order; /* [chosen, T] */
-    int32_t *places;            /* [T, chosen] */
-    int32_t *holds;             /* [local, capacity] */
-    float *counts;              /* [experts] */
-    int choices, chosen, tokens, capacity, first, local;
+    const expert_number *order;            /* [chosen, T] */
+    int32_t *places;                       /* [T, chosen] */
+    int32_t *holds;                        /* [local, capacity] */
+    float *counts;                         /* [experts] */
+    int choices, chosen, tokens, capacity; /* choices: of all tokens */
+    int first, local;                      /* the worker has the experts first .. first + local - 1 */
 };
 
-/* Which of the four choices from `at` on are the expert's: a bit of each. */
+/* Compares four choices, from number `at` on, with the expert: bit k is set where choice at + k is this expert's. */
 static __device__ inline unsigned matches(const placing &r, int at, int expert)
 {
     unsigned bits = 0;
@@ -169,7 +173,8 @@ static __device__ inline unsigned matches(const placing &r, int at, int expert)
     return bits;
 }
 
-/* Choice `at` in the order of places is the expert's number `taken`. */
+/* Gives the expert's place number `taken` to choice `at`, if the worker has this expert and the expert so many places.
+ * Choices count in the order in which they take places. */
 static __device__ inline void take_place(const placing &r, int at, int expert, int taken)
 {
     const int here = expert - r.first, choice = at % r.tokens * r.chosen + at / r.tokens;
@@ -179,7 +184,8 @@ static __device__ inline void take_place(const placing &r, int at, int expert, i
     if (finds) r.holds[place] = choice;
 }
 
-/* Choices of the warp's lanes before this one, by their bits; *all: of the warp. */
+/* bits: which of the lane's four choices are the expert's. Returns how many such choices the lanes before this one have;
+ * *all: how many all lanes of the warp have. */
 static __device__ inline int count_before(unsigned bits, int lane, int *all)
 {
     int before = 0;
@@ -195,7 +201,8 @@ static __device__ inline int count_before(unsigned bits, int lane, int *all)
 
 using turns_by_warp = int[2][PP_BLOCK_WARPS];
 
-/* A block for each expert. A count of a round fits into 16 bits. */
+/* A thread block works on one expert. In each round it looks at four choices a thread. As that is fewer than 65536
+ * choices, two counts are summed at once, in the halves of one number. */
 static __global__ void __launch_bounds__(SCAN_THREADS) give_places(placing r)
 {
     PP_SHARED_ONE(turns_by_warp, found);
@@ -271,7 +278,7 @@ template <typename T> struct route_gradient {
     float even;  /* times an expert's count: the gradient at its probabilities of the loss that makes routers even */
 };
 
-/* The expert of a choice; less than 0: there is none. */
+/* The expert of a choice; negative if its number names no expert. */
 template <typename T> static __device__ inline int chosen_expert(const route_gradient<T> &r, int64_t choice)
 {
     const int expert = r.choices[choice];
@@ -293,14 +300,15 @@ template <typename T> static __device__ inline evening evening_of(const route_gr
     return {sums.a / (sums.b + PP_ROUTE_TINY), sums.b + PP_ROUTE_TINY};
 }
 
-/* At a logit, from dp, that at its probability p: the softmax's p (dp - sum of dp p), or p (1 - p) dp. */
+/* The gradient at a logit, from dp, the gradient at its probability p: of a softmax p (dp - sum of dp p), of logistic
+ * functions p (1 - p) dp. sum: the sum of dp p over all experts. */
 static __device__ inline float at_logit(int rules, float p, float dp, float sum)
 {
     return rules & PP_ROUTE_SIGMOID ? p * (1 - p) * dp : p * (dp - sum);
 }
 
-/* A warp for each token. With gates g = scale p / s of the chosen ones, s their sum, the gradient of the gates at p is
- * (scale dg - sum of dg g) / s; of all: g = scale p. */
+/* A warp works on one token. With gates g = scale p / s of the chosen ones, s their sum, the gradient of the gates at p
+ * is (scale dg - sum of dg g) / s; of all: g = scale p. */
 template <typename T>
 static __global__ void __launch_bounds__(ROUTE_WARPS *PP_WARP, GRAD_BLOCKS) route_grad(route_gradient<T> r)
 {
