@@ -451,8 +451,8 @@ LIKE_LLAMA = {  # what a file means that does not name it, and what is another: 
     "smollm3": (dict(num_key_value_heads=4, tie_word_embeddings=True), "layers without rotation"),
     "granite": ({}, "constant factors"),
     "glm4": (
-        dict(num_key_value_heads=2, head_dim=128),
-        "two more norms in a layer, biases of queries, keys and values, and half of a head rotated",
+        dict(num_key_value_heads=2, head_dim=128, partial_rotary_factor=0.5),
+        "two more norms in a layer, biases of queries, keys and values, and pairs of neighbours rotated",
     ),
 }
 LIKE_MIXTRAL = {  # the same, of experts; all their layers have them

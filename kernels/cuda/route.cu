@@ -184,8 +184,8 @@ static __device__ inline void take_place(const placing &r, int at, int expert, i
     if (finds) r.holds[place] = choice;
 }
 
-/* bits: which of the lane's four choices are the expert's. Returns how many such choices the lanes before this one have;
- * *all: how many all lanes of the warp have. */
+/* bits: which of the lane's four choices are the expert's. Returns how many such choices the lanes before this one
+ * have; *all: how many all lanes of the warp have. */
 static __device__ inline int count_before(unsigned bits, int lane, int *all)
 {
     int before = 0;

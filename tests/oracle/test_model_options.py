@@ -56,7 +56,7 @@ WINDOWS = [  # a change of LLAMA of 12 layers with a sliding_window of 16, the o
 ]
 REFUSED = [
     (dict(model_type="deepseek"), 'model_type is "deepseek", but only gpt2, llama, mistral, mixtral, qwen2'),
-    (dict(model_type="granitemoe", shared_intermediate_size=3), "is 3, but ppkit knows shared experts of a qwen2_moe and"),
+    (dict(model_type="granitemoe", shared_intermediate_size=3), "is 3, but ppkit knows shared experts of qwen2_moe, dots1, glm4_moe"),
     (dict(model_type="deepseek_v3", n_shared_experts=1), 'model_type is "deepseek_v3"'),
     (dict(model_type="mixtral", num_local_experts=5, num_experts_per_tok=6), "num_experts_per_tok is 6"),
     (dict(model_type="qwen3_moe", decoder_sparse_step=2), "decoder_sparse_step is 2, but then no layer has experts"),
@@ -134,7 +134,7 @@ class Options(unittest.TestCase):
         values.update(n_routed_experts=3, n_shared_experts=2, moe_intermediate_size=3, intermediate_size=7)
         done = options(dict(values, routed_scaling_factor=2.5, norm_topk_prob=True))
         self.assertIn(" --d-ff 3 --layers 3 ", done.stdout)
-        words = "--router-score sigmoid --shared-ff 6 --gate-scale 2.5 --dense-layers 1 --experts-every 1 --dense-ff 7 "
+        words = "--router-score sigmoid --shared-ff 6 --expert-bias yes --gate-scale 2.5 --dense-layers 1 --experts-every 1 --dense-ff 7 "
         self.assertIn(words, done.stdout)
         self.assertEqual(done.stderr.count("\n"), 1)
         for bad in (dict(max_window_layers="62"), dict(layer_types=5), dict(layer_types=[["a"]] * 3)):
