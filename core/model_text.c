@@ -75,7 +75,7 @@ const char *pp_model_text(const struct pp_model *model, char *buf, size_t size)
 {
     const struct pp_shape *shape = &model->shape;
     const int kv = pp_kv_heads(shape);
-    char words[360], columns[24] = "", of_keys[40] = "", experts[144] = "", beside[48] = "", dense[64] = "";
+    char words[440], columns[24] = "", of_keys[40] = "", experts[240] = "", beside[48] = "", dense[64] = "";
     if (shape->head_dim) snprintf(columns, sizeof columns, " of %d", shape->head_dim);
     if (kv != shape->heads) snprintf(of_keys, sizeof of_keys, " (%d of keys and values)", kv);
     if (shape->experts) add_experts(shape, experts, sizeof experts);

@@ -77,7 +77,7 @@ static void write_experts(const struct pp_shape *shape, bool tensors, char *text
 {
     *text = '\0';
     if (!shape->experts) return;
-    char factor[PP_REAL_BYTES], groups[24] = "", room[PP_REAL_BYTES + 40] = "", beside[16] = "", workers[16] = "";
+    char factor[PP_REAL_BYTES], groups[32] = "", room[PP_REAL_BYTES + 48] = "", beside[16] = "", workers[16] = "";
     if (pp_shape_expert_groups(shape))
         snprintf(groups, sizeof groups, "of%d/%d", shape->groups_per_token, shape->expert_groups);
     if (!tensors)
@@ -182,7 +182,8 @@ pp_status pp_write_signature(const struct pp_writer *w, int kind)
     char *text = w->out->signature;
     const size_t size = sizeof w->out->signature;
     const bool tensors = kind == PP_NORM || kind == PP_STEP || pp_keeps_shards(kind);
-    char vocab[32] = "", dropout[32] = "", precision[16], layers[80], share[24] = "", heads[48], parts[64], experts[96];
+    char vocab[32] = "", dropout[32] = "", precision[16], layers[80], share[24] = "", heads[48], parts[64],
+         experts[160];
     char again[48], window[64], dense[48];
     write_layer_words(w, tensors, layers, sizeof layers);
     write_again(w, kind, again, sizeof again);

@@ -82,8 +82,9 @@ static inline struct pp_shape of_kind(struct pp_shape shape, int kind)
         shape.window = kind == QWEN2 ? 3 : 0;     /* of 7 tokens */
         shape.window_skip = 2;
         shape.norm_epsilon = 1e-2; /* which no test takes for another one */
-        shape.rope_scaling = (struct pp_rope_scaling){PP_ROPE_YARN, .factor = 4, .low = 1, .high = 8, .tokens = 64};
-        shape.score_factor = kind == QWEN3 ? 0.75 : 0;
+        shape.rope_scaling =
+            (struct pp_rope_scaling){PP_ROPE_YARN, .factor = 4, .low = 1, .high = 8, .tokens = 64, .magnitude = 0.9};
+        shape.score_factor = kind == QWEN3 ? 0.5 : 0;
         return shape;
     }
     shape.norm = kind % 2 || kind >= SHARED_AND_ROTATED ? PP_NORM_FIRST : PP_NORM_LAST;
