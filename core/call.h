@@ -10,7 +10,7 @@
  *   calls_experts.h     sigmoid, route, dispatch, combine, weigh, and their gradients
  *   calls_loss.h        cross_entropy, cross_entropy_part, cross_entropy_join
  *   calls_parts.h       to_pieces, from_pieces, copy_keys, sum_keys; all_reduce and what else workers do together
- *   calls_step.h        colsum, take, sumsq, sgd, adamw, adamw_bf16
+ *   calls_step.h        colsum, take, sumsq, sgd, adamw, adamw_bf16, balance
  *
  * Dimensions have names, and are explained where these do not say enough, before the first block that has them. A
  * kernel's block reads like this one:
@@ -63,6 +63,7 @@
     X(positions)                                                                                                       \
     X(gemm)                                                                                                            \
     X(attention)                                                                                                       \
+    X(rope)                                                                                                            \
     X(norm)                                                                                                            \
     X(activation)                                                                                                      \
     X(sigmoid)                                                                                                         \
@@ -75,7 +76,8 @@
     X(join)                                                                                                            \
     X(exchange)                                                                                                        \
     X(sumsq)                                                                                                           \
-    X(step)
+    X(step)                                                                                                            \
+    X(balance)
 #define PP_OPERANDS_LIST(X)                                                                                            \
     X(copy)                                                                                                            \
     X(embed)                                                                                                           \
@@ -117,7 +119,8 @@
     X(colsum)                                                                                                          \
     X(take)                                                                                                            \
     X(sumsq)                                                                                                           \
-    X(step)
+    X(step)                                                                                                            \
+    X(balance)
 
 /* The dimensions of a call for formulas: as whole numbers whose products do not overflow, and as reals. */
 union pp_call_sizes {
@@ -162,7 +165,7 @@ struct pp_call {
     union {            /* scalars, by their names in the kernel's block */
         float scale, eps;
         struct pp_route_scalars routing;
-        struct pp_rope_scalars rope;
+        struct pp_rope_scalars turns;
     };
     union {
         struct pp_ref ref[PP_CALL_REFS];

@@ -16,10 +16,10 @@
 
 #include "core/operand.h"
 
-/* seq: queries of a row; causal: 1: a query sees no later keys (0 for qk_norm and rope); kv: 0: as many as heads; keys:
- * of flash alone, tokens of a whole row whose keys and values lie in the operand `keys`; 0: those of qkv; window: only
- * with causal: the query of a row's token t sees the keys of the tokens t - window + 1 to t, as far as there are any;
- * 0: of all tokens up to t (0 for qk_norm and rope). Tokens count by their places in the whole row. */
+/* seq: queries of a row; causal: 1: a query sees no later keys (0 for qk_norm); kv: 0: as many as heads; keys: of flash
+ * alone, tokens of a whole row whose keys and values lie in the operand `keys`; 0: those of qkv; window: only with
+ * causal: the query of a row's token t sees the keys of the tokens t - window + 1 to t, as far as there are any; 0: of
+ * all tokens up to t (0 for qk_norm). Tokens count by their places in the whole row. */
 PP_DIMS(attention, rows, seq, heads, dh, causal, kv, keys, window);
 
 /* Of such dimensions of any type: heads of keys and values; heads of a token's qkv; keys of a row; the most keys that
@@ -29,8 +29,12 @@ PP_DIMS(attention, rows, seq, heads, dh, causal, kv, keys, window);
 #define PP_ROW_KEYS(n) ((n)->keys ? (n)->keys : (n)->seq)
 #define PP_SEEN_KEYS(n) ((n)->window && (n)->window < PP_ROW_KEYS(n) ? (n)->window : PP_ROW_KEYS(n))
 
-/* attention: qkv += bias; P = softmax(q k' / sqrt(dh)); ctx = drop(P) v
+/* What attention multiplies its scores by. */
+#define PP_SCORE_SCALE(call) (((call)->scale > 0 ? (call)->scale : 1) / sqrtf((float)(call)->attention.dh))
+
+/* attention: qkv += bias; P = softmax(factor q k' / sqrt(dh)); ctx = drop(P) v
  *     p               probability of dropout
+ *     scale           factor; 0: 1
  *     ctx             out     [T, heads * dh]
  *     probabilities   out     [rows, heads, seq, seq]: P, negative where dropout drops it
  *     qkv             in/out  [T, Q]; only read without a bias
@@ -40,7 +44,7 @@ PP_DIMS(attention, rows, seq, heads, dh, causal, kv, keys, window);
 PP_OPERANDS(attention, ctx, probabilities, qkv, bias, scratch);
 
 /* attention_grad: the gradient at qkv, in its place.
- *     p               as attention's
+ *     p, scale        as attention's
  *     qkv             in/out  [T, Q], becomes dqkv
  *     probabilities   in      [rows, heads, seq, seq]
  *     dctx            in      [T, heads * dh]
@@ -51,8 +55,9 @@ PP_OPERANDS(attention_grad, qkv, probabilities, dctx, scratch);
 /* flash: attention that does not store P. Of `keys` tokens, if not 0, keys and values are read from the operand `keys`;
  * of qkv only the queries count then, and there is no bias. Drops the same scores as attention.
  *     p         probability of dropout
+ *     scale     as attention's
  *     ctx       out     [T, heads * dh]
- *     lse       out     [rows, heads, seq] float: log of the sum of exp(score / sqrt(dh)) of a query
+ *     lse       out     [rows, heads, seq] float: log of the sum of exp(factor * score / sqrt(dh)) of a query
  *     qkv       in/out  [T, Q]; only read without a bias
  *     bias      in      [Q] float; optional
  *     scratch   out     pp_flash_scratch() bytes
@@ -62,7 +67,7 @@ PP_OPERANDS(flash, ctx, lse, qkv, bias, scratch, keys);
 
 /* flash_grad: the gradient at qkv, in its place. P is made again of queries, keys and lse; the sum of dP P of a query
  * is its ctx times its dctx.
- *     p         as flash's
+ *     p, scale  as flash's
  *     qkv       in/out  [T, Q], becomes dqkv; if keys is not 0 the queries alone
  *     lse       in      [rows, heads, seq] float
  *     ctx       in      [T, heads * dh]
@@ -96,24 +101,30 @@ PP_OPERANDS(qk_norm, qkv, bias, kept, q_gamma, k_gamma);
  */
 PP_OPERANDS(qk_norm_grad, dqkv, kept, q_gamma, k_gamma, q_gamma_grad, k_gamma_grad);
 
-/* Scalars of rope and rope_grad: pair i of a head's columns turns by theta^(-2i/dh) from token to token, unless that is
- * slowed down (struct pp_rope_scaling; factor <= 1: it is not). The angles themselves: kernels/rotation.h. */
+/* columns: the first so many columns of a head are rotated, an even number; 0: all dh of them */
+PP_DIMS(rope, rows, seq, heads, dh, columns, kv);
+#define PP_ROPE_COLUMNS(n) ((n)->columns ? (n)->columns : (n)->dh)
+
+/* Scalars of rope and rope_grad: pair i of a head's R rotated columns turns by theta^(-2i/R) from token to token,
+ * unless that is slowed down, as struct pp_rope_scaling (core/rope.h) says (factor <= 1: it is not). The angles
+ * themselves: kernels/rotation.h. magnitude: sines and cosines are multiplied by it; 0: by 1. */
 struct pp_rope_scalars {
-    float theta, factor, low, high, tokens;
+    float theta, factor, low, high, tokens, magnitude;
+    int32_t kind, whole; /* enum pp_rope_kind; 1: of yarn, truncate */
 };
 
-/* rope: qkv += bias; then queries and keys of the row's token t are rotated: columns i and i + dh/2 of a head, x and y,
+/* rope: qkv += bias; then queries and keys of the row's token t are rotated: columns i and i + R/2 of a head, x and y,
  * become x cos a - y sin a and y cos a + x sin a, a being t times the angle of pair i (Su et al. 2021). Pairs are those
- * of Hugging Face's Llama ("rotate half"), not neighbours. dh is even.
- *     rope   struct pp_rope_scalars
- *     qkv    in/out  [T, Q]
- *     bias   in      [Q] float; optional
+ * of Hugging Face's Llama ("rotate half"), not neighbours. Columns from R on stay as they are. R is even.
+ *     turns   struct pp_rope_scalars; sines and cosines are times its magnitude
+ *     qkv     in/out  [T, Q]
+ *     bias    in      [Q] float; optional
  */
 PP_OPERANDS(rope, qkv, bias);
 
-/* rope_grad: dq and dk are rotated back.
- *     rope   as rope's
- *     dqkv   in/out  [T, Q]
+/* rope_grad: dq and dk are rotated back, and multiplied by the magnitude.
+ *     turns   as rope's
+ *     dqkv    in/out  [T, Q]
  */
 PP_OPERANDS(rope_grad, dqkv);
 

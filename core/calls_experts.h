@@ -26,7 +26,8 @@ PP_OPERANDS(sigmoid_grad, dx, dy, y);
 enum pp_route_rules {
     PP_ROUTE_OF_ALL =
         1, /* gates are the probabilities as they are; else divided by the sum of the token's chosen ones */
-    PP_ROUTE_SIGMOID = 2 /* each probability is the logistic function of its logit; else they are a softmax */
+    PP_ROUTE_GROUP_BY_BEST = 4, /* a group's score is the highest one of its experts; else the sum of the two highest */
+    PP_ROUTE_SIGMOID = 2        /* each probability is the logistic function of its logit; else they are a softmax */
 };
 /* With PP_ROUTE_SIGMOID sums of probabilities may be 0, so this is added before they divide. */
 #define PP_ROUTE_TINY 1e-20f
@@ -34,16 +35,19 @@ enum pp_route_rules {
 struct pp_route_scalars {
     float gate_scale; /* times the gates */
     float aux;        /* route_grad: weight of the loss that evens out the experts' load */
+    int32_t groups,
+        picked; /* route: equal groups of successive experts, and of how many a token may choose; 0: of all */
 };
 
 /* experts: of all workers; chosen: choices of a token; capacity: places of an expert; local: experts of the worker,
  * from tensor_rank * local on; rules: enum pp_route_rules */
 PP_DIMS(route, rows, seq, experts, chosen, capacity, local, rules);
 
-/* route: probabilities = softmax(logits), or sigmoid(logits). A token chooses the experts of its greatest
- * probabilities, the greatest first, of equal ones the lower number. Then the first choices of all tokens, in their
- * order, take places of their experts, then the second ones, and so on, as long as an expert has any of its `capacity`
- * left.
+/* route: probabilities = softmax(logits), or sigmoid(logits). The score of an expert is its probability plus its bias.
+ * A token chooses the experts of its greatest scores, the greatest first, of equal ones the lower number; scores that
+ * are no numbers come last. Where there are groups, it chooses from the `picked` groups of the greatest scores alone,
+ * of equal ones those of lower numbers. Then the first choices of all tokens, in their order, take places of their
+ * experts, then the second ones, and so on, as long as an expert has any of its `capacity` left.
  *     routing         struct pp_route_scalars
  *     probabilities   in/out  [T, experts] float: logits, become probabilities
  *     choices         out     [T, chosen] int32: experts
@@ -51,9 +55,10 @@ PP_DIMS(route, rows, seq, experts, chosen, capacity, local, rules);
  *     places          out     [T, chosen] int32: (expert - first of the worker) * capacity + i; -1: the choice has no
  *                             place, or is another worker's expert
  *     holds           out     [local * capacity] int32: t * chosen + choice that is in a place; -1: none
- *     counts          out     [experts] int32: how often each expert was chosen, with a place or without
+ *     counts          out     [experts] float: how many tokens have chosen each expert, with a place or without
+ *     bias            in      [experts] float; optional
  */
-PP_OPERANDS(route, probabilities, choices, gates, places, holds, counts);
+PP_OPERANDS(route, probabilities, choices, gates, places, holds, counts, bias);
 
 /* As route's. */
 PP_DIMS(route_grad, rows, seq, experts, chosen, rules);

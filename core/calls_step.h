@@ -44,4 +44,15 @@ PP_DIMS(step, rows, width, sparse);
  */
 PP_OPERANDS(step, w, g, copy, m, v);
 
+/* experts: all of the layer; chosen: choices of a token */
+PP_DIMS(balance, rows, width, experts, chosen);
+
+/* balance: bias += rate where the load of an expert is below the mean, -= rate where it is above; the mean is
+ * pp_frame.tokens * chosen / experts.
+ *     scale   rate
+ *     bias    in/out  [rows, width] float: of some of the experts
+ *     loads   in      [rows, width] float: how many tokens of the batch have chosen each of these experts
+ */
+PP_OPERANDS(balance, bias, loads);
+
 #endif

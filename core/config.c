@@ -25,6 +25,15 @@ bool pp_config_given(const struct pp_config *config, const char *option)
     return row && config->set[row - pp_config_rows];
 }
 
+/* Numbers of --rope-scaling that were not given are those of its kind. */
+static void set_rope_scaling(struct pp_config *config)
+{
+    struct pp_rope_scaling *scaling = &config->rope_scaling;
+    const struct pp_rope_kind_info *kind = &pp_rope_kinds[scaling->kind];
+    if (!pp_config_given(config, "rope-low-freq-factor")) scaling->low = kind->low;
+    if (!pp_config_given(config, "rope-high-freq-factor")) scaling->high = kind->high;
+}
+
 pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config *out, const char **operands,
                           int max_operands, int *noperands)
 {
@@ -39,6 +48,7 @@ pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config
     /* A preset's T makes tensor ranks share the experts. It does not apply to expert ranks, nor to given times. */
     if ((pp_config_gives_times(out) || pp_ints_most(&out->expert_parallel) > 1) && !pp_config_given(out, "tensor"))
         out->tensor = (struct pp_ints){1, {1}};
+    set_rope_scaling(out);
     PP_TRY(pp_config_make_canonical(out));
     return pp_config_check(out, tool);
 }
@@ -133,6 +143,28 @@ int pp_config_max_positions(const struct pp_config *config)
     return config->max_positions ? config->max_positions : config->tokens;
 }
 
+/* What layers with experts are. */
+static void set_mixture(const struct pp_config *config, struct pp_shape *out)
+{
+    out->experts = config->experts;
+    out->experts_per_token = config->experts_per_token;
+    out->capacity_factor = config->capacity_factor;
+    out->aux_loss = config->aux_loss;
+    out->shared_ff = config->shared_ff;
+    out->shared_gate = config->shared_ff && config->shared_gate;
+    out->gates_of_all = config->gates_of_all;
+    out->sigmoid_scores = config->sigmoid_scores;
+    out->gate_scale = config->gate_scale;
+    out->expert_groups = config->expert_groups;
+    out->groups_per_token = config->groups_per_token;
+    out->group_by_best = config->group_by_best;
+    out->expert_bias = config->expert_bias;
+    out->expert_bias_rate = config->expert_bias ? config->expert_bias_rate : 0;
+    out->dense_layers = config->dense_layers;
+    out->experts_every = config->experts_every;
+    out->dense_ff = config->dense_ff;
+}
+
 void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
 {
     bool lab = config->style == PP_STYLE_LAB;
@@ -142,18 +174,6 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
         .kv_heads = config->kv_heads,
         .head_dim = config->head_dim,
         .d_ff = config->d_ff,
-        .experts = config->experts,
-        .experts_per_token = config->experts ? config->experts_per_token : 0,
-        .capacity_factor = config->experts ? config->capacity_factor : 0,
-        .aux_loss = config->experts ? config->aux_loss : 0,
-        .shared_ff = config->experts ? config->shared_ff : 0,
-        .shared_gate = config->experts && config->shared_ff && config->shared_gate,
-        .gates_of_all = config->experts && config->gates_of_all,
-        .sigmoid_scores = config->experts && config->sigmoid_scores,
-        .gate_scale = config->experts ? config->gate_scale : 0,
-        .dense_layers = config->experts ? config->dense_layers : 0,
-        .experts_every = config->experts ? config->experts_every : 0,
-        .dense_ff = config->experts ? config->dense_ff : 0,
         .norm = config->norm,
         .activation = config->activation,
         .normalization = config->normalization,
@@ -169,7 +189,9 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
         .dropout = config->dropout,
         .positions = config->positions,
         .rope_theta = config->rope_theta,
+        .rotary_dim = config->rotary_dim,
         .rope_scaling = config->rope_scaling,
+        .score_factor = config->score_factor,
         .max_positions = config->positions == PP_POSITIONS_LEARNED ? pp_config_max_positions(config) : 0,
         .scale_embedding = !lab && config->positions == PP_POSITIONS_SINUSOIDAL,
         .residual_only = lab,
@@ -186,6 +208,7 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
         .tied = config->tie_embeddings,
         .bf16_sums = pp_config_sums_bf16(config),
     };
+    if (config->experts) set_mixture(config, out);
     pp_config_share(config, config->zero.v[0], config->shard_degree.v[0], out);
 }
 

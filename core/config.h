@@ -31,6 +31,7 @@ struct pp_config {
     int kv_heads;                                         /* 0: as many as heads */
     int positions;                                        /* enum pp_positions */
     int head_dim;                                         /* 0: d_model / heads */
+    int rotary_dim;                                       /* 0: all columns of a head */
     int max_positions;                                    /* 0: as many as tokens */
     int qk_norm;                                          /* 1: queries and keys are normalised */
     int experts, experts_per_token;                       /* 0 experts: one dense feed-forward per layer */
@@ -40,6 +41,9 @@ struct pp_config {
     int gates_of_all;   /* --gates: 0 chosen, 1 all */
     int sigmoid_scores; /* --router-score: 0 softmax, 1 sigmoid */
     double gate_scale;
+    int expert_groups, groups_per_token, group_by_best; /* --group-score: 0 top2, 1 best */
+    int expert_bias;                                    /* 1: experts have a bias that counts to choose them */
+    double expert_bias_rate;
     int dense_layers;   /* the first ones, which have no experts */
     int experts_every;  /* of the others each so-manieth has */
     int dense_ff;       /* width of the feed-forward of layers without experts; 0: d_ff */
@@ -47,6 +51,7 @@ struct pp_config {
     int vocab_multiple; /* 0: that of the device */
     double dropout, rope_theta, norm_epsilon;
     struct pp_rope_scaling rope_scaling;
+    double score_factor;
     double init_std; /* 0: initial weights of `style` */
     /* batch and optimizer */
     int rows, tokens, epochs, max_batches, eval_batches, eval_rows; /* rows: of one replica */
@@ -118,7 +123,7 @@ struct pp_config {
     /* all */
     int format; /* enum pp_format */
     bool list, version, help;
-    bool set[128]; /* [pp_config_nrows] which rows of pp_config_rows were given on the command line */
+    bool set[192]; /* [pp_config_nrows] which rows of pp_config_rows were given on the command line */
 };
 
 extern const struct pp_opt pp_config_rows[];
@@ -187,6 +192,8 @@ pp_status pp_config_make_canonical(struct pp_config *config) PP_MUST_CHECK;
 pp_status pp_config_check(const struct pp_config *config, unsigned tool) PP_MUST_CHECK;
 /* The part of it about options that only have a meaning beside another one (config_additions.c). PP_USAGE. */
 pp_status pp_config_check_additions(const struct pp_config *config) PP_MUST_CHECK;
+/* Checks the options of experts against each other (config_check_experts.c; pp_config_check() calls it). PP_USAGE. */
+pp_status pp_config_check_experts(const struct pp_config *config) PP_MUST_CHECK;
 /* Checks one value of each list (of --context-parallel the first) against the other options. PP_USAGE. */
 pp_status pp_config_check_values(const struct pp_config *config, int checkpoint, int zero) PP_MUST_CHECK;
 /* Does the config say how long the tasks of a rank take (--times, --device delay), instead of leaving it to a model? */
@@ -204,7 +211,8 @@ int pp_config_recv_buffers(const struct pp_config *config, int microbatches, int
 /* The names of the presets (presets.c describes them). */
 #define PP_PRESET_NAMES                                                                                                \
     "tutorial|tutorial-12|small|lab|gpt-small|gpt-1.3b|gpt-6.7b|gpt-175b|llama-2-7b|llama-3-8b|llama-3-70b|"           \
-    "llama-3-405b|mistral-7b|mistral-nemo-12b|mixtral-8x7b|qwen3-8b|qwen3-30b-a3b|qwen2-57b-a14b"
+    "llama-3-405b|mistral-7b|mistral-nemo-12b|mixtral-8x7b|qwen3-8b|qwen3-30b-a3b|qwen2-57b-a14b|"                     \
+    "glm-4.5-air"
 /* A line about each, for --list. */
 void pp_config_list_presets(FILE *out);
 

@@ -27,7 +27,8 @@ static int additions_of(const struct pp_config *config, struct addition out[MOST
     const bool falls = config->over_steps.schedule != PP_LR_CONSTANT;
     const bool rope = config->positions == PP_POSITIONS_ROPE, learned = config->positions == PP_POSITIONS_LEARNED;
     const bool windows = config->window_size || !config->window_attn_skip_freq;
-    const bool scaled = rope && pp_rope_scales(&config->rope_scaling);
+    const bool scaled = rope && pp_rope_scales(&config->rope_scaling), yarn = config->rope_scaling.kind == PP_ROPE_YARN;
+    const bool bands = scaled && pp_rope_kinds[config->rope_scaling.kind].high > 0;
     const struct addition additions[] = {
         {"experts-per-token", "--experts; add that", config->experts},
         {"capacity-factor", "--experts; add that", config->experts},
@@ -35,6 +36,11 @@ static int additions_of(const struct pp_config *config, struct addition out[MOST
         {"gates", "--experts; add that", config->experts},
         {"router-score", "--experts; add that", config->experts},
         {"gate-scale", "--experts; add that", config->experts},
+        {"expert-groups", "--experts; add that", config->experts},
+        {"groups-per-token", "--expert-groups; add that", config->experts && config->expert_groups > 1},
+        {"group-score", "--expert-groups; add that", config->experts && config->expert_groups > 1},
+        {"expert-bias", "--experts; add that", config->experts},
+        {"expert-bias-rate", "--expert-bias; add that", config->experts && config->expert_bias},
         {"shared-ff", "--experts; add that", config->experts},
         {"shared-gate", "--shared-ff; add that", config->experts && config->shared_ff},
         {"dense-layers", "--experts; add that", config->experts},
@@ -42,10 +48,14 @@ static int additions_of(const struct pp_config *config, struct addition out[MOST
         {"dense-ff", "--dense-layers and --experts-every; add one", has_dense_layers(config)},
         {"expert-parallel", "--experts; add that", config->experts},
         {"rope-theta", "--positions rope; add that", rope},
+        {"rotary-dim", "--positions rope; add that", rope},
         {"rope-factor", "--positions rope; add that", rope},
-        {"rope-low-freq-factor", "--rope-factor; add that", scaled},
-        {"rope-high-freq-factor", "--rope-factor; add that", scaled},
-        {"rope-original-tokens", "--rope-factor; add that", scaled},
+        {"rope-scaling", "--rope-factor; add that", scaled},
+        {"rope-low-freq-factor", "--rope-factor, but of linear; add that", bands},
+        {"rope-high-freq-factor", "--rope-factor, but of linear; add that", bands},
+        {"rope-original-tokens", "--rope-factor, but of linear; add that", bands},
+        {"rope-truncate", "--rope-factor and --rope-scaling yarn; add both", scaled && yarn},
+        {"rope-attention-factor", "--rope-factor and --rope-scaling yarn; add both", scaled && yarn},
         {"window-attn-skip-freq", "--window-size; add that", windows},
         {"max-positions", "--positions learned; add that", learned},
         {"adam-beta1", "--optimizer adamw; add that", adamw},
@@ -64,11 +74,13 @@ pp_status pp_config_check_additions(const struct pp_config *config)
 {
     struct addition additions[MOST_ADDITIONS];
     const struct pp_rope_scaling *rope = &config->rope_scaling;
+    const bool bands =
+        config->positions == PP_POSITIONS_ROPE && pp_rope_scales(rope) && pp_rope_kinds[rope->kind].high > 0;
     const int n = additions_of(config, additions);
     for (int i = 0; i < n; i++)
         if (!additions[i].there && pp_config_given(config, additions[i].option))
             return pp_fail(PP_USAGE, "--%s is of %s, or leave it out", additions[i].option, additions[i].of);
-    if (config->positions == PP_POSITIONS_ROPE && pp_rope_scales(rope) && rope->high <= rope->low)
+    if (bands && rope->high <= rope->low)
         return pp_fail(PP_USAGE, "--rope-high-freq-factor %g must be more than --rope-low-freq-factor %g", rope->high,
                        rope->low);
     return PP_OK;
@@ -80,6 +92,8 @@ static void leave_to_others(struct pp_config *config)
     const int heads = config->heads;
     if (config->kv_heads == heads) config->kv_heads = 0;
     if (heads && config->d_model % heads == 0 && config->head_dim == config->d_model / heads) config->head_dim = 0;
+    if (heads && config->rotary_dim == (config->head_dim ? config->head_dim : config->d_model / heads))
+        config->rotary_dim = 0;
     if (config->dense_ff == config->d_ff) config->dense_ff = 0;
     if (config->max_positions == config->tokens) config->max_positions = 0;
 }

@@ -58,6 +58,11 @@ static pp_status check_heads(const struct pp_config *config)
                        "--positions rope rotates pairs of a head's columns, and --d-model %d with --heads %d has %d of "
                        "them; choose an even number",
                        config->d_model, config->heads, columns);
+    if (config->rotary_dim % 2 || config->rotary_dim > columns)
+        return pp_fail(PP_USAGE,
+                       "--rotary-dim %d: pairs of a head's %d columns are rotated; choose an even number of "
+                       "them",
+                       config->rotary_dim, columns);
     if ((int64_t)config->heads * columns > 1 << 24)
         return pp_fail(PP_USAGE, "--head-dim: %d heads of %d columns are wider than any model", config->heads, columns);
     return PP_OK;
@@ -70,28 +75,6 @@ static pp_status check_window(const struct pp_config *config)
         return pp_fail(PP_USAGE, "--window-size %d is of tokens before a token: add --mask causal", window);
     if (!window || skips != 1) return PP_OK;
     return pp_fail(PP_USAGE, "--window-attn-skip-freq 1 leaves no layer the window: leave --window-size out");
-}
-
-static pp_status check_experts(const struct pp_config *config)
-{
-    if (!config->experts) return PP_OK;
-    if (config->bias != PP_NO_BIAS && config->bias != PP_BIAS_QKV)
-        return pp_fail(PP_USAGE, "--experts: experts have no biases; add --bias no");
-    if (config->experts_per_token > config->experts)
-        return pp_fail(PP_USAGE, "--experts-per-token %d: there are --experts %d; choose as many at most",
-                       config->experts_per_token, config->experts);
-    if (config->dense_layers >= config->layers)
-        return pp_fail(PP_USAGE, "--dense-layers %d leaves none of --layers %d to have --experts; choose fewer",
-                       config->dense_layers, config->layers);
-    if (config->capacity_factor == 0)
-        return pp_fail(PP_USAGE, "--capacity-factor: with 0 experts have room for no token; choose more");
-    if ((float)config->gate_scale == 0) /* kernels have it as a float */
-        return pp_fail(PP_USAGE, "--gate-scale: with 0 nothing would come of what experts make; choose more");
-    if (config->batch_w > 1)
-        return pp_fail(PP_USAGE,
-                       "--experts have places for one microbatch at a time, so there is no --batch-w %d with them",
-                       config->batch_w);
-    return PP_OK;
 }
 
 pp_status pp_config_check_expert_parallel(int n, int replicas)
@@ -259,7 +242,7 @@ pp_status pp_config_check(const struct pp_config *config, unsigned tool)
     PP_TRY(check_norms(config));
     PP_TRY(check_heads(config));
     PP_TRY(check_window(config));
-    PP_TRY(check_experts(config));
+    PP_TRY(pp_config_check_experts(config));
     PP_TRY(check_positions(config));
     if (config->dropout >= 1)
         return pp_fail(PP_USAGE, "--dropout: %g leaves nothing; choose less than 1", config->dropout);

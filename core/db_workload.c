@@ -110,6 +110,9 @@ static void add_experts(struct text *t, const struct pp_config *config)
     add_real(t, "c", config->capacity_factor);
     if (config->shared_ff) add(t, "s%d%s", config->shared_ff, config->shared_gate ? "g" : "");
     if (config->gate_scale != 1) add_real(t, "*", config->gate_scale);
+    if (config->expert_groups > 1)
+        add(t, "g%d/%d%s", config->groups_per_token, config->expert_groups, config->group_by_best ? "m" : "");
+    if (config->expert_bias) add_real(t, "b", config->expert_bias_rate);
     if (pp_config_expert_parallel(config) > 1) add(t, "/%d", pp_config_expert_parallel(config));
     if (config->dense_layers == 0 && config->experts_every <= 1) return;
     add(t, " dense%d", config->dense_layers);
@@ -149,11 +152,15 @@ static void add_rope(struct text *t, const struct pp_config *config)
 {
     const struct pp_rope_scaling *scaling = &config->rope_scaling;
     add_real(t, " rope", config->rope_theta);
+    if (config->rotary_dim) add(t, "of%d", config->rotary_dim);
     if (!pp_rope_scales(scaling)) return;
-    add_real(t, "/", scaling->factor);
+    add(t, "/%s", scaling->kind == PP_ROPE_LLAMA3 ? "" : pp_rope_kinds[scaling->kind].name);
+    add_real(t, "", scaling->factor);
+    if (scaling->magnitude > 0) add_real(t, "*", scaling->magnitude);
+    if (!pp_rope_kinds[scaling->kind].high) return;
     add_real(t, ":", scaling->low);
     add_real(t, ":", scaling->high);
-    add(t, ":%d", scaling->tokens);
+    add(t, ":%d%s", scaling->tokens, pp_rope_kinds[scaling->kind].truncates && !scaling->truncate ? "-" : "");
 }
 
 static void add_window(struct text *t, const struct pp_config *config)
@@ -171,6 +178,7 @@ static void add_layer_words(struct text *t, const struct pp_config *config)
     if (config->normalization == PP_RMSNORM) add(t, " rmsnorm");
     if (config->norm_epsilon != PP_NORM_EPSILON) add_real(t, " eps", config->norm_epsilon);
     if (config->qk_norm) add(t, " qknorm");
+    if (config->score_factor != 1) add_real(t, " scores*", config->score_factor);
     if (config->activation != PP_RELU) add(t, " %s", pp_activation_names[config->activation]);
     add(t, "%s", pp_bias_words[config->bias]);
     if (config->tie_embeddings) add(t, " tied");

@@ -165,7 +165,7 @@ enum { PP_CONTEXT_SIZE = PP_SCHEDULE_NAME + sizeof " layers:65536 share 1/214748
 const char *pp_job_context(const struct pp_job *job, int sharers, char *buf, size_t size);
 
 /* The model in words for people: "1041444974 parameters: 8 layers, d 4096, 16 heads, ...; bf16, adamw". Returns buf. */
-enum { PP_MODEL_TEXT = 800 };
+enum { PP_MODEL_TEXT = 1000 };
 const char *pp_model_text(const struct pp_model *model, char *buf, size_t size);
 
 #endif

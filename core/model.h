@@ -58,6 +58,11 @@ struct pp_tensor {
     bool of_experts; /* its rows are experts': all members of a rank share it. Others are shared by tensor ranks */
     /* The copy of the embedding, the first tensor (pp_shape.tied): it counts in no norm and stands in no file. */
     bool copy;
+    /* The bias of experts (pp_shape.expert_bias): in the place of its gradient are the loads, that is how many tokens
+     * of the batch have chosen each expert. They are whole numbers in float32, so sums are exact in any order, as long
+     * as a batch has 2^24 tokens at most. It counts in no norm, and steps by itself (PP_KERNEL_BALANCE): what the
+     * optimizer keeps for it is never used. */
+    bool loads;
 };
 
 struct pp_stage {

@@ -9,10 +9,14 @@
 
 static void add_rope(const struct pp_shape *shape, char *buf, size_t size)
 {
-    char slower[40] = "";
-    if (pp_rope_scales(&shape->rope_scaling))
-        snprintf(slower, sizeof slower, ", slow turns %g times slower", shape->rope_scaling.factor);
-    snprintf(buf, size, ", rope of base %g%s", shape->rope_theta, slower);
+    char slower[64] = "", columns[48] = "";
+    if (shape->rotary_dim) snprintf(columns, sizeof columns, " in %d columns of a head", shape->rotary_dim);
+    const struct pp_rope_scaling *scaling = &shape->rope_scaling;
+    if (pp_rope_scales(scaling))
+        snprintf(slower, sizeof slower, ", %s turns %g times slower%s",
+                 scaling->kind == PP_ROPE_LINEAR ? "all" : "slow", scaling->factor,
+                 scaling->kind == PP_ROPE_YARN ? " (yarn)" : "");
+    snprintf(buf, size, ", rope of base %g%s%s", shape->rope_theta, columns, slower);
 }
 
 static void add_window(const struct pp_shape *shape, char *buf, size_t size)
@@ -31,7 +35,7 @@ static void add_layer_words(const struct pp_shape *shape, char *buf, size_t size
                                          [PP_BIAS_LAYERS] = ", no bias of the decoder",
                                          [PP_BIAS_QKV] = ", biases of queries, keys and values alone"};
     const bool named = shape->activation != PP_RELU;
-    char positions[80] = "", epsilon[40] = "", window[80] = "";
+    char positions[160] = "", epsilon[40] = "", window[80] = "";
     if (shape->window) add_window(shape, window, sizeof window);
     if (pp_norm_epsilon(shape) != PP_NORM_EPSILON)
         snprintf(epsilon, sizeof epsilon, ", epsilon %g", pp_norm_epsilon(shape));
@@ -48,11 +52,14 @@ static void add_layer_words(const struct pp_shape *shape, char *buf, size_t size
 
 static void add_experts(const struct pp_shape *shape, char *buf, size_t size)
 {
-    char scale[32] = "";
+    char scale[32] = "", groups[48] = "";
+    if (pp_shape_expert_groups(shape))
+        snprintf(groups, sizeof groups, ", from %d of %d groups", shape->groups_per_token, shape->expert_groups);
     if (pp_gate_scale(shape) != 1) snprintf(scale, sizeof scale, " times %g", pp_gate_scale(shape));
-    snprintf(buf, size, " of %d expert%s (%d of a token%s%s%s, room for %g times that)", shape->experts,
-             pp_plural(shape->experts), shape->experts_per_token, shape->gates_of_all ? ", gates among all" : "",
-             shape->sigmoid_scores ? ", logistic scores" : "", scale, shape->capacity_factor);
+    snprintf(buf, size, " of %d expert%s (%d of a token%s%s%s%s%s, room for %g times that)", shape->experts,
+             pp_plural(shape->experts), shape->experts_per_token, groups,
+             shape->gates_of_all ? ", gates among all" : "", shape->sigmoid_scores ? ", logistic scores" : "",
+             shape->expert_bias ? ", chosen with a bias" : "", scale, shape->capacity_factor);
 }
 
 /* Adds how many layers of a model with experts have none. */
@@ -68,7 +75,7 @@ const char *pp_model_text(const struct pp_model *model, char *buf, size_t size)
 {
     const struct pp_shape *shape = &model->shape;
     const int kv = pp_kv_heads(shape);
-    char words[360], columns[24] = "", of_keys[40] = "", experts[144] = "", beside[48] = "", dense[64] = "";
+    char words[440], columns[24] = "", of_keys[40] = "", experts[240] = "", beside[48] = "", dense[64] = "";
     if (shape->head_dim) snprintf(columns, sizeof columns, " of %d", shape->head_dim);
     if (kv != shape->heads) snprintf(of_keys, sizeof of_keys, " (%d of keys and values)", kv);
     if (shape->experts) add_experts(shape, experts, sizeof experts);

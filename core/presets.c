@@ -14,6 +14,8 @@
  *   mixtral-8x7b            Mixtral (Jiang et al., 2024)
  *   qwen3-8b, -30b-a3b      Qwen3 (Yang et al., 2025)
  *   qwen2-57b-a14b          Qwen2 (Yang et al., 2024)
+ *   glm-4.5-air             GLM-4.5 (GLM-4.5 Team, 2025), without the layer that predicts one token more. Its sizes are
+ *                           those of transformers' Glm4MoeConfig; rope-theta, biases and aux-loss are from memory
  *
  * Training: the GPT presets have learning rate, betas, decay and clipping of GPT-3. The Llama presets have those of
  * their reports, except for the schedule of the learning rate; Llama 3's report has no decay, clipping or epsilon, so
@@ -120,6 +122,11 @@ static const struct preset presets[] = {
      {{"d-model", "3584"}, {"heads", "28"}, {"kv-heads", "4"}, {"d-ff", "2560"}, {"layers", "28"}, {"bias", "qkv"},
       {"experts", "64"}, {"experts-per-token", "8"}, {"gates", "all"}, {"shared-ff", "20480"}, {"shared-gate", "yes"},
       {"aux-loss", "0.001"}, {"vocab", "151936"}, {"norm-epsilon", "1e-6"}, {"stages", "14"}}, "mixtral-8x7b"},
+    {"glm-4.5-air", "46 layers, d 4096, 128 experts, 1.07e11 parameters; 32 x 4096 tokens, 23 stages x tensor 2",
+     {{"heads", "96"}, {"kv-heads", "8"}, {"head-dim", "128"}, {"d-ff", "1408"}, {"layers", "46"}, {"bias", "qkv"},
+      {"rotary-dim", "64"}, {"experts", "128"}, {"experts-per-token", "8"}, {"router-score", "sigmoid"},
+      {"expert-bias", "yes"}, {"shared-ff", "1408"}, {"dense-layers", "1"}, {"dense-ff", "10944"},
+      {"aux-loss", "0.0001"}, {"vocab", "151552"}, {"stages", "23"}}, "mixtral-8x7b"},
 };
 
 enum { PRESETS = sizeof presets / sizeof *presets };

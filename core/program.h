@@ -28,8 +28,8 @@ enum { PP_CALL_NAME = 64, PP_SIGNATURE_BYTES = 256 };
 struct pp_program {
     struct pp_call *calls;
     int ncalls;
-    int64_t work_bytes;  /* scratch it needs */
-    double flops;        /* arithmetic of its calls */
+    int64_t work_bytes; /* scratch it needs */
+    double flops;       /* arithmetic of its calls */
     /* Names the work: equal for equal call lists on any stage, plan or chunk count ("F 2l 5x35 d200 h2 f200 causal
      * p0.2"). The key of measured task times. */
     char signature[PP_SIGNATURE_BYTES];
@@ -62,6 +62,7 @@ struct pp_frame {
     bool training;    /* dropout on */
     bool accumulate;  /* add to the gradients instead of writing them */
     float loss_scale; /* 1 / tokens of the whole batch over all replicas */
+    int64_t tokens;   /* of the whole batch over all replicas */
     float learning_rate;
     struct pp_adamw adamw;
     float clip_factor; /* 1 where nothing is clipped */

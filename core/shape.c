@@ -4,6 +4,10 @@
 #include "core/layers.h"
 
 const char *const pp_precision_names[] = {"fp32", "tf32", "bf16"};
+const struct pp_rope_kind_info pp_rope_kinds[PP_ROPE_KINDS] = {
+    [PP_ROPE_LLAMA3] = {"llama3", .low = 1, .high = 4},
+    [PP_ROPE_YARN] = {"yarn", .low = 1, .high = 32, .growth = 0.1, .truncates = true},
+    [PP_ROPE_LINEAR] = {"linear"}};
 const char *const pp_context_kind_names[] = {"a2a", "all_gather"};
 const char *const pp_activation_names[] = {"relu", "gelu", "swiglu", "gelu-tanh"};
 const char *const pp_bias_words[] = {
@@ -15,8 +19,9 @@ struct pp_shape pp_shape_of_kind(const struct pp_shape *shape, enum pp_layer_kin
     all.dense_layers = all.experts_every = all.dense_ff = 0;
     if (kind == PP_LAYER_EXPERTS || !shape->experts) return all;
     if (shape->dense_ff) all.d_ff = shape->dense_ff;
-    all.experts = all.experts_per_token = all.shared_ff = 0;
-    all.capacity_factor = all.aux_loss = all.gate_scale = 0;
-    all.shared_gate = all.gates_of_all = all.sigmoid_scores = false;
+    all.experts = all.experts_per_token = all.shared_ff = all.expert_groups = all.groups_per_token = 0;
+    all.group_by_best = false;
+    all.capacity_factor = all.aux_loss = all.gate_scale = all.expert_bias_rate = 0;
+    all.shared_gate = all.gates_of_all = all.sigmoid_scores = all.expert_bias = false;
     return all;
 }

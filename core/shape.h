@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "core/optimizer.h"
+#include "core/rope.h"
 
 enum pp_precision { PP_FP32, PP_TF32, PP_BF16, PP_PRECISIONS };
 extern const char *const pp_precision_names[];
@@ -36,16 +37,6 @@ extern const char *const pp_bias_words[]; /* for the names of work in profiles: 
 /* How positions enter the model: sines and cosines are added to the embedding (Vaswani et al. 2017); queries and keys
  * of each layer are rotated (Su et al. 2021); or a learnt vector for each position is added to the embedding (GPT). */
 enum pp_positions { PP_POSITIONS_SINUSOIDAL, PP_POSITIONS_ROPE, PP_POSITIONS_LEARNED };
-
-/* Rotations of a model that was first trained on rows of `tokens` tokens, slowed down for longer rows (Llama 3.1;
- * Hugging Face's rope_type "llama3"). Pairs of columns that turn less often than `low` times in such a row turn
- * `factor` times slower; pairs that turn more often than `high` times keep their speed; between the two the speed is
- * interpolated. high > low. factor <= 1: all keep their speed. */
-struct pp_rope_scaling {
-    double factor, low, high;
-    int tokens;
-};
-static inline bool pp_rope_scales(const struct pp_rope_scaling *scaling) { return scaling->factor > 1; }
 
 /* Context parallelism: how workers get what attention needs of the tokens of other workers. See pp_shape.context. */
 enum pp_context_kind { PP_CONTEXT_ALL_TO_ALL, PP_CONTEXT_ALL_GATHER };
@@ -87,8 +78,10 @@ struct pp_shape {
     /* Queries and keys are divided by their root mean square, head by head, with one weight for all heads of queries
      * and one for all heads of keys (Henry et al. 2020, "Query-Key Normalization for Transformers"; as in Qwen3). */
     bool qk_norm;
-    int positions;     /* enum pp_positions */
-    double rope_theta; /* PP_POSITIONS_ROPE: the base of the frequencies */
+    double score_factor; /* attention's scores are multiplied by this and divided by sqrt(head_dim); 0: 1 */
+    int positions;       /* enum pp_positions */
+    double rope_theta;   /* PP_POSITIONS_ROPE: the base of the frequencies */
+    int rotary_dim;      /* PP_POSITIONS_ROPE: the first columns of each head, which are rotated; 0: all */
     struct pp_rope_scaling rope_scaling;
     int max_positions; /* PP_POSITIONS_LEARNED: number of positions, at least the tokens of any row */
     /* Sliding window (Beltagy et al. 2020, "Longformer"; Mistral 7B), only with PP_MASK_CAUSAL. A token sees itself and
@@ -148,6 +141,19 @@ struct pp_shape {
      * others' are. The load-balancing loss divides the probabilities of each token by their sum. */
     bool sigmoid_scores;
     double gate_scale; /* times all gates (Megatron-LM's --moe-router-topk-scaling-factor); 0: 1 */
+    /* Groups of experts (DeepSeek-AI 2024, "DeepSeek-V2", 2.2.2, and "DeepSeek-V3 Technical Report", 2.1.2;
+     * Megatron-LM's --moe-router-num-groups and --moe-router-group-topk): successive experts are in expert_groups
+     * groups of equal size; 0 and 1: in one. A token chooses experts of its best groups_per_token groups alone. The
+     * score of a group is the sum of the two highest scores of its experts, or, with group_by_best, the highest one. */
+    int expert_groups, groups_per_token;
+    bool group_by_best;
+    /* Balancing without a loss (Wang et al. 2024, "Auxiliary-Loss-Free Load Balancing Strategy for Mixture-of-Experts";
+     * DeepSeek-V3; Megatron-LM's --moe-router-enable-expert-bias): an expert has a bias, which is added to its
+     * probability where tokens choose experts, and counts nowhere else. It has no gradient. Each step changes it by
+     * expert_bias_rate: up where fewer tokens of the batch than the mean have chosen the expert, down where more have.
+     * The bias is a tensor of the model (pp_tensor.loads). */
+    bool expert_bias;
+    double expert_bias_rate;
     /* Expert parallelism (GShard; Megatron-LM): N, the workers that share the experts of a stage; 0 and 1: no sharing.
      * Each of them has rows of its own, and whole copies of all other parameters. Tokens are sent to the workers of
      * their experts, and back. N T divides `experts`. */
@@ -333,6 +339,12 @@ static inline int pp_head_dim(const struct pp_shape *shape)
     return shape->head_dim ? shape->head_dim : shape->d_model / shape->heads;
 }
 
+/* Columns of each head that PP_POSITIONS_ROPE rotates: the first ones. */
+static inline int pp_rotary_dim(const struct pp_shape *shape)
+{
+    return shape->rotary_dim ? shape->rotary_dim : pp_head_dim(shape);
+}
+
 /* Columns of attention's output for a token, all heads together; d_model, unless head_dim is given. */
 static inline int pp_context_width(const struct pp_shape *shape) { return shape->heads * pp_head_dim(shape); }
 
@@ -346,6 +358,12 @@ static inline int64_t pp_qk_width(const struct pp_shape *shape)
 static inline int64_t pp_qkv_width(const struct pp_shape *shape)
 {
     return (shape->heads + 2 * (int64_t)pp_kv_heads(shape)) * pp_head_dim(shape);
+}
+
+/* Groups of experts that tokens choose from; 0: they choose from all experts. */
+static inline int pp_shape_expert_groups(const struct pp_shape *shape)
+{
+    return shape->expert_groups > 1 && shape->groups_per_token < shape->expert_groups ? shape->expert_groups : 0;
 }
 
 /* Columns of a row of logits in memory: the vocabulary, padded to vocab_multiple. */

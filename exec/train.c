@@ -70,7 +70,8 @@ static pp_status train_step(struct pp_trainee *t)
                            .number = t->step,
                            .traced = traced,
                            .learning_rate = rate,
-                           .loss_scale = 1 / tokens};
+                           .loss_scale = 1 / tokens,
+                           .tokens = (int64_t)tokens};
     int64_t start = pp_now_ns();
     PP_TRY(take_step(t, &step, &sum));
     if (t->worker->me == 0)

@@ -257,6 +257,7 @@ static void begin_step(struct pp_worker *w, const struct pp_step *step)
                                  .first_row = (int64_t)pp_worker_data_rank(plan, w->me) * config->rows,
                                  .training = step->phase->plan->training,
                                  .loss_scale = (float)step->loss_scale,
+                                 .tokens = step->tokens,
                                  .learning_rate = (float)fmin(step->learning_rate, FLT_MAX),
                                  .adamw = pp_adamw_at(&config->adamw, step->learning_rate, step->number),
                                  .clip_factor = 1,

@@ -91,7 +91,8 @@ struct pp_step {
     int32_t number; /* training step of the run, from 0: part of the dropout key */
     bool traced;
     double learning_rate;
-    double loss_scale; /* 1 / tokens of the step over all replicas */
+    double loss_scale; /* of training: 1 / tokens of the step over all replicas */
+    int64_t tokens;    /* of training: these */
 };
 
 struct pp_worker_ops;   /* exec/worker_inside.h */

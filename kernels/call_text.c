@@ -21,7 +21,9 @@ static const char *heads_words(const struct pp_call *call, char *buf, size_t siz
 {
     const struct pp_attention_dims *n = &call->attention;
     const int kv = PP_KV_HEADS(n);
+    const bool rotates = call->kernel == PP_KERNEL_ROPE || call->kernel == PP_KERNEL_ROPE_GRAD;
     size_t used = kv == n->heads ? 0 : (size_t)snprintf(buf, size, " kv%d", kv);
+    if (rotates && call->rope.columns) used += (size_t)snprintf(buf + used, size - used, " turn%d", call->rope.columns);
     if (n->keys) used += (size_t)snprintf(buf + used, size - used, " of%d", n->keys);
     if (n->window) used += (size_t)snprintf(buf + used, size - used, " w%d", n->window);
     snprintf(buf + used, size - used, "%s", pp_call_lacks_bias(call) && !n->keys ? " plain" : "");
@@ -35,11 +37,21 @@ static const char *product_words(const struct pp_call *call, char *buf, size_t s
     return buf;
 }
 
+static const char *route_words(const struct pp_call *call, char *buf, size_t size)
+{
+    const struct pp_route_scalars *scalars = &call->routing;
+    char groups[32] = "";
+    if (scalars->groups) snprintf(groups, sizeof groups, " of%d/%d", scalars->picked, scalars->groups);
+    snprintf(buf, size, "%s%s%s", call->route.rules & PP_ROUTE_SIGMOID ? " sigmoid" : "", groups,
+             call->at.route.bias.region == PP_MEM_NONE ? "" : " biased");
+    return buf;
+}
+
 /* By positions. */
 static const char *const embed_words[] = {
     [PP_POSITIONS_SINUSOIDAL] = "", [PP_POSITIONS_ROPE] = " plain", [PP_POSITIONS_LEARNED] = " learned"};
 
-/* What works on heads of queries, keys and values. */
+/* What works on heads of queries, keys and values. Dimensions that rope shares with the others have the same places. */
 static const bool of_heads[PP_KERNELS] = {
     [PP_KERNEL_ATTENTION] = true,  [PP_KERNEL_ATTENTION_GRAD] = true, [PP_KERNEL_FLASH] = true,
     [PP_KERNEL_FLASH_GRAD] = true, [PP_KERNEL_QK_NORM] = true,        [PP_KERNEL_QK_NORM_GRAD] = true,
@@ -54,14 +66,14 @@ static const char *words_of(const struct pp_call *call, char *buf, size_t size)
     switch (call->kernel) {
     case PP_KERNEL_EMBED:
         return embed_words[call->embed.positions];
-    case PP_KERNEL_ROUTE:
-        return call->route.rules & PP_ROUTE_SIGMOID ? " sigmoid" : "";
     case PP_KERNEL_ROUTE_GRAD:
         return call->route_grad.rules & PP_ROUTE_SIGMOID ? " sigmoid" : "";
     case PP_KERNEL_GELU:
     case PP_KERNEL_GELU_GRAD:
         snprintf(buf, size, "%s%s", call->activation.tanh ? " tanh" : "", pp_call_lacks_bias(call) ? " nobias" : "");
         return buf;
+    case PP_KERNEL_ROUTE:
+        return route_words(call, buf, size);
     default:
         return pp_call_lacks_bias(call) ? " nobias" : "";
     }

@@ -43,9 +43,10 @@ enum { PP_SOFTMAX_FLOPS = 6, PP_SOFTMAX_AGAIN_FLOPS = 9 };
     X(QK_NORM, qk_norm, attention, 4,                                                                                  \
       n->rows * n->seq * n->dh * ((bare ? 4 : 5) * (n->heads + PP_KV_HEADS(n)) + (bare ? 0 : PP_KV_HEADS(n))))         \
     X(QK_NORM_GRAD, qk_norm_grad, attention, 4, 11 * n->rows * n->seq * n->dh * (n->heads + PP_KV_HEADS(n)))           \
-    X(ROPE, rope, attention, 4,                                                                                        \
-      n->rows * n->seq * n->dh * ((bare ? 3 : 4) * (n->heads + PP_KV_HEADS(n)) + (bare ? 0 : PP_KV_HEADS(n))))         \
-    X(ROPE_GRAD, rope_grad, attention, 4, 3 * n->rows * n->seq * n->dh * (n->heads + PP_KV_HEADS(n)))                  \
+    X(ROPE, rope, rope, 4,                                                                                             \
+      n->rows * n->seq *                                                                                               \
+          (3 * PP_ROPE_COLUMNS(n) * (n->heads + PP_KV_HEADS(n)) + (bare ? 0 : n->dh * PP_QKV_HEADS(n))))               \
+    X(ROPE_GRAD, rope_grad, rope, 4, 3 * n->rows * n->seq * PP_ROPE_COLUMNS(n) * (n->heads + PP_KV_HEADS(n)))          \
     X(LAYERNORM, layernorm, norm, 3, 9 * n->rows * n->seq * n->d)                                                      \
     X(LAYERNORM_GRAD, layernorm_grad, norm, 3, 14 * n->rows * n->seq * n->d)                                           \
     X(RMSNORM, rmsnorm, norm, 3, 7 * n->rows * n->seq * n->d)                                                          \
@@ -83,7 +84,8 @@ enum { PP_SOFTMAX_FLOPS = 6, PP_SOFTMAX_AGAIN_FLOPS = 9 };
     X(SUMSQ, sumsq, sumsq, 2, 2 * n->rows * n->width)                                                                  \
     X(SGD, sgd, step, 2, 2 * n->rows * n->width)                                                                       \
     X(ADAMW, adamw, step, 2, 14 * n->rows * n->width)                                                                  \
-    X(ADAMW_BF16, adamw_bf16, step, 2, 14 * n->rows * n->width)
+    X(ADAMW_BF16, adamw_bf16, step, 2, 14 * n->rows * n->width)                                                        \
+    X(BALANCE, balance, balance, 2, 3 * n->rows * n->width)
 
 enum pp_kernel {
 #define X(ID, name, dims, named, flops) PP_KERNEL_##ID,
@@ -165,6 +167,7 @@ void pp_call_meet(const struct pp_call *call, const struct pp_frame *frame);
  *
  *   /28800      cross_entropy: columns, where rows of logits are padded
  *   kv2         attention, flash, qk_norm, rope: heads of keys and values, where there are fewer
+ *   turn64      rope: columns of a head that are rotated, where not all are
  *   of4096      flash: keys of a whole row, where queries are some of them
  *   w1024       attention, flash: the window, where it hides keys
  *   plain       a plain norm; attention, flash, qk_norm and rope without a bias; an embedding without positions
@@ -172,6 +175,8 @@ void pp_call_meet(const struct pp_call *call, const struct pp_frame *frame);
  *   sum         a norm that writes its sum; a norm's gradient that adds one
  *   unsent      a norm without y
  *   tanh        gelu by tanh
+ *   of4/8       route: groups that a token chooses from, and all of them
+ *   biased      route: experts are chosen with a bias
  *   nobias      where having no bias spares a pass over memory
  *   times8      number of products
  *   drop        a dropout site

@@ -148,6 +148,7 @@ static pp_status add_tensors(struct pp_model *model, int stage, const struct pp_
         if (t->split == PP_SPLIT_ROWS) set_blocks(shape, rows[i].dim[0], t->blocks);
         t->stage = stage;
         t->copy = is_copy(shape, &rows[i]);
+        t->loads = rows[i].of == OF_EXPERT_BIAS;
         t->of_experts = is_experts(shape, &rows[i]);
         t->set = t->of_experts && pp_shape_expert_parallel(shape) > 1 ? PP_EXPERTS : PP_DENSE;
         pp_row_init(shape, &rows[i], t);

@@ -18,6 +18,9 @@ static pp_status check_heads(const struct pp_shape *shape)
         return pp_fail(PP_USAGE,
                        "--positions rope needs heads of an even number of columns, not %d, and --rope-theta 1 or more",
                        pp_head_dim(shape));
+    if (shape->rotary_dim < 0 || shape->rotary_dim % 2 || pp_rotary_dim(shape) > pp_head_dim(shape))
+        return pp_fail(PP_USAGE, "--rotary-dim %d must be an even number of a head's %d columns", shape->rotary_dim,
+                       pp_head_dim(shape));
     return PP_OK;
 }
 
@@ -81,6 +84,13 @@ static pp_status check_routing(const struct pp_shape *shape)
     if (shape->experts_per_token < 1 || shape->experts_per_token > most)
         return pp_fail(PP_USAGE, "--experts-per-token %d: of --experts %d a token can have 1 to %d",
                        shape->experts_per_token, shape->experts, most);
+    const int groups = shape->expert_groups > 1 ? shape->expert_groups : 1, size = shape->experts / groups;
+    if (shape->experts % groups || (groups > 1 && size < (shape->group_by_best ? 1 : 2)) ||
+        (groups > 1 && (shape->groups_per_token < 1 || shape->groups_per_token > groups ||
+                        shape->groups_per_token * size < shape->experts_per_token)))
+        return pp_fail(PP_USAGE,
+                       "--experts %d in --expert-groups %d: a token cannot choose %d of --groups-per-token %d",
+                       shape->experts, groups, shape->experts_per_token, shape->groups_per_token);
     if (!(shape->capacity_factor > 0))
         return pp_fail(PP_USAGE, "--capacity-factor %g leaves experts no room; choose more than 0",
                        shape->capacity_factor);

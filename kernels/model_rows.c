@@ -14,6 +14,7 @@ const struct pp_tensor_row pp_layer_rows[PP_LAYER_ROWS] = {
     {"self_attn.out_proj.weight", {DIM_D, DIM_CONTEXT}, {RULE_FAN_CONTEXT, RULE_FAN_CONTEXT}, OF_ANY, PP_SPLIT_COLUMNS},
     {"self_attn.out_proj.bias", {DIM_D, DIM_NONE}, {RULE_ZERO, RULE_FAN_CONTEXT}, OF_BIAS},
     {"router.weight", {DIM_EXPERTS, DIM_D}, {RULE_FAN_D, RULE_FAN_D}, OF_EXPERTS},
+    {"router.expert_bias", {DIM_EXPERTS, DIM_NONE}, {RULE_ZERO, RULE_ZERO}, OF_EXPERT_BIAS},
     {"linear1.weight", {DIM_LINEAR1, DIM_D}, {RULE_FAN_D, RULE_FAN_D}, OF_ANY, PP_SPLIT_ROWS},
     {"linear1.bias", {DIM_LINEAR1, DIM_NONE}, {RULE_FAN_D, RULE_FAN_D}, OF_BIAS, PP_SPLIT_ROWS},
     {"linear2.weight", {DIM_LINEAR2, DIM_FF}, {RULE_FAN_FF, RULE_FAN_FF}, OF_ANY, PP_SPLIT_COLUMNS},
@@ -67,7 +68,8 @@ bool pp_has_row(const struct pp_shape *shape, const struct pp_tensor_row *row)
                          (shape->positions == PP_POSITIONS_LEARNED ? OF_POSITIONS : 0) |
                          (shape->normalization == PP_LAYERNORM ? OF_LAYERNORM : 0) |
                          (shape->norm == PP_NORM_FIRST ? OF_LAST_NORM : 0) | (shape->experts ? OF_EXPERTS : 0) |
-                         (shape->shared_ff ? OF_SHARED : 0) | (shape->shared_gate ? OF_SHARED_GATE : 0);
+                         (shape->shared_ff ? OF_SHARED : 0) | (shape->shared_gate ? OF_SHARED_GATE : 0) |
+                         (shape->expert_bias ? OF_EXPERT_BIAS : 0);
     return !(row->of & ~had);
 }
 

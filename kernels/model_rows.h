@@ -51,7 +51,8 @@ enum {
     OF_QKV_BIAS = 64,
     OF_QK_NORM = 128,
     OF_SHARED = 256,
-    OF_SHARED_GATE = 512
+    OF_SHARED_GATE = 512,
+    OF_EXPERT_BIAS = 1024
 };
 
 struct pp_tensor_row {
@@ -63,7 +64,7 @@ struct pp_tensor_row {
 };
 
 /* Before the layers, of one of them, and behind them, in model order. */
-enum { PP_EMBEDDING_ROWS = 2, PP_LAYER_ROWS = 18, PP_LAST_ROWS = 4 };
+enum { PP_EMBEDDING_ROWS = 2, PP_LAYER_ROWS = 19, PP_LAST_ROWS = 4 };
 extern const struct pp_tensor_row pp_embedding_rows[PP_EMBEDDING_ROWS];
 extern const struct pp_tensor_row pp_layer_rows[PP_LAYER_ROWS];
 extern const struct pp_tensor_row pp_last_rows[PP_LAST_ROWS];

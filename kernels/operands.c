@@ -48,9 +48,10 @@ bool pp_call_lacks_bias(const struct pp_call *call)
     X(ID, step, g, FLOAT, READ, n->rows * n->width, n->rows * n->width)                                                \
     X(ID, step, copy, BF16, WRITE, n->rows * n->width, n->rows * n->width)
 
-/* Columns of a token's queries, keys and values; of queries and keys, which are normalised and rotated. */
+/* Columns of a token's queries, keys and values; of queries and keys, which are normalised; those that are rotated. */
 #define WIDTH (PP_QKV_HEADS(n) * n->dh)
-#define ROTATED ((n->heads + PP_KV_HEADS(n)) * n->dh)
+#define QK_WIDTH ((n->heads + PP_KV_HEADS(n)) * n->dh)
+#define ROTATED ((n->heads + PP_KV_HEADS(n)) * PP_ROPE_COLUMNS(n))
 /* Of flash: keys and values of whole rows; columns of qkv that it works on, without these where it has them. */
 #define GATHERED (2 * n->rows * n->keys * PP_KV_HEADS(n) * n->dh)
 #define OWN_WIDTH (n->keys ? n->heads * n->dh : WIDTH)
@@ -117,13 +118,13 @@ bool pp_call_lacks_bias(const struct pp_call *call)
     X(FLASH_GRAD, flash_grad, scratch, FLOAT, WRITE, flash_scratch(n), 0)                                              \
     X(FLASH_GRAD, flash_grad, keys, ACTIVATION, READ, GATHERED, GATHERED)                                              \
     X(FLASH_GRAD, flash_grad, dkeys, ACTIVATION, WRITE, GATHERED, GATHERED)                                            \
-    X(QK_NORM, qk_norm, qkv, ACTIVATION, BOTH, t *WIDTH, 2 * t * (bare ? ROTATED : WIDTH))                             \
+    X(QK_NORM, qk_norm, qkv, ACTIVATION, BOTH, t *WIDTH, 2 * t * (bare ? QK_WIDTH : WIDTH))                            \
     X(QK_NORM, qk_norm, bias, FLOAT, READ, WIDTH, 0)                                                                   \
-    X(QK_NORM, qk_norm, kept, ACTIVATION, WRITE, t *ROTATED, t *ROTATED)                                               \
+    X(QK_NORM, qk_norm, kept, ACTIVATION, WRITE, t *QK_WIDTH, t *QK_WIDTH)                                             \
     X(QK_NORM, qk_norm, q_gamma, FLOAT, READ, n->dh, 0)                                                                \
     X(QK_NORM, qk_norm, k_gamma, FLOAT, READ, n->dh, 0)                                                                \
-    X(QK_NORM_GRAD, qk_norm_grad, dqkv, ACTIVATION, BOTH, t *WIDTH, 2 * t * ROTATED)                                   \
-    X(QK_NORM_GRAD, qk_norm_grad, kept, ACTIVATION, READ, t *ROTATED, t *ROTATED)                                      \
+    X(QK_NORM_GRAD, qk_norm_grad, dqkv, ACTIVATION, BOTH, t *WIDTH, 2 * t * QK_WIDTH)                                  \
+    X(QK_NORM_GRAD, qk_norm_grad, kept, ACTIVATION, READ, t *QK_WIDTH, t *QK_WIDTH)                                    \
     X(QK_NORM_GRAD, qk_norm_grad, q_gamma, FLOAT, READ, n->dh, 0)                                                      \
     X(QK_NORM_GRAD, qk_norm_grad, k_gamma, FLOAT, READ, n->dh, 0)                                                      \
     X(QK_NORM_GRAD, qk_norm_grad, q_gamma_grad, FLOAT, BOTH, n->dh, 0)                                                 \
@@ -166,13 +167,14 @@ bool pp_call_lacks_bias(const struct pp_call *call)
     X(ROUTE, route, gates, FLOAT, WRITE, t * n->chosen, t * n->chosen)                                                 \
     X(ROUTE, route, places, INT32, WRITE, t * n->chosen, t * n->chosen)                                                \
     X(ROUTE, route, holds, INT32, WRITE, n->capacity * n->local, n->capacity * n->local)                               \
-    X(ROUTE, route, counts, INT32, WRITE, n->experts, 0)                                                               \
+    X(ROUTE, route, counts, FLOAT, WRITE, n->experts, 0)                                                               \
+    X(ROUTE, route, bias, FLOAT, READ, n->experts, 0)                                                                  \
     X(ROUTE_GRAD, route_grad, dlogits, ACTIVATION, WRITE, t * n->experts, t * n->experts)                              \
     X(ROUTE_GRAD, route_grad, dgates, FLOAT, READ, t * n->chosen, t * n->chosen)                                       \
     X(ROUTE_GRAD, route_grad, probabilities, FLOAT, READ, t * n->experts, t * n->experts)                              \
     X(ROUTE_GRAD, route_grad, choices, INT32, READ, t * n->chosen, t * n->chosen)                                      \
     X(ROUTE_GRAD, route_grad, gates, FLOAT, READ, t * n->chosen, t * n->chosen)                                        \
-    X(ROUTE_GRAD, route_grad, counts, INT32, READ, n->experts, 0)                                                      \
+    X(ROUTE_GRAD, route_grad, counts, FLOAT, READ, n->experts, 0)                                                      \
     X(DISPATCH, dispatch, to, ACTIVATION, WRITE, n->places * n->width, n->places * n->width)                           \
     X(DISPATCH, dispatch, from, ACTIVATION, READ, n->tokens * n->width, n->places * n->width)                          \
     X(DISPATCH, dispatch, holds, INT32, READ, n->places, 0)                                                            \
@@ -230,7 +232,9 @@ bool pp_call_lacks_bias(const struct pp_call *call)
     X(ADAMW, step, v, FLOAT, BOTH, n->rows * n->width, 2 * n->rows * n->width)                                         \
     STEP(X, ADAMW_BF16)                                                                                                \
     X(ADAMW_BF16, step, m, BF16, BOTH, n->rows * n->width, 2 * n->rows * n->width)                                     \
-    X(ADAMW_BF16, step, v, BF16, BOTH, n->rows * n->width, 2 * n->rows * n->width)
+    X(ADAMW_BF16, step, v, BF16, BOTH, n->rows * n->width, 2 * n->rows * n->width)                                     \
+    X(BALANCE, balance, bias, FLOAT, BOTH, n->rows * n->width, 2 * n->rows * n->width)                                 \
+    X(BALANCE, balance, loads, FLOAT, READ, n->rows * n->width, n->rows * n->width)
 
 static int64_t scratch(const struct pp_attention_sizes *n)
 {

@@ -188,10 +188,12 @@ void pp_profile_arena_frame(struct pp_profile_arena *arena, const struct pp_task
     const struct pp_job *job = arena->job;
     const struct pp_phase *phase = &job->phase[PP_TRAIN];
     const struct pp_arena place = {arena->base, arena->rank, job->layout->slot_offset[job->phase_layout[PP_TRAIN]]};
+    const int64_t tokens = (int64_t)job->config->rows * phase->seq * job->config->replicas;
     *out = (struct pp_frame){
         .seed = job->config->seed,
         .training = true,
-        .loss_scale = 1.0F / (float)((int64_t)job->config->rows * phase->seq * job->config->replicas),
+        .loss_scale = 1.0F / (float)tokens,
+        .tokens = tokens,
         .learning_rate = learning_rate,
         .adamw = pp_adamw_at(&job->config->adamw, learning_rate, 0),
         .clip_factor = 1,

@@ -77,6 +77,7 @@ static struct pp_call *write_scores(struct pp_writer *w, int l, enum pp_kernel m
     call->attention.causal = shape->mask == PP_MASK_CAUSAL;
     call->attention.window = window_of(w, l);
     if (gathers(w)) call->attention.keys = w->row_seq;
+    call->scale = (float)shape->score_factor;
     pp_writer_dropout(w, call, l, PP_DROP_ATTENTION);
     return call;
 }
@@ -117,15 +118,20 @@ static void write_norm_of_heads_grad(struct pp_writer *w, int l, struct pp_ref d
 /* The rotation of queries and keys, or its gradient, in place. */
 static struct pp_call *write_rope(struct pp_writer *w, enum pp_kernel kernel)
 {
+    const struct pp_shape *shape = &w->model->local;
+    const struct pp_rope_scaling *scaling = &shape->rope_scaling;
     struct pp_call *call = write_heads(w, kernel);
-    const struct pp_rope_scaling *scaling = &w->model->local.rope_scaling;
-    call->rope = (struct pp_rope_scalars){.theta = (float)w->model->local.rope_theta};
-    if (pp_rope_scales(scaling)) {
-        call->rope.factor = (float)scaling->factor;
-        call->rope.low = (float)scaling->low;
-        call->rope.high = (float)scaling->high;
-        call->rope.tokens = (float)scaling->tokens;
-    }
+    call->rope.columns = pp_rotary_dim(shape) < pp_head_dim(shape) ? pp_rotary_dim(shape) : 0;
+    call->turns = (struct pp_rope_scalars){.theta = (float)shape->rope_theta};
+    if (pp_rope_scales(scaling))
+        call->turns = (struct pp_rope_scalars){.theta = (float)shape->rope_theta,
+                                               .factor = (float)scaling->factor,
+                                               .low = (float)scaling->low,
+                                               .high = (float)scaling->high,
+                                               .tokens = (float)scaling->tokens,
+                                               .magnitude = (float)pp_rope_magnitude(scaling),
+                                               .kind = scaling->kind,
+                                               .whole = scaling->truncate};
     return call;
 }
 

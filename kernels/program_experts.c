@@ -133,7 +133,8 @@ void pp_write_weighing(struct pp_writer *w, int l)
 
 static int rules_of(const struct pp_shape *shape)
 {
-    return (shape->gates_of_all ? PP_ROUTE_OF_ALL : 0) | (shape->sigmoid_scores ? PP_ROUTE_SIGMOID : 0);
+    return (shape->gates_of_all ? PP_ROUTE_OF_ALL : 0) | (shape->sigmoid_scores ? PP_ROUTE_SIGMOID : 0) |
+           (pp_shape_expert_groups(shape) && shape->group_by_best ? PP_ROUTE_GROUP_BY_BEST : 0);
 }
 
 /* x: all tokens. The router is whole in all workers. */
@@ -154,13 +155,16 @@ static void write_route(struct pp_writer *w, int l, struct pp_ref x)
                                          .capacity = (int)w->capacity,
                                          .local = shape->experts,
                                          .rules = rules_of(shape)};
-    call->routing.gate_scale = (float)pp_gate_scale(shape);
+    call->routing = (struct pp_route_scalars){.gate_scale = (float)pp_gate_scale(shape),
+                                              .groups = pp_shape_expert_groups(shape),
+                                              .picked = pp_shape_expert_groups(shape) ? shape->groups_per_token : 0};
     call->at.route = (struct pp_route_refs){.probabilities = logits,
                                             .choices = pp_ref_act(w, l, slot->choices),
                                             .gates = pp_ref_act(w, l, slot->gates),
                                             .places = pp_ref_act(w, l, slot->places),
                                             .holds = pp_ref_act(w, l, slot->holds),
-                                            .counts = pp_ref_act(w, l, slot->counts)};
+                                            .counts = pp_ref_act(w, l, slot->counts),
+                                            .bias = pp_ref_layer(w, PP_MEM_PARAM, l, PP_ROUTER_EXPERT_BIAS)};
 }
 
 /* What linear1 reads. */
@@ -328,6 +332,16 @@ static void write_weight_grads(struct pp_writer *w, int l, enum pp_layer_tensor 
     write_products(w, PP_KERNEL_GEMM_TN, mnk, PP_GEMM_BY_FRAME, to, dy, x)->gemm.wide = true;
 }
 
+/* Adds the microbatch's tokens to the loads of the experts, which lie where a gradient of their biases would. */
+static void write_loads(struct pp_writer *w, int l)
+{
+    struct pp_call *call = pp_writer_call(w, PP_KERNEL_TAKE);
+    call->matrix = (struct pp_matrix_dims){.rows = 1, .width = w->model->shape.experts};
+    call->precision = PP_FP32;
+    call->at.take = (struct pp_take_refs){.grad = pp_ref_layer(w, PP_MEM_GRAD, l, PP_ROUTER_EXPERT_BIAS),
+                                          .in = pp_ref_act(w, l, w->slot.counts)};
+}
+
 void pp_write_expert_weights(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, bool left,
                              struct pp_ref dz, struct pp_ref dh, struct pp_ref x)
 {
@@ -341,5 +355,6 @@ void pp_write_expert_weights(struct pp_writer *w, int l, const struct pp_expert_
     write_weight_grads(w, l, PP_LINEAR1_WEIGHT, (const int[]){pp_linear1_width(shape), d, rows}, dh, inputs);
     pp_write_weight_grads(w, pp_ref_layer(w, PP_MEM_GRAD, l, PP_ROUTER_WEIGHT), (struct pp_ref){0},
                           droute_of(w, l, scratch), w->model->shape.experts, x, d);
+    if (shape->expert_bias) write_loads(w, l);
     pp_write_shared_weights(w, l, scratch, dz, x);
 }

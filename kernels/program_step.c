@@ -96,37 +96,63 @@ static void write_squares(struct pp_writer *w, int i)
     }
 }
 
+static bool counts_in_norm(const struct pp_tensor *t) { return !t->copy && !t->loads; }
+
 /* What is still to be summed of the gradients comes first: in NORM, or where nothing is clipped in STEP. */
 void pp_write_norm(struct pp_writer *w)
 {
     if (w->clip) write_norm_sums(w);
     for (int i = 0; i < w->stage->tensors; i++)
-        if (!w->model->tensors[w->stage->first_tensor + i].copy) write_squares(w, i);
+        if (counts_in_norm(&w->model->tensors[w->stage->first_tensor + i])) write_squares(w, i);
 }
 
 static const enum pp_kernel step_kernels[PP_OPTIMIZERS] = {
     [PP_SGD] = PP_KERNEL_SGD, [PP_ADAMW] = PP_KERNEL_ADAMW, [PP_ADAMW_BF16] = PP_KERNEL_ADAMW_BF16};
 
-/* A call for each tensor. The embedding, the first one, has a gradient in the rows of the batch's words only, unless it
- * has the decoder's, too. */
-void pp_write_step(struct pp_writer *w)
+/* The values that a step changes. */
+static struct pp_ref values_of(const struct pp_writer *w, const struct pp_tensor *t)
+{
+    if (t->value_offset < 0) return pp_ref_to(PP_MEM_STATE, pp_split_weight_offset(w->model, t));
+    return share_of(w, t, pp_ref_tensor(PP_MEM_PARAM, t), w->model->local.shard_params, t->share_value_offset,
+                    sizeof(float));
+}
+
+/* The embedding, the stage's first tensor, has a gradient in the rows of the batch's words only, unless it has the
+ * decoder's, too. */
+static void write_optimizer(struct pp_writer *w, const struct pp_tensor *t, bool first)
 {
     const struct pp_shape *shape = &w->model->local;
     const enum pp_kernel kernel = step_kernels[shape->optimizer];
+    const struct pp_matrix_dims extent = pp_writer_extent(t, shape->zero);
+    const bool sparse = kernel == PP_KERNEL_SGD && w->stage->embed && first && !shape->tied;
+    struct pp_call *call = pp_writer_call(w, kernel);
+    call->step = (struct pp_step_dims){.rows = extent.rows, .width = extent.width, .sparse = sparse};
+    call->at.step.w = values_of(w, t);
+    call->at.step.g = gradient_of(w, t, 0);
+    call->at.step.copy =
+        share_of(w, t, pp_ref_copy(t), shape->shard_params, t->share_offset16, pp_element_bytes(PP_BF16));
+    for (int s = 0; s < pp_optimizers[shape->optimizer].states; s++)
+        call->ref[PP_OPERAND(step, m) + (size_t)s] = pp_ref_to(PP_MEM_STATE, pp_state_offset(w->model, t, s));
+}
+
+static void write_balance(struct pp_writer *w, const struct pp_tensor *t)
+{
+    const struct pp_shape *shape = &w->model->shape;
+    const struct pp_matrix_dims extent = pp_writer_extent(t, shape->zero);
+    struct pp_call *call = pp_writer_call(w, PP_KERNEL_BALANCE);
+    call->balance = (struct pp_balance_dims){
+        .rows = extent.rows, .width = extent.width, .experts = shape->experts, .chosen = shape->experts_per_token};
+    call->scale = (float)shape->expert_bias_rate;
+    call->at.balance = (struct pp_balance_refs){.bias = values_of(w, t), .loads = gradient_of(w, t, 0)};
+}
+
+/* A call for each tensor: first those of the optimizer, so that a GPU can launch these in groups. */
+void pp_write_step(struct pp_writer *w)
+{
+    const struct pp_tensor *tensors = &w->model->tensors[w->stage->first_tensor];
     if (!w->clip) write_norm_sums(w);
-    for (int i = 0; i < w->stage->tensors; i++) {
-        const struct pp_tensor *t = &w->model->tensors[w->stage->first_tensor + i];
-        const struct pp_matrix_dims extent = pp_writer_extent(t, shape->zero);
-        const bool sparse = kernel == PP_KERNEL_SGD && w->stage->embed && i == 0 && !shape->tied;
-        struct pp_call *call = pp_writer_call(w, kernel);
-        call->step = (struct pp_step_dims){.rows = extent.rows, .width = extent.width, .sparse = sparse};
-        call->at.step.w =
-            share_of(w, t, pp_ref_tensor(PP_MEM_PARAM, t), shape->shard_params, t->share_value_offset, sizeof(float));
-        if (t->value_offset < 0) call->at.step.w = pp_ref_to(PP_MEM_STATE, pp_split_weight_offset(w->model, t));
-        call->at.step.g = gradient_of(w, t, 0);
-        call->at.step.copy =
-            share_of(w, t, pp_ref_copy(t), shape->shard_params, t->share_offset16, pp_element_bytes(PP_BF16));
-        for (int s = 0; s < pp_optimizers[shape->optimizer].states; s++)
-            call->ref[PP_OPERAND(step, m) + (size_t)s] = pp_ref_to(PP_MEM_STATE, pp_state_offset(w->model, t, s));
-    }
+    for (int i = 0; i < w->stage->tensors; i++)
+        if (!tensors[i].loads) write_optimizer(w, &tensors[i], i == 0);
+    for (int i = 0; i < w->stage->tensors; i++)
+        if (tensors[i].loads) write_balance(w, &tensors[i]);
 }

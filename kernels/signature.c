@@ -39,7 +39,10 @@ static void write_positions(const struct pp_writer *w, bool tensors, char *text,
     const struct pp_shape *shape = &w->model->shape;
     const bool embed = w->stage->embed && w->part.lowest;
     *text = '\0';
-    if (shape->positions == PP_POSITIONS_ROPE && !tensors) snprintf(text, size, " rope");
+    if (shape->positions == PP_POSITIONS_ROPE && !tensors && pp_rotary_dim(shape) < pp_head_dim(shape))
+        snprintf(text, size, " rope%d", pp_rotary_dim(shape));
+    else if (shape->positions == PP_POSITIONS_ROPE && !tensors)
+        snprintf(text, size, " rope");
     if (shape->positions == PP_POSITIONS_LEARNED && embed) snprintf(text, size, " learned%d", shape->max_positions);
 }
 
@@ -75,21 +78,23 @@ static bool has_experts(const struct pp_writer *w)
            pp_stage_layers_with_experts(w->model, w->stage, w->part.begin);
 }
 
-/* " x8k2lc1.25s64/4", where the part has a layer with experts: experts, of each token ("l": with sigmoid scores), by
- * which factor there is room, columns beside them ("g": with a gate), and how many workers share them; " x8s64/4" of
- * norm and step. */
+/* " x8k2lof2/4c1.25bs64/4", where the part has a layer with experts: 8 experts; 2 of each token ("l": with sigmoid
+ * scores), from 2 of 4 groups; room for 1.25 times their even share; "b" if they are chosen with a bias; columns beside
+ * them ("g": with a gate); workers that share them. " x8bs64/4" of norm and step. */
 static void write_experts(const struct pp_writer *w, bool tensors, char *text, size_t size)
 {
     const struct pp_shape *shape = &w->model->shape;
     *text = '\0';
     if (!has_experts(w)) return;
-    char factor[PP_REAL_BYTES], room[PP_REAL_BYTES + 16] = "", beside[16] = "", workers[16] = "";
+    char factor[PP_REAL_BYTES], groups[32] = "", room[PP_REAL_BYTES + 48] = "", beside[16] = "", workers[16] = "";
+    if (pp_shape_expert_groups(shape))
+        snprintf(groups, sizeof groups, "of%d/%d", shape->groups_per_token, shape->expert_groups);
     if (!tensors)
-        snprintf(room, sizeof room, "k%d%sc%s", shape->experts_per_token, shape->sigmoid_scores ? "l" : "",
+        snprintf(room, sizeof room, "k%d%s%sc%s", shape->experts_per_token, shape->sigmoid_scores ? "l" : "", groups,
                  pp_real_text(shape->capacity_factor, factor));
     if (pp_shape_expert_parallel(shape) > 1) snprintf(workers, sizeof workers, "/%d", shape->expert_parallel);
     if (shape->shared_ff) snprintf(beside, sizeof beside, "s%d%s", shape->shared_ff, shape->shared_gate ? "g" : "");
-    snprintf(text, size, " x%d%s%s%s", shape->experts, room, beside, workers);
+    snprintf(text, size, " x%d%s%s%s%s", shape->experts, room, shape->expert_bias ? "b" : "", beside, workers);
 }
 
 /* " dense3/2ff800", where the part has layers with experts and layers without: so many come before the first layer with
@@ -181,7 +186,8 @@ pp_status pp_write_signature(const struct pp_writer *w, int kind)
     const size_t size = sizeof w->out->signature;
     const bool tensors = kind == PP_NORM || kind == PP_STEP || pp_keeps_shards(kind);
     const int ff = pp_shape_of_kind(shape, has_experts(w) ? PP_LAYER_EXPERTS : PP_LAYER_DENSE).d_ff;
-    char vocab[32] = "", dropout[32] = "", precision[16], layers[80], share[24] = "", heads[48], parts[64], experts[96];
+    char vocab[32] = "", dropout[32] = "", precision[16], layers[80], share[24] = "", heads[48], parts[64],
+         experts[160];
     char again[48], window[64], dense[48];
     write_layer_words(w, tensors, layers, sizeof layers);
     write_again(w, kind, again, sizeof again);

@@ -63,7 +63,7 @@ static void place_routes(struct placing *p, int chosen, bool split, struct pp_sl
     out->gates = place(p, chosen, sizeof(float));
     out->places = place(p, chosen, sizeof(int32_t));
     out->holds = place_once(p, p->places, sizeof(int32_t));
-    out->counts = place_once(p, p->experts, sizeof(int32_t));
+    out->counts = place_once(p, p->experts, sizeof(float));
     if (split) out->droute = place(p, p->experts, p->element_bytes);
 }
 

@@ -49,7 +49,7 @@
  *
  *   probabilities   [T, E] float        router's probabilities      choices   [T, K] int32     chosen experts
  *   gates           [T, K] float        weights of the choices      places    [T, K] int32     places of the choices
- *   holds           [S] int32           choices in the places       counts    [E] int32        choices of each expert
+ *   holds           [S] int32           choices in the places       counts    [E] float        choices of each expert
  *   droute          [T, E]              split: gradient at the router's output
  *
  * What the places hold, [S, d], is scratch: dispatched from y1 as often as a product reads it. Beside experts:

@@ -5,10 +5,11 @@ Of a conversion what ppkit would compute otherwise is refused; of a plan, which 
 
 import json
 
+import rotations
 import weight_files
+from rotations import is_number
 from weight_files import Refused
 
-LARGEST_FLOAT = 3.4028234663852886e38
 MOST_LAYERS, MOST = 1 << 16, 1 << 24  # of ppkit's options
 MOST_EXPERTS = 1 << 12  # of a layer; of all layers together this many times 256
 
@@ -78,7 +79,7 @@ class Config:
 
 class Row:
     """A tensor of ppkit: the other's tensors one below the other, as [(name, rows)]; columns None: numbers, not rows.
-    name None: ppkit has no such tensor, so it must hold zeros. turned: theirs are [columns, rows]. fused: (name, shape) of one tensor that has the same numbers in the same order,
+    turned: theirs are [columns, rows]. fused: (name, shape) of one tensor that has the same numbers in the same order,
     as newer versions of transformers keep it; or None."""
 
     def __init__(self, name, columns, parts, turned=False, fused=None):
@@ -199,8 +200,14 @@ QWEN2_MOE = dict(num_key_value_heads=16, num_experts=60, num_experts_per_tok=4, 
 QWEN2_MOE.update(shared_expert_intermediate_size=5632, norm_topk_prob=False, intermediate_size=5632)
 QWEN3_MOE = dict(num_key_value_heads=4, num_experts=128, num_experts_per_tok=8, moe_intermediate_size=768)
 QWEN3_MOE.update(intermediate_size=6144)
-DOTS1 = dict(num_key_value_heads=32, moe_intermediate_size=1408, intermediate_size=10944, first_k_dense_replace=0)
-DOTS1.update(norm_topk_prob=False, sliding_window=4096, max_window_layers=62, router_aux_loss_coef=0.0)
+# Mixtures whose layers are DeepSeek-V3's, but for attention.
+DEEPSEEK = dict(first_k_dense_replace=0, norm_topk_prob=True, router_aux_loss_coef=0.0, intermediate_size=10944)
+DOTS1 = dict(DEEPSEEK, num_key_value_heads=32, moe_intermediate_size=1408, norm_topk_prob=False, sliding_window=4096)
+DOTS1.update(max_window_layers=62)
+GLM4_MOE = dict(DEEPSEEK, num_key_value_heads=8, moe_intermediate_size=1408, n_routed_experts=128, n_shared_experts=1)
+GLM4_MOE.update(num_experts_per_tok=8, first_k_dense_replace=1, partial_rotary_factor=0.5, rms_norm_eps=1e-5)
+SOLAR_OPEN = dict(DEEPSEEK, num_key_value_heads=8, moe_intermediate_size=1280, n_routed_experts=128, n_shared_experts=1)
+SOLAR_OPEN.update(num_experts_per_tok=8, head_dim=128, rms_norm_eps=1e-5, rope_theta=1e6)
 
 
 def qwen_slides(config, kind, experts):
@@ -283,19 +290,22 @@ def has_experts(mixture, i):
 class Kind:
     """What models with Llama's layers differ in: norms of queries and keys, biases of these and of values, what experts
     are in, and the names of what makes their gates, what these open, and the way back: those of files that every
-    version of transformers reads; the name of what is beside experts, and that of what is added to scores only to
-    choose by them, if there is such."""
+    version of transformers reads; the name of what is beside experts, and that of the bias that only chooses experts,
+    if there is such."""
 
     def __init__(self, qk_norm=False, qkv_bias=False, experts="mlp.", parts=("gate_proj", "up_proj", "down_proj"),
-                 shared="shared_expert", added=None):
+                 shared="shared_expert", bias=None):
         self.qk_norm, self.qkv_bias, self.experts, self.parts = qk_norm, qkv_bias, experts, parts
-        self.shared, self.added = shared, added
+        self.shared, self.bias = shared, bias
 
 
 LLAMA = Kind()
 OLD_MIXTRAL = Kind(experts="block_sparse_moe.", parts=("w1", "w3", "w2"))
 QWEN2, QWEN3 = Kind(qkv_bias=True), Kind(qk_norm=True)
-DOTS = Kind(qk_norm=True, shared="shared_experts", added="gate.e_score_correction_bias")
+
+
+def deepseek_kind(qk_norm, qkv_bias):
+    return Kind(qk_norm=qk_norm, qkv_bias=qkv_bias, shared="shared_experts", bias="gate.e_score_correction_bias")
 
 
 def experts_rows(kind, mine, theirs, experts, ff, d):
@@ -304,8 +314,8 @@ def experts_rows(kind, mine, theirs, experts, ff, d):
     parts = [(f"{old}experts.{i}.{name}.weight", ff) for i in range(experts) for name in kind.parts[:2]]
     down = [(f"{old}experts.{i}.{kind.parts[2]}.weight", d) for i in range(experts)]
     gate, ups, downs = (experts, d), (experts, 2 * ff, d), (experts, d, ff)
-    zeros = [Row(None, None, [(new + kind.added, experts)])] if kind.added else []
-    return zeros + [
+    bias = [Row(mine + "router.expert_bias", None, [(new + kind.bias, experts)])] if kind.bias else []
+    return bias + [
         Row(mine + "router.weight", d, [(old + "gate.weight", experts)], fused=(new + "gate.weight", gate)),
         Row(mine + "linear1.weight", d, parts, fused=(new + "experts.gate_up_proj", ups)),
         Row(mine + "linear2.weight", ff, down, fused=(new + "experts.down_proj", downs)),
@@ -346,8 +356,8 @@ def llama(config, kind=LLAMA, mixture=None):
     options = dict(d_model=d, heads=heads, kv_heads=groups, head_dim=columns, d_ff=ff, layers=layers, vocab=vocab)
     options.update(normalization="rmsnorm", norm_epsilon=config.epsilon("rms_norm_eps", 1e-6), activation="swiglu")
     options.update(bias="qkv" if kind.qkv_bias else "no", **(dict(qk_norm="yes") if kind.qk_norm else {}))
-    options.update(positions="rope", rope_theta=rope_theta(config), **rope_scaling(config), **(mixture if experts else {}))
-    options.update(windows(config, layers))
+    options.update(positions="rope", rope_theta=rotations.theta(config), **rotations.scaling(config))
+    options.update(rotations.rotary_dim(config, columns), **(mixture if experts else {}), **windows(config, layers))
     rows = [Row("embedding.weight", d, [("model.embed_tokens.weight", vocab)])]
     for i in range(layers):
         mine, theirs = f"layers.{i}.", f"model.layers.{i}."
@@ -369,67 +379,46 @@ def llama(config, kind=LLAMA, mixture=None):
 
 def dots1(config):
     config.values = {**DOTS1, **config.values}
+    kind = deepseek_kind(qk_norm=True, qkv_bias=False)
+    config.slides = qwen_slides(config, kind, experts=False)
+    return deepseek(config, kind)
+
+
+def glm4_moe(config):
+    config.values = {**GLM4_MOE, **config.values}
+    kind = deepseek_kind(qk_norm=config.flag("use_qk_norm", False), qkv_bias=config.flag("attention_bias", False))
+    return deepseek(config, kind)
+
+
+def solar_open(config):
+    config.values = {**SOLAR_OPEN, **config.values}
+    return deepseek(config, deepseek_kind(qk_norm=False, qkv_bias=config.flag("attention_bias", False)))
+
+
+def deepseek(config, kind):
+    """Of a DeepSeek-V3's mixture in Llama's layers."""
     layers = config.count("num_hidden_layers", most=MOST_LAYERS)
-    config.slides = qwen_slides(config, DOTS, experts=False)
-    for name in ("n_group", "topk_group"):
-        config.must(name, 1, "ppkit's tokens choose among all experts")
     dense = config.get("first_k_dense_replace") and config.count("first_k_dense_replace", most=MOST_LAYERS)
     width, beside = config.count("moe_intermediate_size"), config.count("n_shared_experts")
     config.values["num_local_experts"] = config.get("n_routed_experts")
-    mixture = dict(experts_of(config), router_score="sigmoid", shared_ff=beside * width)
-    mixture.update(gate_scale=number(config, "routed_scaling_factor", 1.0, 1e-6, 1000))
+    mixture = dict(experts_of(config), router_score="sigmoid", shared_ff=beside * width, expert_bias="yes")
+    mixture.update(gate_scale=number(config, "routed_scaling_factor", 1.0, 1e-6, 1000), **expert_groups(config))
     mixture.update(layer_options(config, "first_k_dense_replace", [i >= dense for i in range(layers)]))
     config.values["intermediate_size"] = width
-    return llama(config, DOTS, mixture)
+    return llama(config, kind, mixture)
 
 
-LLAMA3_ROPE = dict(factor="rope_factor", low_freq_factor="rope_low_freq_factor")  # what ppkit calls them
-LLAMA3_ROPE.update(high_freq_factor="rope_high_freq_factor", original_max_position_embeddings="rope_original_tokens")
-
-
-def is_number(value):
-    return not isinstance(value, bool) and isinstance(value, (int, float))
-
-
-def rope_parameters(config):
-    """[(name, dict)] of what says more of rotations; newer files have all in rope_parameters."""
-    given = [(name, config.get(name, {})) for name in ("rope_scaling", "rope_parameters")]
-    return [(name, values) for name, values in given if isinstance(values, dict)]
-
-
-def rope_theta(config):
-    base = config.get("rope_theta", 10000.0)
-    config.must("partial_rotary_factor", 1, "ppkit rotates whole heads")
-    for _, given in rope_parameters(config):
-        base = given.get("rope_theta", base)
-    if not is_number(base) or not 1 <= base <= LARGEST_FLOAT:
-        config.refuse("rope_theta", base, "must be a number, at least 1")
-    return base
-
-
-def rope_scaling(config):
-    """Options of rotations that are slowed down as Llama 3.1's are; others differ."""
-    options = {}
-    for name in ("rope_scaling", "rope_parameters"):
-        if not isinstance(config.get(name, {}), dict):
-            config.differ(name, config.get(name), "it must be an object")
-    for name, given in rope_parameters(config):
-        kind = given.get("rope_type", given.get("type", "default"))
-        more = set(given) - {"rope_type", "type", "rope_theta"}
-        if kind == "llama3" and more == set(LLAMA3_ROPE):
-            options = llama3_rope(config, name, given)
-        elif kind != "default" or more:
-            config.differ(name, given, "ppkit slows rotations down as Llama 3.1 does, or not at all")
-    return options
-
-
-def llama3_rope(config, name, given):
-    found = {mine: given[theirs] for theirs, mine in LLAMA3_ROPE.items()}
-    factor, low, high, tokens = found.values()
-    numbers = all(map(is_number, found.values())) and isinstance(tokens, int)
-    if not numbers or not (1 <= factor <= 1e6 and 0 <= low < high <= 1e6 and 1 <= tokens <= MOST):
-        config.refuse(name, given, "its numbers make no sense together")
-    return found if factor > 1 else {}
+def expert_groups(config):
+    """Options of groups of experts that tokens choose from."""
+    groups, picked = config.count("n_group", 1), config.count("topk_group", 1)
+    size, rest = divmod(config.count("n_routed_experts"), groups)
+    if groups == 1:
+        return {}
+    if rest or size < 2:
+        config.refuse("n_group", groups, "experts must be in equal groups of two or more")
+    if picked > groups or picked * size < config.count("num_experts_per_tok"):
+        config.refuse("topk_group", picked, "so many groups must be there, and have the experts of a token")
+    return dict(expert_groups=groups, groups_per_token=picked)
 
 
 def decoder(options, rows, tied, vocab, d):
@@ -447,6 +436,8 @@ MODELS = {
     "qwen2_moe": (qwen(QWEN2, QWEN2_MOE), "Qwen2MoeForCausalLM"),
     "qwen3_moe": (qwen(QWEN3, dict(QWEN3_MOE, norm_topk_prob=False)), "Qwen3MoeForCausalLM"),
     "dots1": (dots1, "Dots1ForCausalLM"),
+    "glm4_moe": (glm4_moe, "Glm4MoeForCausalLM"),
+    "solar_open": (solar_open, "SolarOpenForCausalLM"),
 }
 
 GEMMA = dict(tie_word_embeddings=True, head_dim=256, num_key_value_heads=4)
@@ -460,8 +451,8 @@ LIKE_LLAMA = {  # what a file means that does not name it, and what is another: 
     "smollm3": (dict(num_key_value_heads=4, tie_word_embeddings=True), "layers without rotation"),
     "granite": ({}, "constant factors"),
     "glm4": (
-        dict(num_key_value_heads=2, head_dim=128),
-        "two more norms in a layer, biases of queries, keys and values, and half of a head rotated",
+        dict(num_key_value_heads=2, head_dim=128, partial_rotary_factor=0.5),
+        "two more norms in a layer, biases of queries, keys and values, and pairs of neighbours rotated",
     ),
 }
 LIKE_MIXTRAL = {  # the same, of experts; all their layers have them
@@ -498,6 +489,7 @@ PLANNED_ON = {  # a preset, where config.json has the longest row, and the prese
     "llama": ("llama-2-7b", "max_position_embeddings", 4096),
     "experts": ("mixtral-8x7b", "max_position_embeddings", 4096),
 }
+SHARING = ("qwen2_moe", "dots1", "glm4_moe", "solar_open")  # who have shared experts
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 SHARED = ("n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts")
 SHARED += ("shared_expert_intermediate_size", "shared_intermediate_size")
@@ -528,10 +520,10 @@ def like_mixtral(config, kind):
 def plan(config):
     """Words of a plan for the model, or one that takes as long, on a preset of its kind; config has notes."""
     kind = config.choice("model_type", None, {name: name for name in (*MODELS, *LIKE_LLAMA, *LIKE_MIXTRAL)})
-    mixture = kind in ("mixtral", "qwen2_moe", "qwen3_moe", "dots1") or kind in LIKE_MIXTRAL
-    for name in SHARED if kind not in ("qwen2_moe", "dots1") else ():
+    mixture = kind in ("mixtral", "qwen3_moe", *SHARING) or kind in LIKE_MIXTRAL
+    for name in SHARED if kind not in SHARING else ():
         if config.get(name, 0) != 0:
-            config.refuse(name, config.get(name), "ppkit knows shared experts of a qwen2_moe and a dots1 alone")
+            config.refuse(name, config.get(name), f"ppkit knows shared experts of {', '.join(SHARING)} alone")
     for name in EXPERTS:
         if not mixture and config.get(name, 0) not in (0, 1):
             config.refuse(name, config.get(name), f"ppkit knows no experts of a {kind}")

@@ -90,7 +90,7 @@ static inline struct pp_attention pp_attention_of(const struct pp_cuda_call *c, 
                     pp_aligned(static_cast<const T *>(ctx)) && (!n->keys || pp_aligned(static_cast<const T *>(keys))) &&
                     (!n->keys || pp_aligned(static_cast<const T *>(dkeys)));
     a.whole_scores = a.seq % PP_QUAD == 0 && pp_aligned(static_cast<const T *>(p));
-    a.scale = 1 / sqrtf((float)a.dh);
+    a.scale = PP_SCORE_SCALE(c->call);
     const int others = a.heads * (pp_frame_head_ranks(c->frame) - 1), before = a.heads * pp_frame_head_rank(c->frame);
     a.first_vector = (uint32_t)((c->frame->first_row * (a.heads + others) + before) * a.keys);
     a.other_vectors = (uint32_t)(others * a.keys);

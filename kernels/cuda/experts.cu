@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Experts: the way of the tokens to their places and back, and the gate beside them. Where a call is timed alone, it
- * finds any numbers in memory that others would have written: what is no index there is like a choice without a place.
+ * Experts: copies tokens to the places of their experts (dispatch), adds up what the experts have made of each token
+ * (combine), and multiplies by gates (weigh). Also the logistic function, for the gate of a shared expert.
+ *
+ * When ppprof times a call alone, no other call has written its indices, so memory holds arbitrary numbers. A number
+ * that is out of range is then treated as a choice that has no place.
  */
 #include "kernels/cuda/gpu.cuh"
 
 enum { THREADS = 256 };
 
-/* Rows of `quads` quads, or whatever a thread works on: grid (rows, quads of a row / threads). */
+/* The grid for kernels in which a thread block works on one row and each thread on one quad of it, or on one word:
+ * blockIdx.x is the row, and blockIdx.y says which part of a row that has more quads than a block has threads. */
 struct row_grid {
     dim3 grid;
     int threads;
@@ -21,9 +25,11 @@ static row_grid grid_of(int rows, int quads)
     return g;
 }
 
+/* The number of the thread's quad, or word, in its row. */
 static __device__ inline int64_t column(void) { return (int64_t)blockIdx.y * blockDim.x + threadIdx.x; }
 
-/* W: a word of rows, which are copied as they are. */
+/* Copies to each place the row of the token that it holds, and writes zeros where it holds none. W: the type in which
+ * rows are copied; `words` of them are a row. */
 template <typename W>
 static __global__ void __launch_bounds__(THREADS)
     dispatch(W *to, const W *from, const int32_t *holds, int words, int tokens, int chosen)
@@ -67,7 +73,7 @@ static __device__ inline void add(pp_quad *sum, pp_quad q)
     for (int k = 0; k < PP_QUAD; k++) sum->v[k] += q.v[k];
 }
 
-/* A block for each token. */
+/* Adds up the rows of a token's places in the order of its choices. A thread block works on one token. */
 template <typename T, bool aligned> static __global__ void __launch_bounds__(THREADS) combine(combination<T> r)
 {
     const int64_t j = PP_QUAD * column(), left = r.width - j;
@@ -105,12 +111,13 @@ template <typename T> static cudaError_t run_combine(const struct pp_cuda_call *
 cudaError_t pp_cuda_combine(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_combine, c); }
 
 template <typename T> struct weighing {
-    T *rows;     /* u, du: [places, width] */
-    const T *by; /* the gradient's: u */
+    T *rows;     /* [places, width]: u of weigh, du of weigh_grad; multiplied in place */
+    const T *by; /* weigh_grad: u, as weigh has left it */
     const float *gates;
-    const int32_t *index; /* holds; the gradient's: places; NULL: each row has its own */
+    const int32_t
+        *index; /* weigh: the choice in each place; weigh_grad: the place of each choice; NULL: its own number */
     float *dgates;
-    int width, most; /* of an index */
+    int width, most; /* columns of a row; an index is below `most`, or there is no such choice or place */
 };
 
 static __device__ inline pp_quad times(pp_quad q, float factor)
@@ -120,7 +127,7 @@ static __device__ inline pp_quad times(pp_quad q, float factor)
     return q;
 }
 
-/* A block for each place. */
+/* Multiplies the row of each place by the gate of the choice that it holds. A thread block works on one place. */
 template <typename T, bool aligned> static __global__ void __launch_bounds__(THREADS) weigh(weighing<T> r)
 {
     const int64_t j = PP_QUAD * column(), left = r.width - j;
@@ -130,7 +137,8 @@ template <typename T, bool aligned> static __global__ void __launch_bounds__(THR
     pp_store<aligned>(u, left, times(pp_load<aligned>(u, left), r.gates[held]));
 }
 
-/* A block for each choice: du *= gate, dgate = the sum of du u before, by the gate that u has in it. */
+/* Makes the gradient of the gate of each choice, and multiplies the row of du in its place by the gate. u is multiplied
+ * by the gate already, so the gradient is the sum of du u, divided by the gate. A thread block works on one choice. */
 template <typename T, bool aligned> static __global__ void __launch_bounds__(THREADS) weigh_grad(weighing<T> r)
 {
     PP_SHARED_ONE(pp_by_warp<float>, shared);

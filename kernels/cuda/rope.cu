@@ -14,10 +14,11 @@ using angles = float[PIECE];
 template <typename T> struct rotation {
     T *qkv;
     const float *bias; /* [width]; NULL: nothing is added */
-    int seq, dh, half; /* half = dh / 2: the two columns of a pair lie so far apart */
+    int seq, dh, half; /* half of a head's rotated columns: the two columns of a pair lie so far apart */
     int heads, width;  /* heads that are rotated (queries, then keys); columns of a token in qkv */
     pp_rotation rates;
     float direction; /* 1: forward; -1: backward, by the negative angle */
+    float magnitude; /* times sines and cosines */
     pp_row_places places;
 };
 
@@ -32,8 +33,8 @@ static __device__ inline void make_angles(const rotation<T> &r, int first, int n
         const double turns = token * (pp_rotation_rate(&r.rates, first + k) / pi);
         float s, c;
         sincospif((float)(turns - 2 * rint(turns / 2)), &s, &c);
-        sines[k] = s * r.direction;
-        cosines[k] = c;
+        sines[k] = s * r.direction * r.magnitude;
+        cosines[k] = c * r.magnitude;
     }
 }
 
@@ -66,6 +67,24 @@ static __device__ inline void rotate(const rotation<T> &r, int column, int left,
     pp_store<whole>(at + r.half, left, to_y);
 }
 
+/* Adds the bias to four columns, or `left` if there are fewer, that are not rotated. */
+template <bool whole, typename T> static __device__ inline void pass(const rotation<T> &r, int column, int left)
+{
+    pp_store<whole>(r.qkv + (int64_t)blockIdx.x * r.width + column, left, biased<whole>(r, column, left));
+}
+
+/* Adds the bias to what is not rotated: the other columns of queries and keys, and the values. */
+template <typename T, bool whole> static __device__ inline void pass_others(const rotation<T> &r)
+{
+    const int rest = r.dh - 2 * r.half, quads = pp_div_up(rest, PP_QUAD);
+    for (int t = (int)threadIdx.x; t < r.heads * quads; t += (int)blockDim.x) {
+        const int k = t % quads * PP_QUAD;
+        pass<whole>(r, t / quads * r.dh + 2 * r.half + k, rest - k);
+    }
+    for (int j = r.heads * r.dh + (int)threadIdx.x * PP_QUAD; j < r.width; j += (int)blockDim.x * PP_QUAD)
+        pass<whole>(r, j, r.width - j);
+}
+
 /* Grid: tokens. whole: all quads are whole and aligned. */
 template <typename T, bool whole> static __global__ void __launch_bounds__(THREADS) rope(rotation<T> r)
 {
@@ -81,26 +100,25 @@ template <typename T, bool whole> static __global__ void __launch_bounds__(THREA
             rotate<whole>(r, t / quads * r.dh + first + k, n - k, sines + k, cosines + k);
         }
     }
-    const int rotated = r.heads * r.dh;
-    for (int j = rotated + (int)threadIdx.x * PP_QUAD; r.bias && j < r.width; j += (int)blockDim.x * PP_QUAD)
-        pp_store<whole>(r.qkv + (int64_t)blockIdx.x * r.width + j, r.width - j, biased<whole>(r, j, r.width - j));
+    if (r.bias) pass_others<T, whole>(r);
 }
 
 template <typename T> static cudaError_t run(const struct pp_cuda_call *c, void *qkv, const void *bias, float direction)
 {
-    const struct pp_attention_dims *n = &c->call->attention;
+    const struct pp_rope_dims *n = &c->call->rope;
     rotation<T> r;
     r.qkv = static_cast<T *>(qkv);
     r.bias = static_cast<const float *>(bias);
     r.seq = n->seq;
     r.dh = n->dh;
-    r.half = r.dh / 2;
+    r.half = PP_ROPE_COLUMNS(n) / 2;
     r.heads = n->heads + PP_KV_HEADS(n);
     r.width = PP_QKV_HEADS(n) * r.dh;
-    r.rates = pp_rotation_of(&c->call->rope, r.dh);
+    r.rates = pp_rotation_of(&c->call->turns, PP_ROPE_COLUMNS(n));
     r.direction = direction;
+    r.magnitude = (float)r.rates.magnitude;
     r.places = pp_query_places_of(r.seq, c->frame);
-    const bool whole = r.half % PP_QUAD == 0 && pp_aligned(r.qkv) && pp_aligned(r.bias);
+    const bool whole = r.half % PP_QUAD == 0 && r.dh % PP_QUAD == 0 && pp_aligned(r.qkv) && pp_aligned(r.bias);
     const auto kernel = whole ? rope<T, true> : rope<T, false>;
     const int threads = pp_block_threads((int64_t)r.heads * pp_div_up(r.half, PP_QUAD), THREADS);
     PP_LAUNCH(kernel, n->rows * n->seq, threads, 0, c->stream, r);

@@ -247,9 +247,30 @@ cudaError_t pp_cuda_adamw(const struct pp_cuda_call *c) { return pp_cuda_adamw_g
 cudaError_t pp_cuda_adamw_bf16_group(const struct pp_cuda_call *c, int n) { return launch_adamw<__nv_bfloat16>(c, n); }
 cudaError_t pp_cuda_adamw_bf16(const struct pp_cuda_call *c) { return pp_cuda_adamw_bf16_group(c, 1); }
 
+/* Loads, and products of whole numbers, are compared exactly. all: choices of all tokens of the batch. */
+static __global__ void __launch_bounds__(THREADS)
+    balance(float *bias, const float *loads, int n, int experts, double all, float rate)
+{
+    const int i = (int)(blockIdx.x * THREADS + threadIdx.x);
+    if (i >= n) return;
+    const double load = (double)loads[i] * experts;
+    bias[i] += rate * (float)((load < all) - (load > all));
+}
+
+cudaError_t pp_cuda_balance(const struct pp_cuda_call *c)
+{
+    const struct pp_balance_dims *dims = &c->call->balance;
+    const int n = dims->rows * dims->width; /* experts at most, and what fills up a share */
+    PP_LAUNCH(balance, pp_div_up(n, THREADS), THREADS, 0, c->stream, static_cast<float *>(c->at.balance.bias),
+              static_cast<const float *>(c->at.balance.loads), n, dims->experts,
+              (double)c->frame->tokens * dims->chosen, c->call->scale);
+    return cudaGetLastError();
+}
+
 cudaError_t pp_cuda_prepare_step(void)
 {
     const void *const kernels[] = {reinterpret_cast<const void *>(sgd), reinterpret_cast<const void *>(adamw<float>),
-                                   reinterpret_cast<const void *>(adamw<__nv_bfloat16>)};
+                                   reinterpret_cast<const void *>(adamw<__nv_bfloat16>),
+                                   reinterpret_cast<const void *>(balance)};
     return pp_load_kernels(kernels, sizeof kernels / sizeof kernels[0]);
 }

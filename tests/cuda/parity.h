@@ -39,7 +39,8 @@ struct parity_case {
     int tensor, tensor_rank;   /* of the frame: so many workers share what the call is a part of */
     int context, context_rank; /* ... and so many have parts of its rows */
     bool halves;               /* ... of two chunks each */
-    bool scaled;               /* of rope: slow rotations are slower still */
+    int groups, picked;        /* of route */
+    int scaled;                /* of rope: 1 + enum pp_rope_kind: by which slow rotations are slower still; 0: none */
 };
 
 /* Kernel and dimensions of the call. */
@@ -63,7 +64,8 @@ struct parity_kernel {
 
 extern const struct parity_kernel parity_kernels[PP_KERNELS];
 /* Each ends with a row of no shape. The second: of workers that have parts of the tokens of rows. */
-extern const struct parity_case parity_cases[], parity_context_cases[], parity_windows[], parity_update_cases[];
+extern const struct parity_case parity_cases[], parity_expert_cases[], parity_context_cases[], parity_windows[],
+    parity_update_cases[];
 
 /* Runs the case in one variant on the device, twice, and on the cpu. Fails the test that calls it with a message. */
 void parity_call(const struct parity_device *d, const struct parity_case *c, unsigned variant);

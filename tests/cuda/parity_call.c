@@ -96,8 +96,8 @@ static void make_call(struct run *r)
     r->call.p = r->kernel->variants & PARITY_DROP ? PARITY_PROBABILITY : 0;
     r->call.scale = c->f; /* or whatever the kernel calls it */
     if (c->kernel == PP_KERNEL_ROUTE || c->kernel == PP_KERNEL_ROUTE_GRAD)
-        r->call.routing = (struct pp_route_scalars){.gate_scale = 2.5f, .aux = c->f};
-    if (c->scaled) r->call.rope = (struct pp_rope_scalars){c->f, 8, 1, 4, 16};
+        r->call.routing = (struct pp_route_scalars){2.5f, c->f, c->groups, c->picked};
+    if (c->scaled) r->call.turns = (struct pp_rope_scalars){c->f, 8, 1, 4, 16, 1.25f, c->scaled - 1, 1};
     r->frame = (struct pp_frame){.seed = 0x123456789abcdef0u,
                                  .step = 3,
                                  .act_row = ACT_ROW,

@@ -51,7 +51,7 @@ const struct parity_kernel parity_kernels[PP_KERNELS] = {
     [PP_KERNEL_SWIGLU_GRAD] = {.variants = PARITY_DROP, .tolerance = {2e-6, 2e-6, 4e-3}},
     [PP_KERNEL_SIGMOID] = {.tolerance = {1e-6, 1e-6, 1e-6}},
     [PP_KERNEL_SIGMOID_GRAD] = {.tolerance = {1e-6, 1e-6, 4e-3}},
-    [PP_KERNEL_ROUTE] = {.tolerance = {2e-6, 2e-6, 2e-6}},
+    [PP_KERNEL_ROUTE] = {.variants = PARITY_ABSENT, .absent = AT(route, bias), .tolerance = {2e-6, 2e-6, 2e-6}},
     [PP_KERNEL_ROUTE_GRAD] = {.tolerance = {1e-5, 1e-5, 4e-3}},
     [PP_KERNEL_DISPATCH] = {.tolerance = {0, 0, 0}},
     [PP_KERNEL_COMBINE] = {.tolerance = {1e-6, 1e-6, 4e-3}},
@@ -81,4 +81,5 @@ const struct parity_kernel parity_kernels[PP_KERNELS] = {
     [PP_KERNEL_SGD] = {.variants = PARITY_ABSENT, .absent = AT(step, copy), .tolerance = {1e-6, 1e-6, 1e-6}},
     [PP_KERNEL_ADAMW] = {.variants = PARITY_ABSENT, .absent = AT(step, copy), .tolerance = {2e-6, 2e-6, 2e-6}},
     [PP_KERNEL_ADAMW_BF16] = {.variants = PARITY_ABSENT, .absent = AT(step, copy), .tolerance = {2e-6, 2e-6, 4e-3}},
+    [PP_KERNEL_BALANCE] = {.tolerance = {0, 0, 0}},
 };

@@ -363,6 +363,10 @@ void parity_model(const struct parity_device *d)
     llama.norm_epsilon = 1e-3;
     llama.window = 5;
     llama.window_skip = 2;
+    llama.rotary_dim = 2;
+    llama.rope_scaling =
+        (struct pp_rope_scaling){.kind = PP_ROPE_YARN, .factor = 4, .low = 1, .high = 8, .tokens = 64, .truncate = 1};
+    llama.score_factor = 1.5;
     gelu.kv_heads = 1;
     gpt2 = gpt;
     gpt2.bias = PP_BIAS_LAYERS;

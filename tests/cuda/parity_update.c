@@ -41,5 +41,8 @@ const struct parity_case parity_update_cases[] = {
     {PP_KERNEL_ADAMW_BF16, {1, 1}, PLAIN},
     {PP_KERNEL_ADAMW_BF16, {131, 67}, PLAIN},
     {PP_KERNEL_ADAMW_BF16, {1003, 200}, LARGE},
+    /* rows, width, experts, chosen: loads around a mean of 0 */
+    {PP_KERNEL_BALANCE, {1, 1, 1, 1}, 0.125f, false},
+    {PP_KERNEL_BALANCE, {1, 300, 300, 8}, 0.001f, false},
     {0},
 };

@@ -80,7 +80,8 @@ static void run_case(const struct parity_case *c, int precision)
 /* *state: the kernel. */
 static void test_kernel(void **state)
 {
-    const struct parity_case *const all[] = {parity_cases, parity_context_cases, parity_windows, parity_update_cases};
+    const struct parity_case *const all[] = {parity_cases, parity_expert_cases, parity_context_cases, parity_windows,
+                                             parity_update_cases};
     const int kernel = *(const int *)*state;
     int runs = 0;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -293,18 +294,17 @@ static void test_relu_not_a_number(void **state)
 static void test_route_not_a_number(void **state)
 {
     (void)state;
-    enum { E = 3, CHOICES = 4, CAPACITY = 2, FIRST_CHOICE = 2 * E, PLACE = FIRST_CHOICE + 2 * CHOICES };
-    float memory[PLACE + CHOICES + E * CAPACITY + E] = {NAN, -NAN, 1, INFINITY, -INFINITY, 2};
+    enum { E = 3, CHOICES = 4, CAPACITY = 2, CHOICE = 6, GATE = 10, PLACE = 14, HELD = 18, COUNT = 24, BIAS = 27 };
+    float memory[BIAS + E] = {NAN, -NAN, 1, INFINITY, -INFINITY, 2};
     static const int32_t choices[CHOICES] = {0, 1, 0, 1}, places[CHOICES] = {0, 2, 1, 3};
     struct pp_call call = {.kernel = PP_KERNEL_ROUTE, .route = {1, 2, E, 2, CAPACITY, E}};
-    static const int at[] = {0,     FIRST_CHOICE,    FIRST_CHOICE + CHOICES,
-                             PLACE, PLACE + CHOICES, PLACE + CHOICES + E * CAPACITY};
+    static const int at[] = {0, CHOICE, GATE, PLACE, HELD, COUNT, BIAS};
     double loss;
     for (int i = 0; i < PP_CALL_REFS && i < (int)(sizeof at / sizeof *at); i++) call.ref[i].offset = at[i] * 4;
     run_on(&call, memory, sizeof memory / sizeof *memory, &loss);
-    assert_memory_equal(memory + FIRST_CHOICE, choices, sizeof choices);
+    assert_memory_equal(memory + CHOICE, choices, sizeof choices);
     assert_memory_equal(memory + PLACE, places, sizeof places);
-    for (int i = 0; i < CHOICES; i++) assert_true(isnan(memory[FIRST_CHOICE + CHOICES + i])); /* a failed step shows */
+    for (int i = 0; i < CHOICES; i++) assert_true(isnan(memory[GATE + i])); /* a failed step shows */
 }
 
 enum { WORDS = 8192 }; /* two quads for each thread */

@@ -34,6 +34,7 @@ LLAMA = dict(vocab_size=97, hidden_size=24, intermediate_size=40, num_attention_
 LLAMA.update(rms_norm_eps=1e-5)
 LLAMA31_ROPE = dict(rope_type="llama3", rope_theta=500.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0)
 LLAMA31_ROPE.update(original_max_position_embeddings=16)  # so that rotations of all three kinds are there
+YARN = dict(rope_type="yarn", rope_theta=500.0, factor=8.0, original_max_position_embeddings=64)
 SMALL = dict(LLAMA, rms_norm_eps=1e-3)  # an epsilon that tells
 QWEN2 = dict(SMALL, num_key_value_heads=2)
 QWEN3 = dict(QWEN2, head_dim=8)
@@ -43,6 +44,10 @@ QWEN2_MOE = dict(QWEN2, num_experts=4, num_experts_per_tok=2, moe_intermediate_s
 QWEN2_MOE.update(shared_expert_intermediate_size=28, norm_topk_prob=False)
 DOTS1 = dict(QWEN2, n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=16, n_shared_experts=2)
 DOTS1.update(first_k_dense_replace=1, routed_scaling_factor=2.5, norm_topk_prob=True)
+GLM4_MOE = dict(DOTS1, head_dim=8, n_routed_experts=8, n_shared_experts=1, attention_bias=True, use_qk_norm=False)
+GLM4_MOE.update(routed_scaling_factor=1.0)
+SOLAR_OPEN = {name: value for name, value in GLM4_MOE.items() if name not in ("first_k_dense_replace", "use_qk_norm")}
+SOLAR_OPEN.update(attention_bias=False)
 MIXTRAL = dict(LLAMA, num_key_value_heads=2, num_local_experts=4, num_experts_per_tok=2)
 CASES = {  # kind, configuration, how it is saved
     "gpt2": ("GPT2", GPT2, {}),
@@ -56,6 +61,10 @@ CASES = {  # kind, configuration, how it is saved
     "llama-tied": ("Llama", dict(LLAMA, tie_word_embeddings=True), {}),
     "llama-theta": ("Llama", dict(LLAMA, rope_parameters=dict(rope_type="default", rope_theta=500000.0)), {}),
     "llama-3.1": ("Llama", dict(LLAMA, rope_parameters=LLAMA31_ROPE), {}),
+    "llama-yarn": ("Llama", dict(LLAMA, head_dim=12, rope_parameters=YARN), {}),
+    "llama-yarn-pairs": ("Llama", dict(LLAMA, head_dim=12, rope_parameters=dict(YARN, truncate=False, beta_fast=8.0)), {}),
+    "llama-yarn-factor": ("Llama", dict(LLAMA, rope_parameters=dict(YARN, mscale=0.7, mscale_all_dim=1.0)), {}),
+    "llama-linear": ("Llama", dict(LLAMA, rope_parameters=dict(rope_type="linear", rope_theta=500.0, factor=4.0)), {}),
     "llama-parts": ("Llama", dict(LLAMA, num_key_value_heads=2), dict(max_shard_size="12KB")),
     "llama-bfloat16": ("Llama", LLAMA, dict(dtype=torch.bfloat16)),
     "llama-wide": ("Llama", dict(LLAMA, vocab_size=70001), {}),
@@ -88,14 +97,23 @@ CASES = {  # kind, configuration, how it is saved
     "qwen3-experts-some": ("Qwen3Moe", dict(QWEN3_MOE, mlp_only_layers=[0, 1]), {}),
     "dots1": ("Dots1", DOTS1, {}),
     "dots1-of-all": ("Dots1", dict(DOTS1, first_k_dense_replace=0, norm_topk_prob=False), {}),
+    "dots1-groups": ("Dots1", dict(DOTS1, n_routed_experts=8, n_group=4, topk_group=2), {}),
+    "glm4_moe": ("Glm4Moe", GLM4_MOE, {}),
+    "glm4_moe-norms": ("Glm4Moe", dict(GLM4_MOE, use_qk_norm=True, attention_bias=False, routed_scaling_factor=2.5), {}),
+    "glm4_moe-groups": ("Glm4Moe", dict(GLM4_MOE, n_group=4, topk_group=2, n_shared_experts=2, first_k_dense_replace=2), {}),
+    "glm4_moe-yarn": ("Glm4Moe", dict(GLM4_MOE, rope_parameters=dict(YARN, partial_rotary_factor=0.5)), {}),
+    "glm4_moe-fused": ("Glm4Moe", GLM4_MOE, dict(save_original_format=False)),
+    "solar_open": ("SolarOpen", SOLAR_OPEN, {}),
+    "solar_open-groups": ("SolarOpen", dict(SOLAR_OPEN, n_group=2, topk_group=1, routed_scaling_factor=2.5), {}),
     "dots1-fused": ("Dots1", DOTS1, dict(save_original_format=False)),
 }
 
 
 PLANNED = ("gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "phi3", "olmo2", "olmo3")
 PLANNED += ("smollm3", "granite", "glm4", "mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "granitemoe", "phimoe")
-PLANNED += ("gpt_oss", "dots1")
-SIZES = {"dots1": dict(n_routed_experts=128, num_experts_per_tok=6, n_shared_experts=2, first_k_dense_replace=1)}
+PLANNED += ("gpt_oss", "dots1", "glm4_moe", "solar_open")
+SIZES = {"glm4_moe": dict(head_dim=128, attention_bias=True)}
+SIZES["dots1"] = dict(n_routed_experts=128, num_experts_per_tok=6, n_shared_experts=2, first_k_dense_replace=1)
 PARAMETERS_OFF = 1e-3  # biases, and norms of heads
 
 
@@ -122,6 +140,9 @@ def make_model(kind, values, how, folder):
     with torch.no_grad():
         for name, weight in made.named_parameters():
             weight.normal_(1.0 if weight.dim() == 1 and name.endswith("weight") else 0.0, 0.2)
+        for name, weight in made.named_buffers():
+            if name.endswith("e_score_correction_bias"):
+                weight.normal_(0.0, 0.2)
     options = dict(how)
     made.to(options.pop("dtype", torch.float32)).save_pretrained(folder, **options)
     return read_model(type(made), folder)
@@ -160,7 +181,7 @@ def saved_tensors(folder):
 def split(tensors, kind):
     """Experts one by one, with the names that they have then."""
     place, ups, down = "block_sparse_moe", ("w1", "w3"), ("w2",)
-    if kind in ("Qwen2Moe", "Qwen3Moe", "Dots1"):
+    if kind in ("Qwen2Moe", "Qwen3Moe", "Dots1", "Glm4Moe", "SolarOpen"):
         place, ups, down = "mlp", ("gate_proj", "up_proj"), ("down_proj",)
     made = {}
     for name, tensor in tensors.items():
@@ -194,6 +215,7 @@ def check(args, kind, values, how, folder):
     options = run(CONVERT, folder / "first", folder / "first.st").split()
     words = ["--init", folder / "first.st", "--save", folder / "same.st", "--data", folder / "tokens", "--lr", 0]
     words += ["--rows", ROWS, "--tokens", TOKENS, "--eval-rows", ROWS, "--chunks", ROWS, "--format", "json"]
+    words += ["--expert-bias-rate", 0] if "--expert-bias" in options else []
     words += ["--epochs", 1, "--max-batches", 1, "--eval-batches", 1, "--optimizer", "sgd"]
     result = json.loads(run(args.ppexec, *options, *words))[0]
     trained = expect_close("the loss", result["loss"][0], loss_of(model, tokens["train"]))

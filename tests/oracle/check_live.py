@@ -121,13 +121,21 @@ def random_options(dice):
         made.update(kv_heads=dice.choice([n for n in range(1, heads + 1) if heads % n == 0]))
         made.update(positions="rope", rope_theta=float(dice.choice((10, 10000, 500000))))
         if dice.random() < 0.4:
-            low = dice.choice((0.5, 1.0, 2.0))
-            made.update(rope_factor=dice.choice((1.5, 8.0)), rope_original_tokens=dice.choice((4, 64, 8192)))
-            made.update(rope_low_freq_factor=low, rope_high_freq_factor=low + dice.choice((0.5, 3.0)))
+            low, kind = dice.choice((0.5, 1.0, 2.0)), dice.choice(("llama3", "yarn", "linear"))
+            made.update(rope_factor=dice.choice((1.5, 8.0)), rope_scaling=kind)
+            if kind != "linear":
+                made.update(rope_original_tokens=dice.choice((4, 64, 8192)))
+                made.update(rope_low_freq_factor=low, rope_high_freq_factor=low + dice.choice((0.5, 3.0)))
+            if kind == "yarn":
+                made.update(rope_truncate=dice.choice(("no", "yes")), rope_attention_factor=dice.choice((0.0, 0.5, 1.25)))
+        made.update(score_factor=dice.choice((1.0, 1.0, 0.5, 1.6)))
     elif dice.random() < 0.6:
         made.update(positions="learned", max_positions=dice.choice((0, made["tokens"], made["tokens"] + 5)))
     if dice.random() < 0.3:
         made.update(head_dim=2 * dice.randint(1, 12))
+    columns = made.get("head_dim") or made["d_model"] // heads
+    if made.get("positions") == "rope" and dice.random() < 0.4:
+        made.update(rotary_dim=2 * dice.randint(1, columns // 2))
     if dice.random() < 0.4 and made["data"] != "constant":  # whose words are then their own prediction: a loss of zero
         made.update(tie_embeddings="yes")
     if dice.random() < 0.7:
@@ -146,6 +154,14 @@ def random_options(dice):
         made.update(gates=dice.choice(("chosen", "all")))
         if dice.random() < 0.5:
             made.update(router_score=dice.choice(("softmax", "sigmoid")), gate_scale=dice.choice((1.0, 0.5, 2.5)))
+        groups = [n for n in (2, 4) if made["experts"] % n == 0 and made["experts"] // n >= 2]
+        if groups and dice.random() < 0.5:
+            groups = dice.choice(groups)
+            least = -(-made["experts_per_token"] // (made["experts"] // groups))
+            made.update(expert_groups=groups, groups_per_token=dice.randint(least, groups))
+            made.update(group_score=dice.choice(("top2", "best")))
+        if dice.random() < 0.5:
+            made.update(expert_bias="yes", expert_bias_rate=dice.choice((0.0, 0.01, 0.1)))
         if made["layers"] > 1 and dice.random() < 0.5:
             made.update(dense_layers=dice.randint(0, min(2, made["layers"] - 1)), experts_every=dice.choice((1, 2, 3)))
             dense = made["dense_layers"] > 0 or made["experts_every"] > 1
@@ -336,6 +352,7 @@ def check_facts(args):
         ("qwen3-8b", 8190735360),
         ("qwen3-30b-a3b", 30532122624),
         ("qwen2-57b-a14b", 57408658944),
+        ("glm-4.5-air", 106852251264),
         ("gpt-175b", 174604259328),
         ("llama-3-405b", 405853388800),
     ):

@@ -140,6 +140,12 @@ CASES["d16-llama"] = dict(LLAMA, attention="flash", dropout=0.2)
 CASES["d16-slowed"] = dict(LLAMA, rope_factor=8.0, rope_low_freq_factor=1.0, rope_high_freq_factor=4.0)
 CASES["d16-slowed"].update(rope_original_tokens=16)
 CASES["d16-shared"] = dict(LLAMA, kv_heads=1, norm="post", activation="relu", mask="none", rope_theta=100.0)
+# Of each head's columns some are rotated.
+CASES["d18-partial"] = dict(LLAMA, d_model=18, heads=3, kv_heads=1, rotary_dim=4, dropout=0.2, attention="flash")
+# YaRN: with numbers of pairs that are rounded and not, with a factor of its own, and with one of the scores.
+CASES["d18-yarn"] = dict(LLAMA, d_model=18, heads=3, kv_heads=1, head_dim=12, rope_theta=50.0, rope_scaling="yarn")
+CASES["d18-yarn"].update(rope_factor=8.0, rope_original_tokens=64, score_factor=1.25)
+CASES["d18-yarn-pairs"] = dict(CASES["d18-yarn"], rope_truncate="no", rope_attention_factor=0.75, attention="flash")
 # A window of some tokens in every second layer.
 CASES["d16-window"] = dict(CASES["d16-llama"], window_size=4, window_attn_skip_freq=2)
 # One tensor at both ends of the pipeline, as GPT-2 has it.
@@ -173,10 +179,19 @@ CASES["d16-deepseek"] = dict(LLAMA, bias="no", activation="swiglu", experts=4, d
 CASES["d16-deepseek"].update(router_score="sigmoid", gate_scale=2.5, shared_ff=8, dense_layers=1, dense_ff=24, layers=3)
 CASES["d16-every"] = dict(LLAMA, bias="no", activation="gelu", experts=4, d_ff=16, capacity_factor=1.0, aux_loss=0.1)
 CASES["d16-every"].update(experts_every=2, norm="post", dropout=0.2)
+# Experts that are chosen with a bias, which steps change by their loads.
+CASES["d18-bias"] = dict(CASES["d16-deepseek"], d_model=18, heads=3, kv_heads=1, replicas=2, rows=6, layers=2, aux_loss=0.0)
+CASES["d18-bias"].update(expert_bias="yes", expert_bias_rate=0.05, shared_ff=0, optimizer="adamw", lr=0.003, adam_eps=1e-4)
+# Experts of some groups, whose scores have a bias or are a softmax's; and GLM-4.5's layers.
+CASES["d18-groups"] = dict(CASES["d18-bias"], experts=8, expert_groups=4, groups_per_token=2, capacity_factor=4.0)
+CASES["d18-best-group"] = dict(CASES["d16-deepseek"], d_model=18, heads=3, kv_heads=1, experts=6, router_score="softmax")
+CASES["d18-best-group"].update(gates="all", expert_groups=3, groups_per_token=2, group_score="best", capacity_factor=1.25)
+CASES["d18-glm"] = dict(CASES["d18-groups"], bias="qkv", qk_norm="yes", head_dim=8, rotary_dim=4, shared_ff=8, replicas=1)
+CASES["d18-glm"].update(lr=0.002)
 # Norms of queries and keys, with an epsilon that tells, and a bias of in_proj alone.
 CASES["d16-qwen"] = dict(LLAMA, qk_norm="yes", norm_epsilon=1e-3, bias="qkv", tie_embeddings="yes")
 SAME_INIT = {"d36-d2": "d36", "d36-adamw": "d36", "d24-gpt-drop": "d24-gpt", "d24-gelu-tanh": "d24-gpt"}
-SAME_INIT.update({"d24-cosine": "d24-gpt", "d16-window": "d16-llama"})
+SAME_INIT.update({"d24-cosine": "d24-gpt", "d16-window": "d16-llama", "d18-yarn-pairs": "d18-yarn"})
 
 
 def save(path, tensors):

@@ -78,7 +78,7 @@ class MaskedModel(reference_model.Model):
         rows, tokens, _ = x.shape
         heads = self.o["heads"]
         q, k, v = self.project(layer.self_attn, x)
-        scores = q @ k.transpose(2, 3) / math.sqrt(q.shape[-1])
+        scores = q @ k.transpose(2, 3) * self.o["score_factor"] / math.sqrt(q.shape[-1])
         if self.causal:
             scores = scores + self.mask(i, tokens, x)
         weights = self.drop(scores.softmax(dim=-1), site, rows * heads * tokens)

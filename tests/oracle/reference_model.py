@@ -115,9 +115,14 @@ COMMON = dict(
     head_dim=0,
     positions="sinusoidal",
     rope_theta=10000.0,
+    rotary_dim=0,
     rope_factor=1.0,
-    rope_low_freq_factor=1.0,
-    rope_high_freq_factor=4.0,
+    rope_scaling="llama3",
+    rope_truncate="yes",
+    rope_attention_factor=0.0,
+    score_factor=1.0,
+    rope_low_freq_factor=None,  # that of the kind of scaling
+    rope_high_freq_factor=None,
     rope_original_tokens=8192,
     max_positions=0,
     window_size=0,
@@ -130,6 +135,11 @@ COMMON = dict(
     gates="chosen",
     router_score="softmax",
     gate_scale=1.0,
+    expert_groups=1,
+    groups_per_token=1,
+    group_score="top2",
+    expert_bias="no",
+    expert_bias_rate=0.001,
     dense_layers=0,
     experts_every=1,
     dense_ff=0,
@@ -150,24 +160,44 @@ def options(given):
 
 
 def frequencies(o, columns):
-    """Radians for each token, by pairs of columns; slowed down where rope_factor is above 1, as Llama 3.1's are: by their
-    wavelengths."""
+    """Radians for each token, by pairs of columns; slowed down where rope_factor is above 1, as Hugging Face's
+    modeling_rope_utils.py does it: Llama 3.1's by their wavelengths, YaRN's by their numbers."""
     made = 1.0 / o["rope_theta"] ** (torch.arange(0, columns, 2, dtype=torch.float64) / columns)
     factor, low, high, original = (o["rope_" + n] for n in ("factor", "low_freq_factor", "high_freq_factor", "original_tokens"))
+    low, high = low if low is not None else 1.0, high or {"llama3": 4.0, "yarn": 32.0, "linear": 0.0}[o["rope_scaling"]]
+    if factor <= 1 or o["rope_scaling"] == "linear":
+        return made / max(factor, 1.0)
+    if o["rope_scaling"] == "yarn":
+        first, last = (columns * math.log(original / (n * 2 * math.pi)) / (2 * math.log(o["rope_theta"])) for n in (high, low))
+        if o["rope_truncate"] == "yes":
+            first, last = math.floor(first), math.ceil(last)
+        first, last = max(first, 0), min(last, columns - 1)
+        ramp = (torch.arange(columns // 2, dtype=torch.float64) - first) / ((last - first) or 0.001)
+        ramp = ramp.clamp(0, 1)
+        return made / factor * ramp + made * (1 - ramp)
     wavelength = 2 * torch.pi / made
     smooth = (original / wavelength - low) / (high - low)
     between = (1 - smooth) * made / factor + smooth * made
     slowed = torch.where(wavelength > original / low if low else wavelength < 0, made / factor, between)
-    return torch.where(wavelength < original / high, made, slowed) if factor > 1 else made
+    return torch.where(wavelength < original / high, made, slowed)
 
 
-def rotate(x, frequency):
-    """Rotary positions of x [rows, heads, tokens, columns], as Hugging Face's Llama computes them."""
-    tokens, columns = x.shape[2:]
+def magnitude(o):
+    """What sines and cosines are multiplied by."""
+    if o["rope_factor"] <= 1 or o["rope_scaling"] != "yarn":
+        return 1.0
+    return o["rope_attention_factor"] or 0.1 * math.log(o["rope_factor"]) + 1.0
+
+
+def rotate(x, frequency, factor):
+    """Rotary positions of x [rows, heads, tokens, columns], as Hugging Face's Llama computes them: of the first columns
+    that there are frequencies for, as its GLM-4.5."""
+    tokens, columns = x.shape[2], 2 * len(frequency)
+    x, others = x[..., :columns], x[..., columns:]
     angle = torch.outer(torch.arange(tokens, dtype=torch.float64), frequency)
     angle = torch.cat((angle, angle), dim=-1)
     half = torch.cat((-x[..., columns // 2 :], x[..., : columns // 2]), dim=-1)
-    return x * angle.cos().to(x) + half * angle.sin().to(x)
+    return torch.cat((x * (factor * angle.cos()).to(x) + half * (factor * angle.sin()).to(x), others), dim=-1)
 
 
 class Attention(nn.Module):
@@ -178,7 +208,8 @@ class Attention(nn.Module):
         super().__init__()
         d, self.heads = o["d_model"], o["heads"]
         self.columns, self.kv = o["head_dim"] or d // self.heads, o["kv_heads"] or self.heads
-        self.frequency = frequencies(o, self.columns) if o["positions"] == "rope" else None
+        self.frequency = frequencies(o, o["rotary_dim"] or self.columns) if o["positions"] == "rope" else None
+        self.magnitude, self.scale = magnitude(o), o["score_factor"] / math.sqrt(self.columns)
         width = (self.heads + 2 * self.kv) * self.columns
         bias = o["bias"] in ("yes", "layers")
         self.in_proj_weight = nn.Parameter(torch.empty(width, d))
@@ -199,11 +230,13 @@ class Attention(nn.Module):
         parts = qkv.reshape(rows, tokens, -1, self.columns).transpose(1, 2)
         q, k, v = parts.split((self.heads, self.kv, self.kv), dim=1)
         q, k = self.q_norm(q), self.k_norm(k)
-        return (q, k, v) if self.frequency is None else (rotate(q, self.frequency), rotate(k, self.frequency), v)
+        if self.frequency is None:
+            return q, k, v
+        return *(rotate(part, self.frequency, self.magnitude) for part in (q, k)), v
 
     def forward(self, x, _key, _value, attn_mask=None, **_other):
         q, k, v = self.project(x)
-        made = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask, enable_gqa=True)
+        made = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask, scale=self.scale, enable_gqa=True)
         return self.out_proj(made.transpose(1, 2).flatten(2)), None
 
 
@@ -231,6 +264,9 @@ class Experts:
         self.o, self.aux = o, 0.0
         width = 2 * o["d_ff"] if o["activation"] == "swiglu" else o["d_ff"]
         self.router = nn.Linear(o["d_model"], o["experts"], bias=False)
+        if o["expert_bias"] == "yes":  # no gradient leads to it
+            self.router.expert_bias = nn.Parameter(torch.zeros(o["experts"]), requires_grad=False)
+        self.loads = 0  # tokens of the step that have chosen each
         self.linear1 = nn.Linear(o["d_model"], o["experts"] * width, bias=False)
         self.linear2 = nn.Linear(o["d_ff"], o["experts"] * o["d_model"], bias=False)
         if o["shared_ff"]:
@@ -248,9 +284,14 @@ class Experts:
         logits, sigmoid = self.router(x), o["router_score"] == "sigmoid"
         probabilities = logits.sigmoid() if sigmoid else logits.softmax(dim=-1)
         normalised = probabilities / (probabilities.sum(dim=-1, keepdim=True) + 1e-20) if sigmoid else probabilities
-        likeliest, experts = probabilities.sort(dim=-1, descending=True, stable=True)
-        likeliest, experts = (part[:, : o["experts_per_token"]] for part in (likeliest, experts))
+        scores = probabilities + self.router.expert_bias if o["expert_bias"] == "yes" else probabilities
+        if o["expert_groups"] > 1:
+            scores = self.of_best_groups(scores)
+        experts = scores.sort(dim=-1, descending=True, stable=True).indices[:, : o["experts_per_token"]]
+        likeliest = probabilities.gather(-1, experts)
         chosen = nn.functional.one_hot(experts, o["experts"])
+        if self.training:
+            self.loads = self.loads + chosen.sum(dim=(0, 1))
         most = min(tokens, math.ceil(o["capacity_factor"] * (tokens * o["experts_per_token"] / o["experts"]) * (1 - 1e-12)))
         before = chosen.transpose(0, 1).flatten(0, 1).cumsum(dim=0).unflatten(0, (-1, tokens)).transpose(0, 1)
         share = chosen.to(x).mean(dim=(0, 1))  # of all choices, for each expert
@@ -258,6 +299,19 @@ class Experts:
         sums = likeliest.sum(dim=-1, keepdim=True) + (1e-20 if sigmoid else 0.0)
         gates = o["gate_scale"] * (likeliest if o["gates"] == "all" else likeliest / sums)
         return experts, gates, ((before <= most) * chosen).any(dim=-1)
+
+    def of_best_groups(self, scores):
+        """-inf for experts of other groups."""
+        o, groups = self.o, scores.unflatten(-1, (self.o["expert_groups"], -1))
+        of_group = groups.topk(2 if o["group_score"] == "top2" else 1, dim=-1).values.sum(dim=-1)
+        best = of_group.sort(dim=-1, descending=True, stable=True).indices[:, : o["groups_per_token"]]
+        stays = torch.zeros_like(of_group, dtype=torch.bool).scatter(-1, best, True)
+        return groups.masked_fill(~stays[..., None], -math.inf).flatten(-2)
+
+    def change_of_bias(self):
+        """By the loads since the last step."""
+        loads, self.loads = self.loads, 0
+        return self.o["expert_bias_rate"] * torch.sign(loads.sum() / len(loads) - loads).to(self.router.expert_bias)
 
     def of_microbatch(self, x):
         experts, gates, placed = self.route(x)
@@ -471,7 +525,21 @@ def gradients(model, batch):
     total, count = loss_sum(model, batch)
     aux = sum(layer.aux for layer in model.layers if isinstance(layer, Experts))
     ((total + aux) / count).backward()
-    return float(total.detach()) / count, {name: p.grad.clone() for name, p in model.named_parameters()}
+    for layer in biased(model):  # what a step of rate 1 would subtract
+        layer.bias_grad = -layer.change_of_bias()
+    grads = {name: p.grad.clone() for name, p in model.named_parameters() if p.requires_grad}
+    return float(total.detach()) / count, {**grads, **{name: grad for name, grad in bias_grads(model)}}
+
+
+def biased(model):
+    """Layers whose experts have a bias."""
+    return [layer for layer in model.layers if isinstance(layer, Experts) and layer.o["expert_bias"] == "yes"]
+
+
+def bias_grads(model):
+    for i, layer in enumerate(model.layers):
+        if layer in biased(model):
+            yield f"layers.{i}.router.expert_bias", layer.bias_grad
 
 
 def make_optimizer(model, o):
@@ -511,6 +579,9 @@ def train(model, o, parts, after_step=None):
                 nn.utils.clip_grad_norm_(model.parameters(), o["clip"])
             optimizer.step()
             rate.step()
+            with torch.no_grad():
+                for layer in biased(model):
+                    layer.router.expert_bias -= layer.bias_grad
             result["loss"].append(loss)
             if after_step:
                 after_step(len(result["loss"]), loss)

@@ -71,19 +71,32 @@ DOTS_SHAPES.update({f"{BESIDE_DOTS}{x}_proj.weight": [4, 6] if x == "down" else 
 DOTS_NAMES = {name: parts for name, parts in SPARSE_NAMES.items() if not name.startswith("layers.2.")}
 DOTS_NAMES["layers.1.shared.linear1.weight"] = [f"{BESIDE_DOTS}{x}_proj.weight" for x in ("gate", "up")]
 DOTS_NAMES["layers.1.shared.linear2.weight"] = [BESIDE_DOTS + "down_proj.weight"]
+DOTS_NAMES["layers.1.router.expert_bias"] = [ADDED]
+# GLM-4.5's: biases of queries, keys and values, half of a head is rotated; Solar Open's: all layers have experts.
+GLM = dict(DOTS, model_type="glm4_moe", architectures=["Glm4MoeForCausalLM"], head_dim=4, attention_bias=True)
+GLM.update(n_group=1, topk_group=1, num_nextn_predict_layers=1, rms_norm_eps=1e-6)
+PLAIN_DOTS = {name: shape for name, shape in DOTS_SHAPES.items() if "_norm." not in name}
+GLM_SHAPES = {name: [2 * n if i == 0 and "self_attn" in name else n for i, n in enumerate(shape)] for name, shape in PLAIN_DOTS.items()}
+GLM_SHAPES.update({name: [4, 8] for name in GLM_SHAPES if "o_proj" in name})
+GLM_NAMES = {name: parts for name, parts in DOTS_NAMES.items() if "_norm." not in name}
+for i in range(2):
+    place = f"model.layers.{i}.self_attn."
+    GLM_SHAPES.update({f"{place}{x}_proj.bias": [8 if x == "q" else 4] for x in "qkv"})
+    GLM_NAMES[f"layers.{i}.self_attn.in_proj_bias"] = [f"{place}{x}_proj.bias" for x in "qkv"]
 SIZES = "--norm pre --mask causal --dropout 0 --d-model 4 --heads 2 --kv-heads 1 --head-dim 2 --d-ff 3 --layers 1 "
 SIZES += "--vocab 5 --normalization rmsnorm --norm-epsilon 1e-06 --activation swiglu "
 ENDS = "--positions rope --rope-theta 500000.0 "
 MIXTURE = "--experts 3 --experts-per-token 2 --capacity-factor 1.5 --aux-loss 0.001 "
 SPARSE_WORDS = "--dense-layers 1 --experts-every 2 --dense-ff 7 "
 DOTS_WORDS = "--experts 3 --experts-per-token 2 --capacity-factor 1.5 --aux-loss 0.0 --router-score sigmoid --shared-ff 6 "
-DOTS_WORDS += "--gate-scale 2.5 --dense-layers 1 --experts-every 1 --dense-ff 7 "
+DOTS_WORDS += "--expert-bias yes --gate-scale 2.5 --dense-layers 1 --experts-every 1 --dense-ff 7 "
 KINDS = [  # configuration, shapes, ppkit's names, options
     (QWEN2, QWEN2_SHAPES, QWEN2_NAMES, "--bias qkv " + ENDS),
     (QWEN3, QWEN3_SHAPES, QWEN3_NAMES, "--bias no --qk-norm yes " + ENDS),
     (MOE, MOE_SHAPES, MOE_NAMES, f"--bias no --qk-norm yes {ENDS}{MIXTURE}"),
     (SPARSE, SPARSE_SHAPES, SPARSE_NAMES, f"--bias no --qk-norm yes {ENDS}{MIXTURE}{SPARSE_WORDS}"),
     (DOTS, DOTS_SHAPES, DOTS_NAMES, f"--bias no --qk-norm yes {ENDS}{DOTS_WORDS}"),
+    (GLM, GLM_SHAPES, GLM_NAMES, f"--bias qkv {ENDS}--rotary-dim 2 {DOTS_WORDS}"),
     (BESIDE, BESIDE_SHAPES, BESIDE_NAMES, f"--bias qkv {ENDS}{MIXTURE}--gates all --shared-ff 2 --shared-gate yes "),
 ]
 REFUSED = [
@@ -104,21 +117,19 @@ REFUSED = [
     (SPARSE, dict(num_hidden_layers=8, mlp_only_layers=[3]), "mlp_only_layers is [3], but of ppkit's layers every N-th"),
     (SPARSE, dict(decoder_sparse_step=1), "has no model.layers.0.mlp.gate.weight"),
     (SPARSE, dict(intermediate_size=3), "layers.0.mlp.gate_proj.weight is [7, 4], but by config.json [3, 4]"),
-    (DOTS, dict(n_group=2), "n_group is 2, but ppkit's tokens choose among all experts"),
+    (DOTS, dict(n_group=2), "n_group is 2, but experts must be in equal groups of two or more"),
+    (DOTS, dict(n_group=3, topk_group=2), "n_group is 3, but experts must be in equal groups of two or more"),
+    (GLM, dict(partial_rotary_factor=0.25), "partial_rotary_factor is 0.25"),
+    (GLM, dict(use_qk_norm=True), "has no model.layers.0.self_attn.q_norm.weight"),
+    (GLM, dict(attention_bias=False), "k_proj.bias, which no model of this config.json has"),
     (DOTS, dict(first_k_dense_replace=2), "first_k_dense_replace is 2, but then no layer has experts"),
     (DOTS, dict(first_k_dense_replace=0.5), "first_k_dense_replace is 0.5, but must be a number of things"),
     (DOTS, dict(first_k_dense_replace=0), "has no model.layers.0.mlp.gate.e_score_correction_bias"),
     (DOTS, dict(n_shared_experts=ABSENT), "n_shared_experts is missing"),
     (DOTS, dict(max_window_layers=1), "sliding_window is 4096"),
     (DOTS, dict(routed_scaling_factor=0), "routed_scaling_factor is 0, but must be a number from 1e-06 to 1000"),
-    (DOTS, {}, f"{ADDED} is not zero, but ppkit adds nothing to scores to choose experts by them"),
     (MOE, dict(moe_intermediate_size=2), "experts.0.gate_proj.weight is [3, 4], but by config.json [2, 4]"),
 ]
-
-
-def zeroed(tensors):
-    """What is added to scores."""
-    return {name: (kind, shape, bytes(len(raw)) if name == ADDED else raw) for name, (kind, shape, raw) in tensors.items()}
 
 
 def present(values):
@@ -129,9 +140,10 @@ class Qwen(Case):
     def test_there_and_back(self):
         for config, shapes, names, words in KINDS:
             with self.subTest(kind=config["model_type"]):
-                tensors = zeroed(numbered(shapes))
+                tensors = numbered(shapes)
                 self.put(present(config), tensors)
                 sizes = SIZES.replace("--layers 1", f"--layers {config['num_hidden_layers']}")
+                sizes = sizes.replace("--head-dim 2", "--head-dim 4") if config is GLM else sizes
                 self.assertEqual(self.convert(), f"{sizes}{words}--tie-embeddings no")
                 self.expect_joined(tensors, names)
                 back = self.root / f"{config['model_type']}-{config['num_hidden_layers']}"
@@ -153,6 +165,20 @@ class Qwen(Case):
         _, options, _ = self.run_script(self.folder)
         for words in ("--kv-heads 32", "--norm-epsilon 1e-06"):
             self.assertIn(words + " ", options)
+
+    def test_layers_that_predict_further_tokens_are_left_out(self):
+        more = {name.replace("layers.1.", "layers.2."): shape for name, shape in GLM_SHAPES.items() if "layers.1." in name}
+        self.put(present(GLM), numbered({**GLM_SHAPES, **more, "model.layers.2.eh_proj.weight": [4, 8]}))
+        self.convert()
+        self.assertFalse([name for name in raw_tensors(self.file) if name.startswith("layers.2.")])
+
+    def test_groups(self):
+        self.put(present(dict(DOTS, n_routed_experts=8, n_group=4, topk_group=2, num_experts_per_tok=3)), {})
+        _, options, _ = self.run_script(self.folder)
+        self.assertIn("--expert-groups 4 --groups-per-token 2 ", options)
+        for change in (dict(topk_group=1), dict(topk_group=5)):
+            self.put(present(dict(DOTS, n_routed_experts=8, n_group=4, num_experts_per_tok=3, **change)), {})
+            self.assertIn("topk_group is ", self.run_script(self.folder)[2])
 
     def test_fused_experts(self):
         shapes = {name: shape for name, shape in MOE_SHAPES.items() if not name.startswith(EXPERTS)}

@@ -17,7 +17,7 @@ from tiny_models import MIXTRAL_SHAPES, ABSENT, Case, convert, numbered, raw_ten
 
 MISTRAL = dict(model_type="mistral", architectures=["MistralForCausalLM"])
 REFUSED = [  # a change of LLAMA, words of the message
-    (dict(model_type="gpt_neox"), 'model_type is "gpt_neox", but only gpt2, llama, mistral, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, dots1 are'),
+    (dict(model_type="gpt_neox"), 'model_type is "gpt_neox", but only gpt2, llama, mistral, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, dots1, glm4_moe, solar_open are'),
     (dict(model_type=None), "model_type is null"),
     (dict(model_type=ABSENT), "model_type is missing, but only gpt2,"),
     (dict(vocab_size=ABSENT), "vocab_size is missing, but must be a number of things"),
@@ -31,12 +31,15 @@ REFUSED = [  # a change of LLAMA, words of the message
     (dict(mlp_bias=True), "mlp_bias is true"),
     (dict(rope_scaling=dict(rope_type="llama3", factor=8.0)), "rope_scaling is"),
     (dict(rope_scaling=dict(type="linear")), "rope_scaling is"),
+    (dict(rope_scaling=dict(type="longrope", factor=2.0)), "by llama3, yarn, linear and all their numbers"),
+    (dict(rope_scaling=dict(type="yarn", factor=2.0, beta_fast=1, original_max_position_embeddings=8)), "make no sense"),
+    (dict(rope_scaling=dict(type="yarn", factor=2.0, truncate=1, original_max_position_embeddings=8)), "make no sense"),
     (dict(rope_scaling=dict(LLAMA3, factor=0.5)), "its numbers make no sense together"),
     (dict(rope_scaling=dict(LLAMA3, factor="8")), "its numbers make no sense together"),
     (dict(rope_scaling=dict(LLAMA3, original_max_position_embeddings=0.5)), "its numbers make no sense together"),
     (dict(rope_parameters=dict(rope_type="yarn", rope_theta=1e4)), "rope_parameters is"),
     (dict(rope_theta="many"), 'rope_theta is "many"'),
-    (dict(partial_rotary_factor=0.5), "partial_rotary_factor is 0.5"),
+    (dict(partial_rotary_factor=0.3), "partial_rotary_factor is 0.3"),
     (dict(sliding_window=4096), "sliding_window is 4096, but this kind of model has no windows"),
     (dict(quantization_config=dict(bits=4)), "the weights are quantised"),
     (dict(num_hidden_layers=0), "num_hidden_layers is 0"),

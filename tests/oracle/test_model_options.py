@@ -17,8 +17,8 @@ SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "model-option
 PPSIM = sys.argv.pop() if len(sys.argv) > 1 else None
 TOLD = [  # a change of LLAMA, the lines on standard error
     ({}, []),
-    (dict(rope_scaling=dict(rope_type="llama3", factor=8.0)), ["rope_scaling is", "as Llama 3.1 does, or not at all"]),
-    (dict(rope_scaling=dict(type="linear")), ["rope_scaling is", "as Llama 3.1 does, or not at all"]),
+    (dict(rope_scaling=dict(rope_type="llama3", factor=8.0)), ["rope_scaling is", "by llama3, yarn, linear and all their numbers"]),
+    (dict(rope_scaling=dict(type="dynamic", factor=2.0)), ["rope_scaling is", "by llama3, yarn, linear and all their numbers"]),
     (dict(rope_scaling=3), ["rope_scaling is 3", "must be an object"]),
     (dict(mlp_bias=True, attention_bias=True), ["mlp_bias is true", "attention_bias is true"]),
     (dict(sliding_window=4096), ["sliding_window is 4096"]),
@@ -56,7 +56,7 @@ WINDOWS = [  # a change of LLAMA of 12 layers with a sliding_window of 16, the o
 ]
 REFUSED = [
     (dict(model_type="deepseek"), 'model_type is "deepseek", but only gpt2, llama, mistral, mixtral, qwen2'),
-    (dict(model_type="granitemoe", shared_intermediate_size=3), "is 3, but ppkit knows shared experts of a qwen2_moe and"),
+    (dict(model_type="granitemoe", shared_intermediate_size=3), "is 3, but ppkit knows shared experts of qwen2_moe, dots1, glm4_moe"),
     (dict(model_type="deepseek_v3", n_shared_experts=1), 'model_type is "deepseek_v3"'),
     (dict(model_type="mixtral", num_local_experts=5, num_experts_per_tok=6), "num_experts_per_tok is 6"),
     (dict(model_type="qwen3_moe", decoder_sparse_step=2), "decoder_sparse_step is 2, but then no layer has experts"),
@@ -134,7 +134,7 @@ class Options(unittest.TestCase):
         values.update(n_routed_experts=3, n_shared_experts=2, moe_intermediate_size=3, intermediate_size=7)
         done = options(dict(values, routed_scaling_factor=2.5, norm_topk_prob=True))
         self.assertIn(" --d-ff 3 --layers 3 ", done.stdout)
-        words = "--router-score sigmoid --shared-ff 6 --gate-scale 2.5 --dense-layers 1 --experts-every 1 --dense-ff 7 "
+        words = "--router-score sigmoid --shared-ff 6 --expert-bias yes --gate-scale 2.5 --dense-layers 1 --experts-every 1 --dense-ff 7 "
         self.assertIn(words, done.stdout)
         self.assertEqual(done.stderr.count("\n"), 1)
         for bad in (dict(max_window_layers="62"), dict(layer_types=5), dict(layer_types=[["a"]] * 3)):
@@ -151,6 +151,27 @@ class Options(unittest.TestCase):
         done = options(dict(LLAMA, rope_scaling=LLAMA3))
         self.assertEqual((done.stdout, done.stderr), (plain.replace("--tie-", words + "--tie-"), ""))
         self.assertEqual(options(dict(LLAMA, rope_scaling=dict(LLAMA3, factor=1))).stdout, plain)
+
+    def test_other_rotations(self):
+        plain = options(LLAMA).stdout
+        yarn = dict(rope_type="yarn", factor=32.0, beta_fast=32.0, beta_slow=1.0, original_max_position_embeddings=4096)
+        words = "--rope-scaling yarn --rope-factor 32.0 --rope-high-freq-factor 32.0 --rope-low-freq-factor 1.0 "
+        words += "--rope-original-tokens 4096 "
+        cases = [
+            (dict(yarn), words),
+            (dict(yarn, truncate=False), words + "--rope-truncate no "),
+            (dict(yarn, attention_factor=1.5), words + "--rope-attention-factor 1.5 "),
+            (dict(yarn, mscale=1.0, mscale_all_dim=1.0), words + "--rope-attention-factor 1.0 "),
+            (dict(type="yarn", factor=4.0), "--rope-scaling yarn --rope-original-tokens 9 --rope-factor 4.0 "),
+            (dict(type="linear", factor=4.0), "--rope-scaling linear --rope-factor 4.0 "),
+        ]
+        for given, expected in cases:
+            with self.subTest(given=given):
+                done = options(dict(LLAMA, rope_scaling=given, max_position_embeddings=9))
+                made = plain.replace("--tie-", expected + "--tie-").replace("--tokens 4096", "--tokens 9")
+                self.assertEqual((sorted(done.stdout.split()), done.stderr), (sorted(made.split()), ""))
+        done = options(dict(LLAMA, head_dim=8, partial_rotary_factor=0.5))
+        self.assertIn(" --rotary-dim 4 ", done.stdout)
 
     def test_another_epsilon(self):
         self.assertIn(" --norm-epsilon 1e-06 ", options(dict(LLAMA, rms_norm_eps=1e-6)).stdout)

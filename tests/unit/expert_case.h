@@ -36,14 +36,21 @@ struct routed {
     float *probabilities;
     int32_t *choices;
     float *gates;
-    int32_t *places, *holds, *counts;
+    int32_t *places, *holds;
+    float *counts;
 };
 
-/* How probabilities and gates are made: enum pp_route_rules, and what gates are multiplied by. */
+/* How probabilities and gates are made: enum pp_route_rules, and what gates are multiplied by; biased: experts are
+ * chosen with bias_of_expert(). */
 struct rules {
     int bits;
     float scale;
+    bool biased;
+    int groups, picked; /* 0: none */
 };
+
+/* Whole eighths, so that many scores are equal. */
+static inline float bias_of_expert(int expert) { return (float)(expert * 7 % 5 - 2) / 8; }
 
 static inline struct routed route_by(const struct pp_cpu_isa *isa, const struct shape *s, struct rules rules, int rank,
                                      const float *logits)
@@ -54,13 +61,17 @@ static inline struct routed route_by(const struct pp_cpu_isa *isa, const struct 
                        .gates = case_floats(choices, 9),
                        .places = case_ints(choices),
                        .holds = case_ints(places_of(s)),
-                       .counts = case_ints(s->experts)};
-    void *operands[PP_CALL_REFS] = {r.probabilities, r.choices, r.gates, r.places, r.holds, r.counts};
+                       .counts = case_floats(s->experts, 8)};
+    float *bias = case_floats(s->experts, 7);
+    for (int e = 0; e < s->experts; e++) bias[e] = bias_of_expert(e);
+    void *operands[PP_CALL_REFS] = {r.probabilities,           r.choices, r.gates, r.places, r.holds, r.counts,
+                                    rules.biased ? bias : NULL};
     struct pp_frame frame = case_frame();
     const struct pp_call call = {
         .route = {s->rows, s->seq, s->experts, s->chosen, s->capacity, local_of(s), rules.bits},
-        .routing.gate_scale = rules.scale};
+        .routing = {.gate_scale = rules.scale, .groups = rules.groups, .picked = rules.picked}};
     case_run(isa, PP_KERNEL_ROUTE, &call, s->tensor, rank, &frame, operands);
+    free(bias);
     return r;
 }
 

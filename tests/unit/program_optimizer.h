@@ -9,7 +9,8 @@
 
 static inline bool is_step(int kernel)
 {
-    return kernel == PP_KERNEL_SGD || kernel == PP_KERNEL_ADAMW || kernel == PP_KERNEL_ADAMW_BF16;
+    return kernel == PP_KERNEL_SGD || kernel == PP_KERNEL_ADAMW || kernel == PP_KERNEL_ADAMW_BF16 ||
+           kernel == PP_KERNEL_BALANCE;
 }
 
 static inline int state_type(const struct pp_shape *shape)

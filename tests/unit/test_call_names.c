@@ -46,7 +46,9 @@ static void test_names_of_calls(void **state)
     check_text((struct pp_call){PP_KERNEL_FLASH_GRAD, .site = 3, .precision = PP_BF16,
                                 .attention = {128, 131072, 128, 128, 1, 16, 1048576, 524288}},
                "flash_grad 128x131072x128x128x1 kv16 of1048576 w524288 drop bf16");
-    check_text((struct pp_call){PP_KERNEL_ROPE_GRAD, .attention = {5, 35, 8, 100, 0, 2}}, "rope_grad 5x35x8x100 kv2");
+    check_text((struct pp_call){PP_KERNEL_ROPE_GRAD, .rope = {5, 35, 8, 100, 0, 2}}, "rope_grad 5x35x8x100 kv2");
+    check_text((struct pp_call){PP_KERNEL_ROPE_GRAD, .rope = {5, 35, 8, 100, 50, 2}},
+               "rope_grad 5x35x8x100 kv2 turn50");
     check_text((struct pp_call){PP_KERNEL_QK_NORM, .attention = {5, 35, 8, 100, 0, 2}}, "qk_norm 5x35x8x100 kv2 plain");
     check_text((struct pp_call){PP_KERNEL_QK_NORM_GRAD, .attention = {5, 35, 8, 100, 0, 8}, .precision = PP_BF16},
                "qk_norm_grad 5x35x8x100 bf16");
@@ -64,6 +66,11 @@ static void test_names_of_calls(void **state)
                "route 5x35x8x2x55 sigmoid");
     check_text((struct pp_call){PP_KERNEL_ROUTE_GRAD, .route_grad = {5, 35, 8, 2, PP_ROUTE_SIGMOID}},
                "route_grad 5x35x8x2 sigmoid");
+    check_text((struct pp_call){PP_KERNEL_ROUTE, .route = {5, 35, 8, 2, 55, 8}, .at.route.bias = {PP_MEM_PARAM}},
+               "route 5x35x8x2x55 biased");
+    check_text((struct pp_call){PP_KERNEL_ROUTE, .route = {5, 35, 8, 2, 55, 8}, .routing = {.groups = 4, .picked = 2}},
+               "route 5x35x8x2x55 of2/4");
+    check_text((struct pp_call){PP_KERNEL_BALANCE, .balance = {1, 8, 8, 2}}, "balance 1x8");
 }
 
 static void test_names_by_operands(void **state)

@@ -98,9 +98,10 @@ static void presets_of_published_models_have_their_initial_weights(void **state)
         snprintf(line, sizeof line, "--preset %s", name);
         assert_int_equal(parse(PP_PPEXEC, line, &c), PP_OK);
         pp_config_shape(&c, &shape);
-        static const char *const families[] = {"gpt", "llama", "mistral", "mixtral", "qwen"};
+        static const char *const families[] = {"gpt", "llama", "mistral", "mixtral", "qwen", "glm"};
         bool published = false;
-        for (int i = 0; i < 5; i++) published = published || strncmp(name, families[i], strlen(families[i])) == 0;
+        for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+            published = published || strncmp(name, families[i], strlen(families[i])) == 0;
         if (shape.init_std != (published ? 0.02 : 0)) fail_msg("%s: %g", name, shape.init_std);
     }
     struct pp_config c;

@@ -196,8 +196,8 @@ static void check_garbage(const struct pp_cpu_isa *isa, const struct shape *s, u
 {
     const int choices = choices_of(s), at_places = places_of(s) * s->width, logits = tokens_of(s) * s->experts;
     int32_t *holds = make_garbage(places_of(s), choices, salt), *places = make_garbage(choices, places_of(s), salt + 1);
-    int32_t *chosen = make_garbage(choices, s->experts, salt + 2),
-            *counts = make_garbage(s->experts, choices, salt + 3);
+    int32_t *chosen = make_garbage(choices, s->experts, salt + 2);
+    float *counts = case_floats(s->experts, salt + 3);
     float *gates = case_floats(choices, 1), *dgates = case_floats(choices, 2), *u = case_floats(at_places, 3);
     float *du = case_floats(at_places, 4), *dlogits = case_floats(logits, 5), *probabilities = case_floats(logits, 6);
     struct pp_frame frame = case_frame();

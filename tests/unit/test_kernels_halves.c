@@ -132,7 +132,7 @@ static void test_rope(void **state)
     (void)state;
     const struct shape s = {24, 3, MOST_HEADS, true};
     const int width = width_of(&s), own = ROWS * own_of(&s);
-    struct pp_call call = {.attention = {ROWS, s.seq, s.heads, DH, 0, KV}, .rope = {100}};
+    struct pp_call call = {.attention = {ROWS, s.seq, s.heads, DH, 0, KV}, .turns = {100}};
     FOR_EACH_ISA(isa)
     for (int back = 0; back < 2; back++) {
         const enum pp_kernel kernel = back ? PP_KERNEL_ROPE_GRAD : PP_KERNEL_ROPE;

@@ -18,7 +18,9 @@ static const struct rules all_rules[] = {{0, 1},
                                          {PP_ROUTE_OF_ALL, 16},
                                          {PP_ROUTE_SIGMOID, 1},
                                          {PP_ROUTE_SIGMOID, 2.5f},
-                                         {PP_ROUTE_SIGMOID | PP_ROUTE_OF_ALL, 0.5f}};
+                                         {PP_ROUTE_SIGMOID | PP_ROUTE_OF_ALL, 0.5f},
+                                         {0, 1, .biased = true},
+                                         {PP_ROUTE_SIGMOID, 2.5f, .biased = true}};
 #define FOR_EACH_RULES(r)                                                                                              \
     for (const struct rules *r = all_rules; r < all_rules + sizeof all_rules / sizeof all_rules[0]; r++)
 
@@ -37,11 +39,46 @@ static double gate_of(const struct rules *rules, double p, double sum)
     return rules->scale * (rules->bits & PP_ROUTE_OF_ALL ? p : p / sum);
 }
 
-/* How many experts stand before this one. */
-static int position_of(const struct shape *s, const double *p, int expert)
+/* What the experts of a token are chosen by, of probabilities as the kernel has made them: the sum is a float. */
+static float score_of(const struct rules *rules, const float *p, int expert)
 {
+    return rules->biased ? p[expert] + bias_of_expert(expert) : p[expert];
+}
+
+/* How good a group of experts is. */
+static float group_score(const struct shape *s, const struct rules *rules, const float *p, int group)
+{
+    const int size = s->experts / rules->groups, first = group * size;
+    int best = first, second = -1;
+    for (int e = first; e < first + size; e++)
+        if (score_of(rules, p, e) > score_of(rules, p, best)) best = e;
+    for (int e = first; e < first + size; e++)
+        if (e != best && (second < 0 || score_of(rules, p, e) > score_of(rules, p, second))) second = e;
+    return score_of(rules, p, best) + (rules->bits & PP_ROUTE_GROUP_BY_BEST ? 0 : score_of(rules, p, second));
+}
+
+/* Is the group among those that the token chooses from? */
+static bool picks(const struct shape *s, const struct rules *rules, const float *p, int group)
+{
+    const float own = group_score(s, rules, p, group);
     int before = 0;
-    for (int e = 0; e < s->experts; e++) before += p[e] > p[expert] || (p[e] == p[expert] && e < expert);
+    for (int g = 0; g < rules->groups; g++) {
+        const float score = group_score(s, rules, p, g);
+        before += score > own || (score == own && g < group);
+    }
+    return before < rules->picked;
+}
+
+/* How many experts stand before this one. */
+static int position_of(const struct shape *s, const struct rules *rules, const float *p, int expert)
+{
+    const float own = score_of(rules, p, expert);
+    int before = 0;
+    for (int e = 0; e < s->experts; e++) {
+        if (rules->groups && !picks(s, rules, p, e * rules->groups / s->experts)) continue;
+        const float score = score_of(rules, p, e);
+        before += score > own || (score == own && e < expert);
+    }
     return before;
 }
 
@@ -56,7 +93,10 @@ static void check_choices(const struct shape *s, const struct rules *rules, cons
         const int32_t *choices = r->choices + t * s->chosen;
         for (int i = 0; i < s->chosen; i++) {
             assert_in_range(choices[i], 0, s->experts - 1);
-            assert_int_equal(position_of(s, row, choices[i]), i);
+            if (rules->groups)
+                assert_true(
+                    picks(s, rules, r->probabilities + t * s->experts, choices[i] * rules->groups / s->experts));
+            assert_int_equal(position_of(s, rules, r->probabilities + t * s->experts, choices[i]), i);
             sum += row[choices[i]];
         }
         for (int i = 0; i < s->chosen; i++) {
@@ -83,7 +123,7 @@ static void check_places(const struct shape *s, int rank, const struct routed *r
             assert_int_equal(r->places[at], here ? local * s->capacity + taken : -1);
             taken++;
         }
-        assert_int_equal(r->counts[e], taken);
+        assert_true(r->counts[e] == (float)taken);
     }
     assert_memory_equal(r->holds, holds, sizeof *holds * (size_t)places_of(s));
     free(holds);
@@ -114,6 +154,37 @@ static void check_distinct(const struct shape *s, const struct routed *r)
             assert_in_range(choices[i], 0, s->experts - 1);
             for (int before = 0; before < i; before++) assert_int_not_equal(choices[before], choices[i]);
         }
+}
+
+/* Tokens choose from some groups of experts. */
+static void test_groups(void **state)
+{
+    (void)state;
+    static const struct rules grouped[] = {{0, 1, false, 2, 1},
+                                           {PP_ROUTE_SIGMOID, 2.5f, true, 4, 2},
+                                           {PP_ROUTE_SIGMOID | PP_ROUTE_GROUP_BY_BEST, 1, true, 8, 3},
+                                           {PP_ROUTE_OF_ALL | PP_ROUTE_GROUP_BY_BEST, 16, false, 4, 1},
+                                           {PP_ROUTE_SIGMOID, 1, true, 65, 33}};
+    int checked = 0;
+    FOR_EACH_ISA(isa)
+    FOR_EACH_SHAPE(s)
+    for (size_t i = 0; i < sizeof grouped / sizeof *grouped; i++) {
+        const struct rules *rules = &grouped[i];
+        const int size = s->experts / rules->groups;
+        if (s->experts % rules->groups || size < 2 || size * rules->picked < s->chosen) continue;
+        float *logits = make_logits(s);
+        struct routed r = route_by(isa, s, *rules, 0, logits);
+        check_choices(s, rules, logits, &r);
+        check_places(s, 0, &r);
+        free_routed(&r);
+        for (int j = 0; j < tokens_of(s) * s->experts; j += 3) logits[j] = NAN;
+        r = route_by(isa, s, *rules, 0, logits);
+        check_distinct(s, &r);
+        free_routed(&r);
+        free(logits);
+        checked++;
+    }
+    assert_true(checked >= 10);
 }
 
 static void test_logits_that_are_no_numbers(void **state)
@@ -246,8 +317,11 @@ static void test_route_grad(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_route),      cmocka_unit_test(test_logits_that_are_no_numbers),
-        cmocka_unit_test(test_far_logits), cmocka_unit_test(test_logistic_functions_of_far_logits),
+        cmocka_unit_test(test_route),
+        cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_logits_that_are_no_numbers),
+        cmocka_unit_test(test_far_logits),
+        cmocka_unit_test(test_logistic_functions_of_far_logits),
         cmocka_unit_test(test_route_grad),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

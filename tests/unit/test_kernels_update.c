@@ -289,12 +289,37 @@ static void test_rounding(void **state)
     assert_true(isnan(pp_bf16_float(pp_bf16(nan))));
 }
 
+/* Biases go up below the mean load, and down above it; in the mean they stay. */
+static void test_balance(void **state)
+{
+    (void)state;
+    static const float loads[] = {0, 5, 6, 7, 16777216, 6.5f};
+    enum { N = sizeof loads / sizeof *loads };
+    FOR_EACH_ISA(isa)
+    for (int chosen = 1; chosen <= 2; chosen++) {
+        float bias[N];
+        struct pp_frame frame = {.tokens = 6 * N / chosen}; /* the mean is 6 */
+        const struct pp_call call = {.balance = {1, N, N, chosen}, .scale = 0.125f};
+        for (int i = 0; i < N; i++) bias[i] = (float)i - 2;
+        isa->run[PP_KERNEL_BALANCE](&(struct pp_cpu_call){&call, &frame, .p = {bias, (void *)(uintptr_t)loads}});
+        for (int i = 0; i < N; i++)
+            assert_true(bias[i] == (float)i - 2 + (loads[i] < 6 ? 0.125f : loads[i] > 6 ? -0.125f : 0));
+    }
+    /* Batches of more tokens than float has whole numbers for. */
+    float bias[2] = {0, 0}, many[2] = {16777214, 16777216};
+    struct pp_frame frame = {.tokens = 16777215};
+    const struct pp_call call = {.balance = {1, 2, 2, 2}, .scale = 1};
+    FOR_EACH_ISA(isa) isa->run[PP_KERNEL_BALANCE](&(struct pp_cpu_call){&call, &frame, .p = {bias, many}});
+    assert_true(bias[0] >= 1 && bias[0] == -bias[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sums),    cmocka_unit_test(test_take),       cmocka_unit_test(test_step_and_copies),
-        cmocka_unit_test(test_adamw),   cmocka_unit_test(test_adamw_bf16), cmocka_unit_test(test_adamw_numbers),
-        cmocka_unit_test(test_backend), cmocka_unit_test(test_run),        cmocka_unit_test(test_rounding),
+        cmocka_unit_test(test_sums),     cmocka_unit_test(test_take),       cmocka_unit_test(test_step_and_copies),
+        cmocka_unit_test(test_adamw),    cmocka_unit_test(test_adamw_bf16), cmocka_unit_test(test_adamw_numbers),
+        cmocka_unit_test(test_balance),  cmocka_unit_test(test_backend),    cmocka_unit_test(test_run),
+        cmocka_unit_test(test_rounding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,12 +40,12 @@ static double unevenness(const struct runner *r, int stage, int m, int layer)
     int64_t bytes;
     const int experts = r->shape.experts, tokens = r->chunk_rows[m] * r->seq;
     const float *p = (const void *)slot_memory(r, stage, m, layer, PROBABILITIES, &bytes);
-    const int32_t *counts = (const void *)slot_memory(r, stage, m, layer, COUNTS, &bytes);
+    const float *counts = (const void *)slot_memory(r, stage, m, layer, COUNTS, &bytes);
     double sum = 0;
     for (int e = 0; e < experts; e++) {
         double mean = 0;
         for (int t = 0; t < tokens; t++) mean += (double)p[t * experts + e] / sum_of(p + t * experts, experts) / tokens;
-        sum += (double)counts[e] / (tokens * r->shape.experts_per_token) * mean;
+        sum += counts[e] / (tokens * r->shape.experts_per_token) * mean;
     }
     return experts * sum * tokens / (r->rows * r->seq);
 }
@@ -100,12 +100,28 @@ static double tensor_error(struct runner *r, int tensor, int *elsewhere, int *al
     return sqrt(error) / (sqrt(norm) + 1e-3);
 }
 
+/* In the place of the gradient of experts' biases are the numbers of tokens that have chosen them. */
+static void check_loads(struct runner *r, int tensor)
+{
+    const float *loads = runner_tensor(r, r->grad, tensor);
+    float sum = 0;
+    for (int e = 0; e < r->shape.experts; e++) {
+        assert_true(loads[e] >= 0 && loads[e] <= (float)(r->rows * r->seq) && loads[e] == floorf(loads[e]));
+        sum += loads[e];
+    }
+    assert_true(sum == (float)(r->rows * r->seq * r->shape.experts_per_token));
+}
+
 static void check_gradients(struct runner r)
 {
     int elsewhere = 0, all = 0;
     runner_open(&r);
     runner_gradients(&r);
     for (int i = 0; i < r.model->ntensors; i++) {
+        if (r.model->tensors[i].loads) {
+            check_loads(&r, i);
+            continue;
+        }
         const double error = tensor_error(&r, i, &elsewhere, &all);
         if (error > 6e-3) fail_msg("%s: relative error %g of the gradient", r.model->tensors[i].name, error);
     }

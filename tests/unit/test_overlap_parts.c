@@ -114,7 +114,7 @@ static void compare_calls(const struct pp_call *a, const struct pp_call *b)
     assert_true(a->kernel == b->kernel && a->site == b->site && a->precision == b->precision);
     assert_memory_equal(a->n, b->n, sizeof a->n);
     assert_true(a->p == b->p);
-    assert_memory_equal(&a->rope, &b->rope, sizeof a->rope); /* the largest of the scalars' union */
+    assert_memory_equal(&a->turns, &b->turns, sizeof a->turns); /* the largest of the scalars' union */
     for (int i = 0; i < PP_CALL_REFS; i++) {
         assert_int_equal(a->ref[i].region, b->ref[i].region);
         assert_true(a->ref[i].region == PP_MEM_WORK || a->ref[i].offset == b->ref[i].offset);

@@ -263,6 +263,10 @@ static void test_long_signature(void **state)
     longer.experts = 256;
     longer.experts_per_token = 8;
     longer.capacity_factor = 1.125;
+    longer.expert_groups = 8;
+    longer.groups_per_token = 4;
+    longer.expert_bias = true;
+    longer.rotary_dim = 128;
     longer.dense_layers = 100;
     longer.experts_every = 12;
     longer.dense_ff = 1234560;
@@ -271,8 +275,9 @@ static void test_long_signature(void **state)
     if (pp_model_program(model, &(struct pp_class){PP_F, 0, 2}, &spec, &program) != PP_OK) fail_msg("%s", pp_message());
     assert_string_equal(
         program.signature,
-        "F 126l+emb+dec d16384 h128x256 kv8 ff53248 x256k8c1.125 dense100/12ff1234560 "
-        "v128255/16128 tp8 sp causal flash p0.125r bf16 pre rmsnorm qknorm swiglu nobias rope layers seq8192 rows2");
+        "F 126l+emb+dec d16384 h128x256 kv8 ff53248 x256k8of4/8c1.125b dense100/12ff1234560 "
+        "v128255/16128 tp8 sp causal flash p0.125r bf16 pre rmsnorm qknorm swiglu nobias rope128 layers seq8192 "
+        "rows2");
     pp_program_free(&program);
     pp_model_free(model);
 }

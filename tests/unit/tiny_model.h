@@ -61,6 +61,11 @@ static inline struct pp_shape of_kind(struct pp_shape shape, int kind)
         shape.sigmoid_scores = true;
         shape.gates_of_all = false;
         shape.gate_scale = 2.5;
+        shape.expert_bias = true;
+        shape.expert_bias_rate = 0.125;
+        shape.experts = 6;
+        shape.expert_groups = 3;
+        shape.groups_per_token = 2;
         return shape;
     }
     if (kind == EXPERTS_FIRST) {
@@ -73,9 +78,13 @@ static inline struct pp_shape of_kind(struct pp_shape shape, int kind)
         shape = of_kind(shape, LLAMA);
         shape.bias = kind == QWEN2 ? PP_BIAS_QKV : PP_NO_BIAS;
         shape.qk_norm = kind == QWEN3;
-        shape.window = kind == QWEN2 ? 3 : 0; /* of 7 tokens */
+        shape.rotary_dim = kind == QWEN2 ? 2 : 0; /* of 4 columns */
+        shape.window = kind == QWEN2 ? 3 : 0;     /* of 7 tokens */
         shape.window_skip = 2;
         shape.norm_epsilon = 1e-2; /* which no test takes for another one */
+        shape.rope_scaling =
+            (struct pp_rope_scaling){PP_ROPE_YARN, .factor = 4, .low = 1, .high = 8, .tokens = 64, .magnitude = 0.9};
+        shape.score_factor = kind == QWEN3 ? 0.5 : 0;
         return shape;
     }
     shape.norm = kind % 2 || kind >= SHARED_AND_ROTATED ? PP_NORM_FIRST : PP_NORM_LAST;

@@ -50,7 +50,7 @@ static inline struct attention attention_of(const struct pp_cpu_call *c, float *
                           .places = pp_query_places_of(n->seq, c->frame),
                           .causal = n->causal,
                           .window = n->window,
-                          .scale = 1 / sqrtf((float)n->dh),
+                          .scale = PP_SCORE_SCALE(c->call),
                           .first_row = c->frame->first_row,
                           .all_heads = n->heads * pp_frame_head_ranks(c->frame),
                           .first_head = n->heads * pp_frame_head_rank(c->frame)};

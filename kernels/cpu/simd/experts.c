@@ -4,6 +4,7 @@
  * where ppprof times them; calls that run alone find any numbers in the place of what it writes, and what is no index
  * there is like a choice without a place.
  */
+#include <float.h>
 #include <math.h>
 
 #include "kernels/cpu/simd/kernels.h"
@@ -38,33 +39,85 @@ struct rules {
     int experts, chosen;
     bool of_all, logistic;
     float scale;
+    int groups, picked; /* groups of experts that a token chooses from, of all groups; groups 0: it chooses from all */
+    bool by_best;       /* a group's score is that of its best expert alone */
 };
 
 static struct rules rules_of(const struct pp_call *call, int experts, int chosen, int rules)
 {
-    return (struct rules){experts, chosen, rules & PP_ROUTE_OF_ALL, rules & PP_ROUTE_SIGMOID, call->routing.gate_scale};
+    return (struct rules){.experts = experts,
+                          .chosen = chosen,
+                          .of_all = rules & PP_ROUTE_OF_ALL,
+                          .logistic = rules & PP_ROUTE_SIGMOID,
+                          .scale = call->routing.gate_scale,
+                          .groups = call->routing.groups,
+                          .picked = call->routing.picked,
+                          .by_best = rules & PP_ROUTE_GROUP_BY_BEST};
 }
 
-/* The likeliest ones of the experts so far, in order, each of which finds its place from behind; these are as many as
- * they should be also where probabilities are no numbers. */
-static void choose(const struct rules *r, const float *probabilities, int32_t *choices, float *gates)
+/* By which a token chooses experts; what is no number is the least number. bias: [experts], or NULL. */
+static void make_scores(const struct rules *r, const float *probabilities, const float *bias, float *scores)
 {
-    const int chosen = r->chosen;
-    float sum = r->logistic ? PP_ROUTE_TINY : 0;
     for (int e = 0; e < r->experts; e++) {
-        int i = e < chosen ? e : chosen;
-        for (; i > 0 && probabilities[e] > probabilities[choices[i - 1]]; i--)
+        const float score = bias ? probabilities[e] + bias[e] : probabilities[e];
+        scores[e] = score > -FLT_MAX ? score : -FLT_MAX;
+    }
+}
+
+/* Of a group of n experts: the highest score, or the sum of the two highest. */
+static float group_score(const struct rules *r, const float *scores, int n)
+{
+    float best = -INFINITY, second = -INFINITY;
+    for (int e = 0; e < n; e++)
+        if (scores[e] > best) {
+            second = best;
+            best = scores[e];
+        } else if (scores[e] > second) {
+            second = scores[e];
+        }
+    return r->by_best ? best : best + second;
+}
+
+/* Writes the numbers of the `chosen` highest of n scores, in order: each finds its place from behind among those so
+ * far. Scores of -INFINITY count for nothing; there are enough of the others. */
+static void choose(const float *scores, int n, int chosen, int32_t *choices)
+{
+    int found = 0;
+    for (int e = 0; e < n; e++) {
+        int i = found;
+        if (scores[e] == -INFINITY) continue;
+        for (; i > 0 && scores[e] > scores[choices[i - 1]]; i--)
             if (i < chosen) choices[i] = choices[i - 1];
         if (i < chosen) choices[i] = e;
+        if (found < chosen) found++;
     }
-    for (int i = 0; i < chosen; i++) sum += probabilities[choices[i]];
+}
+
+/* Takes the scores of experts away that are not in the best groups. */
+static void leave_groups(const struct rules *r, float *scores)
+{
+    const int size = r->experts / r->groups;
+    float of_group[PP_EXPERTS_MAX];
+    int32_t best[PP_EXPERTS_MAX];
+    bool stays[PP_EXPERTS_MAX] = {false};
+    for (int g = 0; g < r->groups; g++) of_group[g] = fmaxf(group_score(r, scores + g * size, size), -FLT_MAX);
+    choose(of_group, r->groups, r->picked, best);
+    for (int i = 0; i < r->picked; i++) stays[best[i]] = true;
+    for (int e = 0; e < r->experts; e++)
+        if (!stays[e / size]) scores[e] = -INFINITY;
+}
+
+static void make_gates(const struct rules *r, const float *probabilities, const int32_t *choices, float *gates)
+{
+    float sum = r->logistic ? PP_ROUTE_TINY : 0;
+    for (int i = 0; i < r->chosen; i++) sum += probabilities[choices[i]];
     if (r->of_all) sum = 1;
-    for (int i = 0; i < chosen; i++) gates[i] = r->scale * (probabilities[choices[i]] / sum);
+    for (int i = 0; i < r->chosen; i++) gates[i] = r->scale * (probabilities[choices[i]] / sum);
 }
 
 /* First choices first. */
 static void give_places(const struct pp_cpu_call *c, const int32_t *choices, int32_t *places, int32_t *holds,
-                        int32_t *counts)
+                        float *counts)
 {
     const struct pp_route_dims *n = &c->call->route;
     const int experts = n->experts, chosen = n->chosen, capacity = n->capacity, local = n->local;
@@ -74,7 +127,7 @@ static void give_places(const struct pp_cpu_call *c, const int32_t *choices, int
     memset(holds, -1, sizeof *holds * (size_t)capacity * (size_t)local);
     for (int i = 0; i < chosen; i++)
         for (int64_t t = 0; t < tokens; t++) {
-            const int32_t expert = choices[t * chosen + i], taken = counts[expert]++;
+            const int32_t expert = choices[t * chosen + i], taken = (int32_t)counts[expert]++; /* below 2^24: exact */
             const bool here = expert >= first && expert < first + local && taken < capacity;
             const int32_t place = here ? (expert - first) * capacity + taken : -1;
             places[t * chosen + i] = place;
@@ -89,11 +142,15 @@ void PP_SIMD(pp_cpu_route)(const struct pp_cpu_call *c)
     const int experts = n->experts, chosen = n->chosen;
     const int64_t tokens = (int64_t)n->rows * n->seq;
     const struct rules rules = rules_of(c->call, experts, chosen, n->rules);
-    float *probabilities = at->probabilities, *gates = at->gates;
+    float *probabilities = at->probabilities, *gates = at->gates, scores[PP_EXPERTS_MAX];
     int32_t *choices = at->choices;
     for (int64_t t = 0; t < tokens; t++) {
-        (rules.logistic ? sigmoid : softmax)(probabilities + t * experts, experts);
-        choose(&rules, probabilities + t * experts, choices + t * chosen, gates + t * chosen);
+        float *const p = probabilities + t * experts;
+        (rules.logistic ? sigmoid : softmax)(p, experts);
+        make_scores(&rules, p, at->bias, scores);
+        if (rules.groups) leave_groups(&rules, scores);
+        choose(scores, experts, chosen, choices + t * chosen);
+        make_gates(&rules, p, choices + t * chosen, gates + t * chosen);
     }
     give_places(c, choices, at->places, at->holds, at->counts);
 }
@@ -143,10 +200,11 @@ void PP_SIMD(pp_cpu_route_grad)(const struct pp_cpu_call *c)
     const int64_t tokens = (int64_t)n->rows * n->seq;
     const struct rules rules = rules_of(c->call, experts, chosen, n->rules);
     const float *probabilities = at->probabilities, *gates = at->gates, *dgates = at->dgates;
-    const int32_t *choices = at->choices, *counts = at->counts;
+    const int32_t *choices = at->choices;
+    const float *counts = at->counts;
     float even[PP_EXPERTS_MAX], *dlogits = at->dlogits;
     const float scale = c->call->routing.aux * c->frame->loss_scale * (float)experts / (float)(tokens * chosen);
-    for (int e = 0; e < experts; e++) even[e] = scale * (float)counts[e];
+    for (int e = 0; e < experts; e++) even[e] = scale * counts[e];
     for (int64_t t = 0; t < tokens; t++) {
         const float *p = probabilities + t * experts;
         even_grad(&rules, dlogits + t * experts, p, even);

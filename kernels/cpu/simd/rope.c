@@ -19,7 +19,7 @@ struct angles {
 
 /* A call taken apart. */
 struct rope {
-    int rows, seq, dh, half; /* half = dh / 2: columns of a pair lie so far apart */
+    int rows, seq, dh, half; /* half of the rotated columns: columns of a pair lie so far apart */
     int heads, width;        /* that are rotated, the first ones of a token; all of its columns */
     bool back;               /* turns the other way */
     struct pp_rotation rotation;
@@ -33,8 +33,8 @@ static void begin(struct angles *a, const struct rope *r, int place, int first, 
         const double turn = pp_rotation_rate(&r->rotation, first + k) * (r->back ? -1 : 1);
         a->turn_sin[k] = sin(turn);
         a->turn_cos[k] = cos(turn);
-        a->s[k] = (float)(a->sin[k] = place ? sin(place * turn) : 0);
-        a->c[k] = (float)(a->cos[k] = cos(place * turn));
+        a->sin[k] = place ? sin(place * turn) : 0;
+        a->cos[k] = cos(place * turn);
     }
 }
 
@@ -44,22 +44,29 @@ static void next_token(struct angles *a, int n)
         const double s = a->sin[k] * a->turn_cos[k] + a->cos[k] * a->turn_sin[k];
         a->cos[k] = a->cos[k] * a->turn_cos[k] - a->sin[k] * a->turn_sin[k];
         a->sin[k] = s;
-        a->s[k] = (float)s;
-        a->c[k] = (float)a->cos[k];
+    }
+}
+
+/* What the rotation multiplies by. */
+static void set_factors(struct angles *a, double magnitude, int n)
+{
+    for (int k = 0; k < n; k++) {
+        a->s[k] = (float)(a->sin[k] * magnitude);
+        a->c[k] = (float)(a->cos[k] * magnitude);
     }
 }
 
 static struct rope rope_of(const struct pp_cpu_call *c, bool back)
 {
-    const struct pp_attention_dims *n = &c->call->attention;
+    const struct pp_rope_dims *n = &c->call->rope;
     return (struct rope){.rows = n->rows,
                          .seq = n->seq,
                          .dh = n->dh,
-                         .half = n->dh / 2,
+                         .half = PP_ROPE_COLUMNS(n) / 2,
                          .heads = n->heads + PP_KV_HEADS(n),
                          .width = PP_QKV_HEADS(n) * n->dh,
                          .back = back,
-                         .rotation = pp_rotation_of(&c->call->rope, n->dh),
+                         .rotation = pp_rotation_of(&c->call->turns, PP_ROPE_COLUMNS(n)),
                          .places = pp_query_places_of(n->seq, c->frame)};
 }
 
@@ -82,6 +89,7 @@ static void rotate_run(const struct rope *r, int64_t t, int64_t end, int place, 
     struct angles a;
     begin(&a, r, place, first, n);
     for (; t < end; t++) {
+        set_factors(&a, r->rotation.magnitude, n);
         for (int64_t row = 0; row < r->rows; row++) rotate_token(r, &a, n, qkv + (row * r->seq + t) * r->width + first);
         next_token(&a, n);
     }

@@ -119,6 +119,19 @@ static struct adamw_lanes adamw_step(const struct pp_adamw *a, struct adamw_lane
 void PP_SIMD(pp_cpu_adamw)(const struct pp_cpu_call *c) { ADAMW(c, float, vf_load, vf_store); }
 void PP_SIMD(pp_cpu_adamw_bf16)(const struct pp_cpu_call *c) { ADAMW(c, uint16_t, vf_load_bf16, vf_store_bf16); }
 
+/* Loads, and products of whole numbers, are compared exactly. */
+void PP_SIMD(pp_cpu_balance)(const struct pp_cpu_call *c)
+{
+    const struct pp_balance_dims *n = &c->call->balance;
+    const double all = (double)c->frame->tokens * n->chosen;
+    float *bias = c->at.balance.bias;
+    const float *loads = c->at.balance.loads;
+    for (int64_t i = 0; i < (int64_t)n->rows * n->width; i++) {
+        const double load = (double)loads[i] * n->experts;
+        bias[i] += c->call->scale * (float)((load < all) - (load > all));
+    }
+}
+
 void PP_SIMD(pp_cpu_add)(float *to, const float *a, const float *b, int64_t n)
 {
     for (int64_t i = 0; i < n; i += VL) vf_store(to + i, n - i, vf_load(a + i, n - i) + vf_load(b + i, n - i));

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Checks of the options of experts against each other.
+ */
+#include "core/config.h"
+
+static pp_status check_groups(const struct pp_config *config)
+{
+    const int groups = config->expert_groups, chosen = config->groups_per_token, size = config->experts / groups;
+    if (config->experts % groups || size < (config->group_by_best ? 1 : 2))
+        return pp_fail(PP_USAGE, "--expert-groups %d: --experts %d cannot be in so many equal groups%s", groups,
+                       config->experts, config->group_by_best ? "" : " of two or more");
+    if (chosen > groups || chosen * size < config->experts_per_token)
+        return pp_fail(PP_USAGE,
+                       "--groups-per-token %d: of --expert-groups %d with %d experts each a token cannot choose "
+                       "from these %d experts",
+                       chosen, groups, size, config->experts_per_token);
+    return PP_OK;
+}
+
+pp_status pp_config_check_experts(const struct pp_config *config)
+{
+    if (!config->experts) return PP_OK;
+    if (config->bias != PP_NO_BIAS && config->bias != PP_BIAS_QKV)
+        return pp_fail(PP_USAGE, "--experts: experts have no biases; add --bias no");
+    if (config->experts_per_token > config->experts)
+        return pp_fail(PP_USAGE, "--experts-per-token %d: there are --experts %d; choose as many at most",
+                       config->experts_per_token, config->experts);
+    if (config->expert_groups > 1) PP_TRY(check_groups(config));
+    if (config->dense_layers >= config->layers)
+        return pp_fail(PP_USAGE, "--dense-layers %d leaves none of --layers %d to have --experts; choose fewer",
+                       config->dense_layers, config->layers);
+    if (config->capacity_factor == 0)
+        return pp_fail(PP_USAGE, "--capacity-factor: with 0 experts have room for no token; choose more");
+    if ((float)config->gate_scale == 0) /* kernels have it as a float */
+        return pp_fail(PP_USAGE, "--gate-scale: with 0 nothing would come of what experts make; choose more");
+    if (config->expert_bias && config->expert_bias_rate > 0 && pp_config_sums_bf16(config))
+        return pp_fail(PP_USAGE, "--grad-reduce-in-bf16 would round the numbers of tokens by which --expert-bias "
+                                 "changes; leave it out, or add --expert-bias-rate 0");
+    if (config->batch_w > 1)
+        return pp_fail(PP_USAGE,
+                       "--experts have places for one microbatch at a time, so there is no --batch-w %d with them",
+                       config->batch_w);
+    return PP_OK;
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Options of rotations and of experts: what is refused, and numbers that follow from others.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/config.h"
+#include "core/status.h"
+
+enum { MOST_WORDS = 32, LINE = 256 };
+
+/* The text of the options stays in `copy` as long as the config is used. */
+static pp_status parse(const char *line, char copy[LINE], struct pp_config *c)
+{
+    char *argv[MOST_WORDS] = {"test"};
+    int argc = 1, operands;
+    assert_true(strlen(line) < LINE);
+    strcpy(copy, line);
+    for (char *word = strtok(copy, " "); word; word = strtok(NULL, " ")) {
+        assert_true(argc < MOST_WORDS - 1);
+        argv[argc++] = word;
+    }
+    return pp_config_parse(PP_PPSIM, argc, argv, c, NULL, 0, &operands);
+}
+
+static void combinations_without_sense_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line, *message;
+    } cases[] = {
+        {"--positions rope --rope-scaling yarn", "--rope-scaling is of --rope-factor"},
+        {"--positions rope --rope-factor 8 --rope-truncate no",
+         "--rope-truncate is of --rope-factor and --rope-scaling"},
+        {"--positions rope --rope-factor 8 --rope-attention-factor 2", "--rope-scaling yarn; add both"},
+        {"--positions rope --rope-factor 8 --rope-scaling linear --rope-original-tokens 9", "but of linear"},
+        {"--positions rope --rope-factor 8 --rope-scaling yarn --rope-low-freq-factor 32", "32 must be more than"},
+        {"--score-factor 0", "is below"},
+        {"--rotary-dim 32", "--rotary-dim is of --positions rope"},
+        {"--positions rope --rotary-dim 31", "--rotary-dim 31: pairs of a head's 100 columns"},
+        {"--positions rope --rotary-dim 102", "choose an even number of them"},
+        {"--expert-groups 2", "--expert-groups is of --experts"},
+        {"--experts 4 --bias no --group-score best", "--group-score is of --expert-groups"},
+        {"--experts 8 --bias no --expert-groups 3", "cannot be in so many equal groups of two or more"},
+        {"--experts 8 --bias no --expert-groups 8", "cannot be in so many equal groups of two or more"},
+        {"--experts 8 --bias no --expert-groups 4 --groups-per-token 5", "--groups-per-token 5"},
+        {"--experts 8 --bias no --experts-per-token 3 --expert-groups 4", "with 2 experts each a token cannot choose"},
+        {"--expert-bias yes", "--expert-bias is of --experts"},
+        {"--experts 4 --bias no --expert-bias-rate 0.1", "--expert-bias-rate is of --expert-bias"},
+        {"--experts 4 --bias no --expert-bias yes --grad-reduce-in-bf16 --replicas 2", "would round the numbers"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char copy[LINE];
+        struct pp_config c;
+        assert_int_equal(parse(cases[i].line, copy, &c), PP_USAGE);
+        if (!strstr(pp_message(), cases[i].message)) fail_msg("'%s' gave '%s'", cases[i].line, pp_message());
+    }
+}
+
+/* What is not given of a kind of scaling is that kind's. */
+static void kinds_of_scaling_have_numbers_of_their_own(void **state)
+{
+    (void)state;
+    char copy[LINE];
+    struct pp_config c;
+    assert_int_equal(parse("--positions rope --rope-factor 8", copy, &c), PP_OK);
+    assert_true(c.rope_scaling.kind == PP_ROPE_LLAMA3 && c.rope_scaling.low == 1 && c.rope_scaling.high == 4);
+    assert_true(pp_rope_magnitude(&c.rope_scaling) == 1);
+    assert_int_equal(parse("--positions rope --rope-factor 40 --rope-scaling yarn", copy, &c), PP_OK);
+    assert_true(c.rope_scaling.low == 1 && c.rope_scaling.high == 32 && c.rope_scaling.truncate);
+    assert_true(fabs(pp_rope_magnitude(&c.rope_scaling) - 1.36888794541139) < 1e-14);
+    assert_int_equal(parse("--positions rope --rope-factor 40 --rope-scaling yarn --rope-high-freq-factor 5 "
+                           "--rope-attention-factor 0.5",
+                           copy, &c),
+                     PP_OK);
+    assert_true(c.rope_scaling.high == 5 && pp_rope_magnitude(&c.rope_scaling) == 0.5);
+    assert_int_equal(parse("--positions rope", copy, &c), PP_OK);
+    assert_true(!pp_rope_scales(&c.rope_scaling) && pp_rope_magnitude(&c.rope_scaling) == 1);
+}
+
+/* Columns that are all rotated are as if nothing was said; options of experts count with experts only. */
+static void shapes_have_what_counts(void **state)
+{
+    (void)state;
+    char copy[LINE];
+    struct pp_config c;
+    struct pp_shape shape;
+    assert_int_equal(parse("--positions rope --head-dim 64 --rotary-dim 64", copy, &c), PP_OK);
+    pp_config_shape(&c, &shape);
+    assert_true(shape.rotary_dim == 0 && pp_rotary_dim(&shape) == 64);
+    assert_int_equal(parse("--positions rope --head-dim 64 --rotary-dim 32", copy, &c), PP_OK);
+    pp_config_shape(&c, &shape);
+    assert_int_equal(pp_rotary_dim(&shape), 32);
+    assert_int_equal(parse("--bias no --experts 8 --expert-bias yes --expert-groups 4 --groups-per-token 2", copy, &c),
+                     PP_OK);
+    pp_config_shape(&c, &shape);
+    assert_true(shape.expert_bias && shape.expert_bias_rate == 0.001 && pp_shape_expert_groups(&shape) == 4);
+    assert_int_equal(parse("--bias no --experts 8 --expert-groups 4 --groups-per-token 4", copy, &c), PP_OK);
+    pp_config_shape(&c, &shape);
+    assert_int_equal(pp_shape_expert_groups(&shape), 0); /* of all groups */
+    assert_int_equal(parse("", copy, &c), PP_OK);
+    pp_config_shape(&c, &shape);
+    assert_true(!shape.expert_bias && shape.expert_bias_rate == 0 && !shape.expert_groups);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(combinations_without_sense_are_refused),
+                                       cmocka_unit_test(kinds_of_scaling_have_numbers_of_their_own),
+                                       cmocka_unit_test(shapes_have_what_counts)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
