@@ -33,6 +33,8 @@ struct pp_config {
     int head_dim;                                         /* 0: d_model / heads */
     int max_positions;                                    /* 0: as many as tokens */
     int qk_norm;                                          /* 1: queries and keys are normalised */
+    int kv_lora_rank, q_lora_rank;                        /* 0: no latent attention; 0: no latent vector of queries */
+    int qk_nope_head_dim, qk_rope_head_dim, v_head_dim;   /* of latent attention; else 0 */
     int experts, experts_per_token;                       /* 0 experts: one dense feed-forward per layer */
     double capacity_factor, aux_loss;
     int shared_ff;      /* width of the shared expert; 0: there is none */
@@ -118,7 +120,7 @@ struct pp_config {
     /* all */
     int format; /* enum pp_format */
     bool list, version, help;
-    bool set[128]; /* [pp_config_nrows] which rows of pp_config_rows were given on the command line */
+    bool set[160]; /* [pp_config_nrows] which rows of pp_config_rows were given on the command line */
 };
 
 extern const struct pp_opt pp_config_rows[];
@@ -177,6 +179,8 @@ void pp_config_cut_rows(struct pp_config *config);
 /* Checks options against each other, which the range of a single option cannot (config_check.c; pp_config_parse() calls
  * it). A list passes if at least one of its values is possible. tool: one of enum pp_tool. PP_USAGE. */
 pp_status pp_config_check(const struct pp_config *config, unsigned tool) PP_MUST_CHECK;
+/* The same of latent attention's options alone (config_latent.c); pp_config_check() calls it. */
+pp_status pp_config_check_latent(const struct pp_config *config) PP_MUST_CHECK;
 /* Checks one value of each list (of --context-parallel the first) against the other options. PP_USAGE. */
 pp_status pp_config_check_values(const struct pp_config *config, int checkpoint, int zero) PP_MUST_CHECK;
 /* Does the config say how long the tasks of a rank take (--times, --device delay), instead of leaving it to a model? */

@@ -309,7 +309,8 @@ pp_status pp_config_check(const struct pp_config *config, unsigned tool)
 {
     PP_TRY(check_additions(config));
     PP_TRY(check_norms(config));
-    PP_TRY(check_heads(config));
+    PP_TRY(pp_config_check_latent(config));
+    if (!config->kv_lora_rank) PP_TRY(check_heads(config));
     PP_TRY(check_window(config));
     PP_TRY(check_experts(config));
     if (config->workers.n == 0) PP_TRY(pp_config_check_replicas(config, config->replicas));

@@ -24,6 +24,8 @@ static const char *heads_words(const struct pp_call *call, char *buf, size_t siz
     size_t used = kv == n->heads ? 0 : (size_t)snprintf(buf, size, " kv%d", kv);
     if (n->keys) used += (size_t)snprintf(buf + used, size - used, " of%d", n->keys);
     if (n->window) used += (size_t)snprintf(buf + used, size - used, " w%d", n->window);
+    if (n->dv) used += (size_t)snprintf(buf + used, size - used, " v%d", n->dv);
+    if (n->turned) used += (size_t)snprintf(buf + used, size - used, " t%d", n->turned);
     snprintf(buf + used, size - used, "%s", pp_call_lacks_bias(call) && !n->keys ? " plain" : "");
     return buf;
 }
@@ -32,6 +34,14 @@ static const char *product_words(const struct pp_call *call, char *buf, size_t s
 {
     *buf = '\0';
     if (call->gemm.times) snprintf(buf, size, " times%d", call->gemm.times);
+    return buf;
+}
+
+/* Queries, keys and values in pieces, or keys and values alone. */
+static const char *pieces_words(const struct pp_call *call, char *buf, size_t size)
+{
+    const size_t used = call->pieces.values ? (size_t)snprintf(buf, size, " v%d", call->pieces.values) : 0;
+    snprintf(buf + used, size - used, "%s", pp_call_lacks_bias(call) ? " nobias" : "");
     return buf;
 }
 
@@ -52,6 +62,11 @@ static const char *words_of(const struct pp_call *call, char *buf, size_t size)
     if (pp_kernel_is_product(call->kernel)) return product_words(call, buf, size);
     if (of_heads[call->kernel]) return heads_words(call, buf, size);
     switch (call->kernel) {
+    case PP_KERNEL_TO_PIECES:
+    case PP_KERNEL_FROM_PIECES:
+    case PP_KERNEL_COPY_KEYS:
+    case PP_KERNEL_SUM_KEYS:
+        return pieces_words(call, buf, size);
     case PP_KERNEL_EMBED:
         return embed_words[call->embed.positions];
     case PP_KERNEL_GELU:

@@ -20,10 +20,11 @@ struct pp_rotation {
     double factor, low, high, tokens; /* ... slowed down, see struct pp_rope_scaling */
 };
 
-static inline struct pp_rotation pp_rotation_of(const struct pp_rope_scalars *scalars, int head_dim)
+/* columns: of a head, that are rotated. */
+static inline struct pp_rotation pp_rotation_of(const struct pp_rope_scalars *scalars, int columns)
 {
     struct pp_rotation r;
-    r.log_rate = -log((double)scalars->theta) * 2 / head_dim;
+    r.log_rate = -log((double)scalars->theta) * 2 / columns;
     r.factor = scalars->factor;
     r.low = scalars->low;
     r.high = scalars->high;

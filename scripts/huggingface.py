@@ -78,11 +78,13 @@ class Config:
 
 class Row:
     """A tensor of ppkit: the other's tensors one below the other, as [(name, rows)]; columns None: numbers, not rows.
-    name None: ppkit has no such tensor, so it must hold zeros. turned: theirs are [columns, rows]. fused: (name, shape) of one tensor that has the same numbers in the same order,
+    name None: ppkit has no such tensor, so it must hold zeros. turned: theirs are [columns, rows]. order: of one part, the
+    number of their row for each of ours; None: the same. fused: (name, shape) of one tensor that has the same numbers in the same order,
     as newer versions of transformers keep it; or None."""
 
-    def __init__(self, name, columns, parts, turned=False, fused=None):
+    def __init__(self, name, columns, parts, turned=False, fused=None, order=None):
         self.name, self.columns, self.parts, self.turned, self.fused = name, columns, parts, turned, fused
+        self.order = order
         self.rows = sum(rows for _, rows in parts)
         self.shape = self.shape_of(self.rows)
 
@@ -284,18 +286,20 @@ class Kind:
     """What models with Llama's layers differ in: norms of queries and keys, biases of these and of values, what experts
     are in, and the names of what makes their gates, what these open, and the way back: those of files that every
     version of transformers reads; the name of what is beside experts, and that of what is added to scores only to
-    choose by them, if there is such."""
+    choose by them, if there is such; whether attention is DeepSeek's latent one."""
 
     def __init__(self, qk_norm=False, qkv_bias=False, experts="mlp.", parts=("gate_proj", "up_proj", "down_proj"),
-                 shared="shared_expert", added=None):
+                 shared="shared_expert", added=None, latent=False):
         self.qk_norm, self.qkv_bias, self.experts, self.parts = qk_norm, qkv_bias, experts, parts
-        self.shared, self.added = shared, added
+        self.shared, self.added, self.latent = shared, added, latent
 
 
 LLAMA = Kind()
 OLD_MIXTRAL = Kind(experts="block_sparse_moe.", parts=("w1", "w3", "w2"))
 QWEN2, QWEN3 = Kind(qkv_bias=True), Kind(qk_norm=True)
 DOTS = Kind(qk_norm=True, shared="shared_experts", added="gate.e_score_correction_bias")
+DEEPSEEK_V2 = Kind(shared="shared_experts", latent=True)
+DEEPSEEK_V3 = Kind(shared="shared_experts", added="gate.e_score_correction_bias", latent=True)
 
 
 def experts_rows(kind, mine, theirs, experts, ff, d):
@@ -327,6 +331,68 @@ def feed_forward(mine, theirs, ff, d):
     return linear(mine + "linear1", parts, None, d) + linear(mine + "linear2", theirs + "mlp.down_proj", d, ff)
 
 
+def grouped_attention(config, kind, d, heads):
+    """(options, function from a layer's prefixes to its rows)"""
+    groups, columns = config.count("num_key_value_heads", heads), config.count("head_dim", max(d // heads, 1))
+    if config.get("head_dim") is None:
+        config.must_divide("num_attention_heads", heads, d)
+    config.must_divide("num_key_value_heads", groups, heads)
+    if columns % 2:
+        config.refuse("head_dim", columns, "ppkit rotates pairs of columns")
+
+    def rows(mine, theirs):
+        parts = [("q_proj", heads), ("k_proj", groups), ("v_proj", groups)]
+        parts = [(theirs + name, n * columns) for name, n in parts]
+        made = in_proj(linear(mine + "in_proj", parts, None, d, bias=kind.qkv_bias))
+        made += linear(mine + "out_proj", theirs + "o_proj", d, heads * columns)
+        for name in ("q_norm", "k_norm") if kind.qk_norm else ():
+            made += norm(mine + name, theirs + name, columns)
+        return made
+
+    return dict(kv_heads=groups, head_dim=columns), rows
+
+
+def pairs_apart(still, turned, times=1):
+    """The order of rows, `times` over, of which the first `still` stay and the next `turned` are rotated: their pairs are
+    neighbours, ppkit's are halves apart."""
+    one = [*range(still), *range(still, still + turned, 2), *range(still + 1, still + turned, 2)]
+    return [k * (still + turned) + row for k in range(times) for row in one]
+
+
+def latent_attention(config, _, d, heads):
+    """The same of DeepSeek's."""
+    rank, still, values = (config.count(name) for name in ("kv_lora_rank", "qk_nope_head_dim", "v_head_dim"))
+    turned, queries = config.count("qk_rope_head_dim"), config.get("q_lora_rank")
+    if config.count("num_key_value_heads", heads) != heads:
+        config.refuse("num_key_value_heads", config.get("num_key_value_heads"), "latent attention has as many as heads")
+    if turned % 2:
+        config.refuse("qk_rope_head_dim", turned, "ppkit rotates pairs of columns")
+    if config.get("rms_norm_eps", 1e-6) != 1e-6:
+        config.differ("rms_norm_eps", config.get("rms_norm_eps"), "norms of latent vectors have 1e-06 there, and in ppkit that of all norms")
+    neighbours = config.flag("rope_interleave", True)
+    options = dict(kv_heads=0, kv_lora_rank=rank, qk_nope_head_dim=still, qk_rope_head_dim=turned, v_head_dim=values)
+    if queries is not None:
+        options.update(q_lora_rank=config.count("q_lora_rank"))
+
+    def row(name, theirs, rows, columns, order):
+        return [Row(name + ".weight", columns, [(theirs + ".weight", rows)], order=order if neighbours else None)]
+
+    def rows(mine, theirs):
+        width, order = heads * (still + turned), pairs_apart(still, turned, heads)
+        if queries is None:
+            made = row(mine + "q_proj", theirs + "q_proj", width, d, order)
+        else:
+            made = linear(mine + "q_a_proj", theirs + "q_a_proj", queries, d)
+            made += row(mine + "q_b_proj", theirs + "q_b_proj", width, queries, order)
+            made += norm(mine + "q_a_norm", theirs + "q_a_layernorm", queries)
+        made += row(mine + "kv_a_proj", theirs + "kv_a_proj_with_mqa", rank + turned, d, pairs_apart(rank, turned))
+        made += linear(mine + "kv_b_proj", theirs + "kv_b_proj", heads * (still + values), rank)
+        made += norm(mine + "kv_a_norm", theirs + "kv_a_layernorm", rank)
+        return made + linear(mine + "out_proj", theirs + "o_proj", d, heads * values)
+
+    return options, rows
+
+
 def llama(config, kind=LLAMA, mixture=None):
     """(options, rows); mixture: options of experts."""
     d, heads = config.count("hidden_size"), config.count("num_attention_heads")
@@ -334,16 +400,11 @@ def llama(config, kind=LLAMA, mixture=None):
     experts = mixture["experts"]
     layers = config.count("num_hidden_layers", most=min(MOST_LAYERS, 256 * MOST_EXPERTS // max(experts, 1)))
     ff, vocab = config.count("intermediate_size"), config.count("vocab_size")
-    groups, columns = config.count("num_key_value_heads", heads), config.count("head_dim", max(d // heads, 1))
-    if config.get("head_dim") is None:
-        config.must_divide("num_attention_heads", heads, d)
-    config.must_divide("num_key_value_heads", groups, heads)
-    if columns % 2:
-        config.refuse("head_dim", columns, "ppkit rotates pairs of columns")
+    of_heads, heads_rows = (latent_attention if kind.latent else grouped_attention)(config, kind, d, heads)
     config.must("hidden_act", "silu", "ppkit's swiglu has silu")
     for name in () if kind.qkv_bias else ("attention_bias", "mlp_bias"):  # a Qwen2's are what they are
         config.must(name, False, "ppkit has biases in all linears of a layer, in none, or of queries, keys and values alone")
-    options = dict(d_model=d, heads=heads, kv_heads=groups, head_dim=columns, d_ff=ff, layers=layers, vocab=vocab)
+    options = dict(d_model=d, heads=heads, **of_heads, d_ff=ff, layers=layers, vocab=vocab)
     options.update(normalization="rmsnorm", norm_epsilon=config.epsilon("rms_norm_eps", 1e-6), activation="swiglu")
     options.update(bias="qkv" if kind.qkv_bias else "no", **(dict(qk_norm="yes") if kind.qk_norm else {}))
     options.update(positions="rope", rope_theta=rope_theta(config), **rope_scaling(config), **(mixture if experts else {}))
@@ -351,16 +412,11 @@ def llama(config, kind=LLAMA, mixture=None):
     rows = [Row("embedding.weight", d, [("model.embed_tokens.weight", vocab)])]
     for i in range(layers):
         mine, theirs = f"layers.{i}.", f"model.layers.{i}."
-        parts = [("q_proj", heads), ("k_proj", groups), ("v_proj", groups)]
-        parts = [(f"{theirs}self_attn.{name}", n * columns) for name, n in parts]
-        rows += in_proj(linear(mine + "self_attn.in_proj", parts, None, d, bias=kind.qkv_bias))
-        rows += linear(mine + "self_attn.out_proj", theirs + "self_attn.o_proj", d, heads * columns)
+        rows += heads_rows(mine + "self_attn.", theirs + "self_attn.")
         if has_experts(mixture, i):
             rows += experts_rows(kind, mine, theirs, experts, ff, d) + shared_rows(kind, mine, theirs, mixture, d)
         else:
             rows += feed_forward(mine, theirs, mixture.get("dense_ff", ff), d)
-        for name in ("q_norm", "k_norm") if kind.qk_norm else ():
-            rows += norm(mine + "self_attn." + name, theirs + "self_attn." + name, columns)
         rows += norm(mine + "norm1", theirs + "input_layernorm", d)
         rows += norm(mine + "norm2", theirs + "post_attention_layernorm", d)
     rows += norm("norm", "model.norm", d)
@@ -369,18 +425,46 @@ def llama(config, kind=LLAMA, mixture=None):
 
 def dots1(config):
     config.values = {**DOTS1, **config.values}
-    layers = config.count("num_hidden_layers", most=MOST_LAYERS)
     config.slides = qwen_slides(config, DOTS, experts=False)
+    return like_deepseek(config, DOTS)
+
+
+# What files mean that do not name it; what ppkit knows alone, whatever files without it mean.
+DEEPSEEK = dict(hidden_act="silu", kv_lora_rank=512, q_lora_rank=1536, qk_nope_head_dim=128, qk_rope_head_dim=64)
+DEEPSEEK.update(v_head_dim=128, router_aux_loss_coef=0.0)
+V2 = dict(DEEPSEEK, moe_intermediate_size=1407, n_routed_experts=64, n_shared_experts=2, first_k_dense_replace=0)
+V2.update(intermediate_size=11008, norm_topk_prob=False, routed_scaling_factor=1.0)
+V3 = dict(DEEPSEEK, moe_intermediate_size=2048, n_routed_experts=256, n_shared_experts=1, first_k_dense_replace=3)
+V3.update(intermediate_size=18432, norm_topk_prob=True, routed_scaling_factor=2.5, num_experts_per_tok=8)
+V3.update(n_group=8, topk_group=4)
+
+
+def deepseek_v2(config):
+    config.values = {**V2, **config.values}
+    config.must("topk_method", "greedy", "ppkit's tokens choose among all experts")
+    config.must("norm_topk_prob", False, "gates of a deepseek_v2 are probabilities among all experts")
+    return like_deepseek(config, DEEPSEEK_V2)
+
+
+def deepseek_v3(config):
+    config.values = {**V3, **config.values}
+    return like_deepseek(config, DEEPSEEK_V3)
+
+
+def like_deepseek(config, kind):
+    """Of mixtures with one feed-forward beside experts, and first layers without these."""
+    layers = config.count("num_hidden_layers", most=MOST_LAYERS)
+    config.must("moe_layer_freq", 1, "of ppkit's layers behind the dense ones all have experts")
     for name in ("n_group", "topk_group"):
         config.must(name, 1, "ppkit's tokens choose among all experts")
     dense = config.get("first_k_dense_replace") and config.count("first_k_dense_replace", most=MOST_LAYERS)
     width, beside = config.count("moe_intermediate_size"), config.count("n_shared_experts")
     config.values["num_local_experts"] = config.get("n_routed_experts")
-    mixture = dict(experts_of(config), router_score="sigmoid", shared_ff=beside * width)
+    mixture = dict(experts_of(config), **(dict(router_score="sigmoid") if kind.added else {}), shared_ff=beside * width)
     mixture.update(gate_scale=number(config, "routed_scaling_factor", 1.0, 1e-6, 1000))
     mixture.update(layer_options(config, "first_k_dense_replace", [i >= dense for i in range(layers)]))
     config.values["intermediate_size"] = width
-    return llama(config, DOTS, mixture)
+    return llama(config, kind, mixture)
 
 
 LLAMA3_ROPE = dict(factor="rope_factor", low_freq_factor="rope_low_freq_factor")  # what ppkit calls them
@@ -447,6 +531,8 @@ MODELS = {
     "qwen2_moe": (qwen(QWEN2, QWEN2_MOE), "Qwen2MoeForCausalLM"),
     "qwen3_moe": (qwen(QWEN3, dict(QWEN3_MOE, norm_topk_prob=False)), "Qwen3MoeForCausalLM"),
     "dots1": (dots1, "Dots1ForCausalLM"),
+    "deepseek_v2": (deepseek_v2, "DeepseekV2ForCausalLM"),
+    "deepseek_v3": (deepseek_v3, "DeepseekV3ForCausalLM"),
 }
 
 GEMMA = dict(tie_word_embeddings=True, head_dim=256, num_key_value_heads=4)
@@ -528,10 +614,11 @@ def like_mixtral(config, kind):
 def plan(config):
     """Words of a plan for the model, or one that takes as long, on a preset of its kind; config has notes."""
     kind = config.choice("model_type", None, {name: name for name in (*MODELS, *LIKE_LLAMA, *LIKE_MIXTRAL)})
-    mixture = kind in ("mixtral", "qwen2_moe", "qwen3_moe", "dots1") or kind in LIKE_MIXTRAL
-    for name in SHARED if kind not in ("qwen2_moe", "dots1") else ():
+    beside = ("qwen2_moe", "dots1", "deepseek_v2", "deepseek_v3")
+    mixture = kind in ("mixtral", "qwen3_moe", *beside) or kind in LIKE_MIXTRAL
+    for name in SHARED if kind not in beside else ():
         if config.get(name, 0) != 0:
-            config.refuse(name, config.get(name), "ppkit knows shared experts of a qwen2_moe and a dots1 alone")
+            config.refuse(name, config.get(name), f"ppkit knows shared experts of {', '.join(beside)} alone")
     for name in EXPERTS:
         if not mixture and config.get(name, 0) not in (0, 1):
             config.refuse(name, config.get(name), f"ppkit knows no experts of a {kind}")

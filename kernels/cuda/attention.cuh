@@ -16,14 +16,16 @@
 
 /* What follows from a call's dimensions and frame. */
 struct pp_attention {
-    int rows, seq, heads, dh, d; /* seq: queries of a row; d = heads * dh */
-    int kv, group;               /* heads of keys and values, heads of queries of each */
-    int width;                   /* of qkv: d + 2 * apart; the next token lies so far behind */
-    int apart;                   /* from a key to its value: kv * dh */
-    int keys, key_width;         /* keys of a row; numbers from a token's key to the next token's */
-    int64_t to_keys, to_grads;   /* from qkv to the first key, and to where its gradient goes */
-    bool key_grads_apart;        /* gradients of keys have memory of their own, nobody else's keys lie there */
-    pp_row_places places;        /* of queries among keys */
+    int rows, seq, heads, dh;  /* seq: queries of a row; dh: columns of a query, and of a key */
+    int dv, widest;            /* columns of a value; of a key or value, whichever is wider */
+    int queries, d;            /* columns of all queries, heads * dh; of ctx: heads * dv */
+    int kv, group;             /* heads of keys and values, heads of queries of each */
+    int width;                 /* of qkv: queries + kv * (dh + dv); the next token lies so far behind */
+    int apart;                 /* from a token's first key to its first value: kv * dh */
+    int keys, key_width;       /* keys of a row; numbers from a token's key to the next token's */
+    int64_t to_keys, to_grads; /* from qkv to the first key, and to where its gradient goes */
+    bool key_grads_apart;      /* gradients of keys have memory of their own, nobody else's keys lie there */
+    pp_row_places places;      /* of queries among keys */
     bool causal;
     int window;        /* 0: none */
     bool whole_heads;  /* quads of qkv and ctx may be moved at once */
@@ -35,9 +37,9 @@ struct pp_attention {
     struct pp_dropout drop;
 };
 
-/* Bytes of shared memory that the short way needs; more than any device has where it cannot do the shape. group: pairs
- * that share keys and values. */
-int64_t pp_attention_short_bytes(int seq, int dh, int group);
+/* Bytes of shared memory that the short way needs; more than any device has where it cannot do the shape. widest:
+ * columns of a key or value, whichever is wider; group: pairs that share keys and values. */
+int64_t pp_attention_short_bytes(int seq, int widest, int group);
 
 cudaError_t pp_attention_short(const struct pp_cuda_call *c);
 cudaError_t pp_attention_short_grad(const struct pp_cuda_call *c);
@@ -53,7 +55,7 @@ cudaError_t pp_attention_shared_bytes(int *out);
 bool pp_attention_mma_does(const struct pp_cuda_call *c);
 cudaError_t pp_attention_mma(const struct pp_cuda_call *c);
 cudaError_t pp_attention_mma_grad(const struct pp_cuda_call *c);
-int pp_attention_mma_grad_bytes(int dh); /* of shared memory for a block; forward all devices have enough */
+int pp_attention_mma_grad_bytes(int widest); /* of shared memory for a block; forward all devices have enough */
 
 /* How many numbers lie between two addresses. */
 template <typename T> static inline int64_t pp_attention_between(const void *from, const void *to)
@@ -73,20 +75,23 @@ static inline struct pp_attention pp_attention_of(const struct pp_cuda_call *c, 
     a.seq = n->seq;
     a.heads = n->heads;
     a.dh = n->dh;
-    a.d = n->heads * n->dh;
+    a.dv = PP_VALUE_COLUMNS(n);
+    a.widest = PP_WIDEST_COLUMNS(n);
+    a.queries = a.heads * a.dh;
+    a.d = a.heads * a.dv;
     a.kv = PP_KV_HEADS(n);
     a.group = a.heads / a.kv;
-    a.width = PP_QKV_HEADS(n) * a.dh;
+    a.width = PP_QKV_COLUMNS(n);
     a.apart = a.kv * a.dh;
     a.keys = PP_ROW_KEYS(n);
-    a.key_width = n->keys ? 2 * a.apart : a.width;
-    a.to_keys = n->keys ? pp_attention_between<T>(qkv, keys) : a.d;
-    a.to_grads = n->keys ? pp_attention_between<T>(qkv, dkeys) : a.d;
+    a.key_width = n->keys ? PP_KV_COLUMNS(n) : a.width;
+    a.to_keys = n->keys ? pp_attention_between<T>(qkv, keys) : a.queries;
+    a.to_grads = n->keys ? pp_attention_between<T>(qkv, dkeys) : a.queries;
     a.key_grads_apart = n->keys;
     a.places = pp_query_places_of(a.seq, c->frame);
     a.causal = n->causal;
     a.window = n->window;
-    a.whole_heads = a.dh % PP_QUAD == 0 && pp_aligned(static_cast<const T *>(qkv)) &&
+    a.whole_heads = a.dh % PP_QUAD == 0 && a.dv % PP_QUAD == 0 && pp_aligned(static_cast<const T *>(qkv)) &&
                     pp_aligned(static_cast<const T *>(ctx)) && (!n->keys || pp_aligned(static_cast<const T *>(keys))) &&
                     (!n->keys || pp_aligned(static_cast<const T *>(dkeys)));
     a.whole_scores = a.seq % PP_QUAD == 0 && pp_aligned(static_cast<const T *>(p));
@@ -114,17 +119,26 @@ template <typename T> static __host__ __device__ inline T *pp_attention_values(c
     return qkv + a.to_keys + a.apart;
 }
 
-/* First token's key of a pair, or its value. from: where those begin. */
-template <typename T> static __device__ inline T *pp_attention_shared(const pp_attention &a, T *from, int pair)
+/* First token's key of a pair, or its value. from: where those begin; columns: of each. */
+template <typename T>
+static __device__ inline T *pp_attention_shared(const pp_attention &a, T *from, int pair, int columns)
 {
     const int place = pair / a.group;
-    return from + (int64_t)(place / a.kv) * a.keys * a.key_width + place % a.kv * a.dh;
+    return from + (int64_t)(place / a.kv) * a.keys * a.key_width + place % a.kv * columns;
+}
+template <typename T> static __device__ inline T *pp_attention_key(const pp_attention &a, T *qkv, int pair)
+{
+    return pp_attention_shared(a, pp_attention_keys(a, qkv), pair, a.dh);
+}
+template <typename T> static __device__ inline T *pp_attention_value(const pp_attention &a, T *qkv, int pair)
+{
+    return pp_attention_shared(a, pp_attention_values(a, qkv), pair, a.dv);
 }
 
 /* As of queries, of ctx, or its gradient; tokens lie d apart. */
 template <typename T> static __device__ inline T *pp_attention_context(const pp_attention &a, T *ctx, int pair)
 {
-    return ctx + (int64_t)(pair / a.heads) * a.seq * a.d + pair % a.heads * a.dh;
+    return ctx + (int64_t)(pair / a.heads) * a.seq * a.d + pair % a.heads * a.dv;
 }
 
 /* Probabilities of one query. */

@@ -14,7 +14,8 @@ using angles = float[PIECE];
 template <typename T> struct rotation {
     T *qkv;
     const float *bias; /* [width]; NULL: nothing is added */
-    int seq, dh, half; /* half = dh / 2: the two columns of a pair lie so far apart */
+    int seq, dh, half; /* half of the columns of a head that are rotated: the two of a pair lie so far apart */
+    int still;         /* columns of a head before these, which stay as they are */
     int heads, width;  /* heads that are rotated (queries, then keys); columns of a token in qkv */
     pp_rotation rates;
     float direction; /* 1: forward; -1: backward, by the negative angle */
@@ -66,6 +67,13 @@ static __device__ inline void rotate(const rotation<T> &r, int column, int left,
     pp_store<whole>(at + r.half, left, to_y);
 }
 
+/* Adds the bias to columns begin .. end - 1, which are not rotated. */
+template <bool whole, typename T> static __device__ inline void add_bias(const rotation<T> &r, int begin, int end)
+{
+    for (int j = begin + (int)threadIdx.x * PP_QUAD; j < end; j += (int)blockDim.x * PP_QUAD)
+        pp_store<whole>(r.qkv + (int64_t)blockIdx.x * r.width + j, end - j, biased<whole>(r, j, end - j));
+}
+
 /* Grid: tokens. whole: all quads are whole and aligned. */
 template <typename T, bool whole> static __global__ void __launch_bounds__(THREADS) rope(rotation<T> r)
 {
@@ -78,12 +86,11 @@ template <typename T, bool whole> static __global__ void __launch_bounds__(THREA
         __syncthreads();
         for (int t = (int)threadIdx.x; t < r.heads * quads; t += (int)blockDim.x) {
             const int k = t % quads * PP_QUAD;
-            rotate<whole>(r, t / quads * r.dh + first + k, n - k, sines + k, cosines + k);
+            rotate<whole>(r, t / quads * r.dh + r.still + first + k, n - k, sines + k, cosines + k);
         }
     }
-    const int rotated = r.heads * r.dh;
-    for (int j = rotated + (int)threadIdx.x * PP_QUAD; r.bias && j < r.width; j += (int)blockDim.x * PP_QUAD)
-        pp_store<whole>(r.qkv + (int64_t)blockIdx.x * r.width + j, r.width - j, biased<whole>(r, j, r.width - j));
+    for (int h = 0; h < r.heads && r.bias; h++) add_bias<whole>(r, h * r.dh, h * r.dh + r.still);
+    if (r.bias) add_bias<whole>(r, r.heads * r.dh, r.width);
 }
 
 template <typename T> static cudaError_t run(const struct pp_cuda_call *c, void *qkv, const void *bias, float direction)
@@ -94,13 +101,15 @@ template <typename T> static cudaError_t run(const struct pp_cuda_call *c, void 
     r.bias = static_cast<const float *>(bias);
     r.seq = n->seq;
     r.dh = n->dh;
-    r.half = r.dh / 2;
+    r.half = PP_TURNED_COLUMNS(n) / 2;
+    r.still = r.dh - PP_TURNED_COLUMNS(n);
     r.heads = n->heads + PP_KV_HEADS(n);
-    r.width = PP_QKV_HEADS(n) * r.dh;
-    r.rates = pp_rotation_of(&c->call->rope, r.dh);
+    r.width = PP_QKV_COLUMNS(n);
+    r.rates = pp_rotation_of(&c->call->rope, PP_TURNED_COLUMNS(n));
     r.direction = direction;
     r.places = pp_query_places_of(r.seq, c->frame);
-    const bool whole = r.half % PP_QUAD == 0 && pp_aligned(r.qkv) && pp_aligned(r.bias);
+    const bool whole = r.half % PP_QUAD == 0 && r.still % PP_QUAD == 0 && r.dh % PP_QUAD == 0 &&
+                       r.width % PP_QUAD == 0 && pp_aligned(r.qkv) && pp_aligned(r.bias);
     const auto kernel = whole ? rope<T, true> : rope<T, false>;
     const int threads = pp_block_threads((int64_t)r.heads * pp_div_up(r.half, PP_QUAD), THREADS);
     PP_LAUNCH(kernel, n->rows * n->seq, threads, 0, c->stream, r);
