@@ -66,7 +66,7 @@ struct pp_latent_scratch {
     struct pp_ref kv;      /* [T, heads * (qk_nope_head_dim + v_head_dim)] */
     struct pp_ref dq_a;    /* [T, q_lora_rank]: gradient at the norm's output */
     struct pp_ref dkv_a;   /* [T, kv_lora_rank]: the same */
-    struct pp_ref dshared; /* [T, qk_rope_head_dim], behind it: gradient at the part of keys that all heads share */
+    struct pp_ref dshared; /* [T, qk_rope_head_dim]: gradient at the part of the keys that all heads share */
 };
 
 /* A program that is being written. */

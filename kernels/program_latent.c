@@ -61,8 +61,8 @@ void pp_writer_take_latent(struct pp_writer *w, bool back)
     }
     if (!back) return;
     if (has_query_vector(w)) w->latent.dq_a = pp_writer_activations(w, shape->q_lora_rank);
-    w->latent.dkv_a = w->latent.dshared = pp_writer_activations(w, shape->kv_lora_rank + shape->qk_rope_head_dim);
-    w->latent.dshared.offset += w->tokens * shape->kv_lora_rank * pp_element_bytes(shape->precision);
+    w->latent.dkv_a = pp_writer_activations(w, shape->kv_lora_rank);
+    w->latent.dshared = pp_writer_activations(w, shape->qk_rope_head_dim);
 }
 
 /* The gradients at the outputs of the products that make queries, and keys and values. */
@@ -136,12 +136,13 @@ void pp_write_latent(struct pp_writer *w, int l, struct pp_ref x)
 }
 
 /* From the gradient at what all heads have, dy, to that at the latent vector, in its place. dnormal: scratch; dshared:
- * the gradient at what stands behind the vector, which lies behind dnormal: both are summed over the tensor ranks. */
+ * the gradient at what stands behind the vector. Both are summed over the tensor ranks. */
 static void write_vector_grad(struct pp_writer *w, int l, const struct latent *v, struct pp_ref dy,
                               struct pp_ref dnormal, struct pp_ref dshared)
 {
     write_gradient(w, l, PP_GEMM_WRITE, dnormal, v->rank, dy, v->width, v->b);
-    pp_writer_all_reduce(w, dnormal, w->tokens, v->rank + v->shared, false);
+    pp_writer_all_reduce(w, dnormal, w->tokens, v->rank, false);
+    if (v->shared) pp_writer_all_reduce(w, dshared, w->tokens, v->shared, false);
     write_norm(w, PP_KERNEL_LATENT_NORM_GRAD, v)->at.latent_norm_grad =
         (struct pp_latent_norm_grad_refs){.x = pp_ref_act(w, l, v->made),
                                           .rstd = pp_ref_act(w, l, v->rstd),
