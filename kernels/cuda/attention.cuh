@@ -57,14 +57,14 @@ cudaError_t pp_attention_mma(const struct pp_cuda_call *c);
 cudaError_t pp_attention_mma_grad(const struct pp_cuda_call *c);
 int pp_attention_mma_grad_bytes(int widest); /* of shared memory for a block; forward all devices have enough */
 
-/* How many numbers lie between two addresses. */
+/* How many numbers of type T lie between two addresses. */
 template <typename T> static inline int64_t pp_attention_between(const void *from, const void *to)
 {
     return ((intptr_t)to - (intptr_t)from) / (intptr_t)sizeof(T);
 }
 
-/* p, qkv, ctx: P, qkv, and ctx or its gradient. keys, dkeys: those of calls that have keys of whole rows, which lie
- * apart from qkv. */
+/* p: P. qkv: queries, keys and values, or their gradients. ctx: ctx or its gradient. keys, dkeys: the keys and values
+ * of whole rows, and their gradients, in calls where they lie apart from qkv (attention.keys); else NULL. */
 template <typename T>
 static inline struct pp_attention pp_attention_of(const struct pp_cuda_call *c, const void *p, const void *qkv,
                                                   const void *ctx, const void *keys = NULL, const void *dkeys = NULL)
@@ -103,13 +103,13 @@ static inline struct pp_attention pp_attention_of(const struct pp_cuda_call *c, 
     return a;
 }
 
-/* First token's query of a pair. */
+/* The first token's query of a pair; tokens lie a.width apart. */
 template <typename T> static __device__ inline T *pp_attention_query(const pp_attention &a, T *qkv, int pair)
 {
     return qkv + (int64_t)(pair / a.heads) * a.seq * a.width + pair % a.heads * a.dh;
 }
 
-/* Where the keys of qkv's first token begin, and its values. */
+/* Where the keys of the first token begin, and where its values begin. */
 template <typename T> static __host__ __device__ inline T *pp_attention_keys(const pp_attention &a, T *qkv)
 {
     return qkv + a.to_keys;
@@ -119,7 +119,8 @@ template <typename T> static __host__ __device__ inline T *pp_attention_values(c
     return qkv + a.to_keys + a.apart;
 }
 
-/* First token's key of a pair, or its value. from: where those begin; columns: of each. */
+/* The first token's key of a pair, or its value; tokens lie a.key_width apart. from: where the first token's keys, or
+ * values, begin; columns: of one key, or of one value. */
 template <typename T>
 static __device__ inline T *pp_attention_shared(const pp_attention &a, T *from, int pair, int columns)
 {
@@ -135,7 +136,7 @@ template <typename T> static __device__ inline T *pp_attention_value(const pp_at
     return pp_attention_shared(a, pp_attention_values(a, qkv), pair, a.dv);
 }
 
-/* As of queries, of ctx, or its gradient; tokens lie d apart. */
+/* The first token's part of ctx, or of its gradient, that belongs to a pair; tokens lie a.d apart. */
 template <typename T> static __device__ inline T *pp_attention_context(const pp_attention &a, T *ctx, int pair)
 {
     return ctx + (int64_t)(pair / a.heads) * a.seq * a.d + pair % a.heads * a.dv;
@@ -147,13 +148,13 @@ template <typename T> static __device__ inline T *pp_attention_row(const pp_atte
     return p + ((int64_t)pair * a.seq + query) * a.seq;
 }
 
-/* Where a query stands among the keys. */
+/* The place of a query in the whole row, counted in keys. */
 static __device__ inline int pp_attention_place(const pp_attention &a, int query)
 {
     return query + (query < a.places.run ? a.places.before : a.places.behind);
 }
 
-/* End and begin of the keys that a query sees. */
+/* The keys that a query sees are those from pp_attention_begin() to pp_attention_open() - 1. */
 static __device__ inline int pp_attention_open(const pp_attention &a, int query)
 {
     return a.causal ? pp_attention_place(a, query) + 1 : a.keys;
@@ -172,7 +173,7 @@ static __device__ inline pp_attention_span pp_attention_seen(const pp_attention 
     return {pp_attention_begin(a, query), pp_attention_open(a, query)};
 }
 
-/* First query that sees keys from this one on; beyond the row where none does. */
+/* The first query that sees this key or a later one; a.seq or more if no query does. */
 static __device__ inline int pp_attention_first(const pp_attention &a, int key)
 {
     const int first = max(key - a.places.before, 0);
@@ -208,7 +209,8 @@ static __device__ inline uint32_t pp_attention_vectors(const pp_attention &a, in
     return a.first_vector + (uint32_t)pair * (uint32_t)a.keys + (uint32_t)(pair / a.heads) * a.other_vectors;
 }
 
-/* Turns the signs of probabilities that are dropped; quad: of the row. */
+/* Makes probabilities negative where dropout drops them. vector: number of the query's row vector; quad: number of the
+ * quad in that row. */
 static __device__ inline void pp_attention_sign(const pp_attention &a, uint32_t vector, int quad, pp_quad &p)
 {
     if (!a.drop.on) return;
@@ -219,7 +221,7 @@ static __device__ inline void pp_attention_sign(const pp_attention &a, uint32_t 
     p.v[3] = random.w >= a.drop.threshold ? p.v[3] : -p.v[3];
 }
 
-/* drop(p) from the signs; what is not a number stays so. scale: dropout's. */
+/* drop(p): zero where p is negative, else p times dropout's scale. NaN stays NaN. */
 static __device__ inline pp_quad pp_attention_kept(float scale, pp_quad p)
 {
 #pragma unroll
@@ -227,7 +229,8 @@ static __device__ inline pp_quad pp_attention_kept(float scale, pp_quad p)
     return p;
 }
 
-/* Gradient of scores before their scaling. dkept: gradient of drop(p); mean: the row's sum of drop(p) * dkept. */
+/* The gradient of scores, before they are multiplied by a.scale. p: probabilities with dropout in their signs; dkept:
+ * the gradient of drop(p); mean: the sum of drop(p) * dkept over the row. */
 static __device__ inline pp_quad pp_attention_dscores(const pp_attention &a, pp_quad p, pp_quad dkept, float mean)
 {
     pp_quad out;

@@ -31,7 +31,7 @@ static __device__ inline int first_row() { return (int)threadIdx.x / PP_WARP * P
 
 constexpr float LOG2E = 1.44269504088896340736f;
 
-/* Of a pair the first token's query, and the key and value that it shares. */
+/* The first token's query of a pair, and the key and value that the pair shares with its group. */
 template <typename T> struct heads {
     T *query, *key, *value;
 };
@@ -40,7 +40,8 @@ template <typename T> static __device__ inline heads<T> heads_of(const pp_attent
     return {pp_attention_query(a, qkv, pair), pp_attention_key(a, qkv, pair), pp_attention_value(a, qkv, pair)};
 }
 
-/* End and begin of the keys that a query sees. One beyond the row sees what the last one does, and is not written. */
+/* The keys that a query sees are those from begin_keys() to open_keys() - 1. A query beyond the row counts as the last
+ * query of the row; its results are not written. */
 static __device__ inline int open_keys(const pp_attention &a, int query)
 {
     return pp_attention_open(a, min(query, a.seq - 1));
@@ -74,7 +75,8 @@ static __device__ inline void hide(const pp_attention &a, int first, int key, fl
         }
 }
 
-/* A head's numbers of so many tokens, which lie `step` apart: so many columns of each. */
+/* A matrix of one head in global memory: `columns` numbers for each of `tokens` tokens, which lie `step` numbers apart.
+ */
 template <typename T> struct token_rows {
     T *at;
     int tokens, step, columns;
@@ -113,7 +115,7 @@ static __device__ inline void fetch(number *to, token_rows<const number> head, i
     }
 }
 
-/* The same of a pair's keys, and its values behind them. */
+/* Starts to copy a pair's keys, and its values to the shared memory behind them: tokens as in fetch(). */
 template <int W, int ROWS, int THREADS>
 static __device__ inline void fetch_keys(const pp_attention &a, number *to, const heads<const number> &of, int first)
 {

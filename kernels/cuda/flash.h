@@ -26,7 +26,7 @@ struct pp_flash_parts {
     int64_t keys;    /* the same of keys and values */
 };
 
-/* Launches of flash: one, and one before it that adds the bias, if there is one. */
+/* Launches of a call of flash: one kernel; before it one more that adds the bias, if the call has a bias. */
 static inline int pp_flash_launches(const struct pp_call *call)
 {
     return call->at.flash.bias.region == PP_MEM_NONE ? 1 : 2;

@@ -42,7 +42,7 @@ static void check_context(struct pp_shape shape, int stages)
     check_experts(shape, stages, 2);
 }
 
-/* Latent attention, with a latent vector of queries and without; of tensor ranks, which may have parts of the tokens. */
+/* Latent attention, with a latent vector of queries and without; of tensor ranks, also with parts of the tokens. */
 static void check_latent(struct pp_shape shape, int stages)
 {
     shape.kv_heads = shape.head_dim = 0;
