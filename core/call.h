@@ -6,6 +6,7 @@
  *   calls_embedding.h   copy, embed, embed_grad, positions_grad
  *   calls_products.h    gemm_nt, gemm_nn, gemm_tn
  *   calls_attention.h   attention, flash, qk_norm, rope, and their gradients
+ *   calls_latent.h      latent_norm, join_heads, and their gradients
  *   calls_layer.h       layernorm, rmsnorm, residual, relu, gelu, swiglu, and their gradients
  *   calls_experts.h     sigmoid, route, dispatch, combine, weigh, and their gradients
  *   calls_loss.h        cross_entropy, cross_entropy_part, cross_entropy_join
@@ -49,6 +50,7 @@
 #include "core/calls_attention.h"
 #include "core/calls_embedding.h"
 #include "core/calls_experts.h"
+#include "core/calls_latent.h"
 #include "core/calls_layer.h"
 #include "core/calls_loss.h"
 #include "core/calls_parts.h"
@@ -64,6 +66,8 @@
     X(gemm)                                                                                                            \
     X(attention)                                                                                                       \
     X(rope)                                                                                                            \
+    X(latent)                                                                                                          \
+    X(heads)                                                                                                           \
     X(norm)                                                                                                            \
     X(activation)                                                                                                      \
     X(sigmoid)                                                                                                         \
@@ -92,6 +96,10 @@
     X(qk_norm_grad)                                                                                                    \
     X(rope)                                                                                                            \
     X(rope_grad)                                                                                                       \
+    X(latent_norm)                                                                                                     \
+    X(latent_norm_grad)                                                                                                \
+    X(join_heads)                                                                                                      \
+    X(split_heads)                                                                                                     \
     X(norm)                                                                                                            \
     X(norm_grad)                                                                                                       \
     X(residual)                                                                                                        \

@@ -8,29 +8,34 @@
 
 #include "core/operand.h"
 
-/* A token has `width` numbers, then `shared` ones, then as many again: queries, keys and values. shared 0: what
- * attention makes, [tokens, width]. parts: context ranks (0 for copy_keys) */
-PP_DIMS(pieces, tokens, width, shared, parts);
+/* A token has `width` numbers, then `shared` ones, then `values` ones: queries, keys and values. values: 0: as many as
+ * keys. shared 0: what attention makes, [tokens, width]. parts: context ranks (0 for copy_keys) */
+PP_DIMS(pieces, tokens, width, shared, parts, values);
+
+/* Of such dimensions of any type: numbers of a token's keys and values, k; of its row, all: width + k. */
+#define PP_PIECE_VALUES(n) ((n)->values ? (n)->values : (n)->shared)
+#define PP_PIECE_KEYS(n) ((n)->shared + PP_PIECE_VALUES(n))
+#define PP_PIECE_ROW(n) ((n)->width + PP_PIECE_KEYS(n))
 
 /* to_pieces: to = from + bias, laid out part after part: of a token's queries, keys and values each an equal part, one
  * behind the other.
  * from_pieces: the other way, without a bias: `to` is as to_pieces' `from`.
- *     to     out  [parts, tokens, (width + 2 * shared) / parts]; of from_pieces [tokens, width + 2 * shared]
- *     from   in   [tokens, width + 2 * shared]; of from_pieces [parts, tokens, (width + 2 * shared) / parts]
- *     bias   in   [width + 2 * shared] float; optional; from_pieces has none
+ *     to     out  [parts, tokens, all / parts]; of from_pieces [tokens, all]
+ *     from   in   [tokens, all]; of from_pieces [parts, tokens, all / parts]
+ *     bias   in   [all] float; optional; from_pieces has none
  */
 PP_OPERANDS(pieces, to, from, bias);
 
 /* copy_keys: qkv += bias; to = the keys and values of each token
- *     to     out     [tokens, 2 * shared]
- *     qkv    in/out  [tokens, width + 2 * shared]; only read without a bias
- *     bias   in      [width + 2 * shared] float; optional
+ *     to     out     [tokens, k]
+ *     qkv    in/out  [tokens, all]; only read without a bias
+ *     bias   in      [all] float; optional
  */
 PP_OPERANDS(copy_keys, to, qkv, bias);
 
 /* sum_keys: the keys and values in qkv = the sum of the parts in their order, made in float32
- *     qkv    out  [tokens, width + 2 * shared], of which the last 2 * shared columns
- *     from   in   [parts, tokens, 2 * shared]
+ *     qkv    out  [tokens, all], of which the last k columns
+ *     from   in   [parts, tokens, k]
  */
 PP_OPERANDS(sum_keys, qkv, from);
 

@@ -34,6 +34,8 @@ struct pp_config {
     int rotary_dim;                                       /* 0: all columns of a head */
     int max_positions;                                    /* 0: as many as tokens */
     int qk_norm;                                          /* 1: queries and keys are normalised */
+    int kv_lora_rank, q_lora_rank;                        /* 0: no latent attention; 0: no latent vector of queries */
+    int qk_nope_head_dim, qk_rope_head_dim, v_head_dim;   /* of latent attention; else 0 */
     int experts, experts_per_token;                       /* 0 experts: one dense feed-forward per layer */
     double capacity_factor, aux_loss;
     int shared_ff;      /* width of the shared expert; 0: there is none */
@@ -194,6 +196,8 @@ pp_status pp_config_check(const struct pp_config *config, unsigned tool) PP_MUST
 pp_status pp_config_check_additions(const struct pp_config *config) PP_MUST_CHECK;
 /* Checks the options of experts against each other (config_check_experts.c; pp_config_check() calls it). PP_USAGE. */
 pp_status pp_config_check_experts(const struct pp_config *config) PP_MUST_CHECK;
+/* The same of latent attention's options alone (config_latent.c); pp_config_check() calls it. */
+pp_status pp_config_check_latent(const struct pp_config *config) PP_MUST_CHECK;
 /* Checks one value of each list (of --context-parallel the first) against the other options. PP_USAGE. */
 pp_status pp_config_check_values(const struct pp_config *config, int checkpoint, int zero) PP_MUST_CHECK;
 /* Does the config say how long the tasks of a rank take (--times, --device delay), instead of leaving it to a model? */

@@ -240,7 +240,8 @@ pp_status pp_config_check(const struct pp_config *config, unsigned tool)
 {
     PP_TRY(pp_config_check_additions(config));
     PP_TRY(check_norms(config));
-    PP_TRY(check_heads(config));
+    PP_TRY(pp_config_check_latent(config));
+    if (!config->kv_lora_rank) PP_TRY(check_heads(config));
     PP_TRY(check_window(config));
     PP_TRY(pp_config_check_experts(config));
     PP_TRY(check_positions(config));

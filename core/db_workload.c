@@ -94,9 +94,13 @@ static pp_status add_split(struct text *t, const struct pp_config *config, const
     return PP_OK;
 }
 
+/* As programs name them (kernels/signature.c). */
 static void add_heads(struct text *t, const struct pp_config *config)
 {
     add(t, " h%d", config->heads);
+    if (config->kv_lora_rank)
+        add(t, "x%d+%d/%d latent%d/%d", config->qk_nope_head_dim, config->qk_rope_head_dim, config->v_head_dim,
+            config->q_lora_rank, config->kv_lora_rank);
     if (config->head_dim) add(t, "x%d", config->head_dim);
     if (config->kv_heads) add(t, " kv%d", config->kv_heads);
 }

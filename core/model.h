@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/heads.h"
 #include "core/layers.h"
 #include "core/plan.h"
 #include "core/program.h"

@@ -50,6 +50,15 @@ static void add_layer_words(const struct pp_shape *shape, char *buf, size_t size
              named ? pp_activation_names[shape->activation] : "", biases[shape->bias]);
 }
 
+/* " of 128 + 64 columns (values 128) from latent vectors of 1536 and 512" */
+static void add_latent(const struct pp_shape *shape, char *buf, size_t size)
+{
+    char queries[40] = "a latent vector of ";
+    if (shape->q_lora_rank) snprintf(queries, sizeof queries, "latent vectors of %d and ", shape->q_lora_rank);
+    snprintf(buf, size, " of %d + %d (values %d) from %s%d", shape->qk_nope_head_dim, shape->qk_rope_head_dim,
+             shape->v_head_dim, queries, shape->kv_lora_rank);
+}
+
 static void add_experts(const struct pp_shape *shape, char *buf, size_t size)
 {
     char scale[32] = "", groups[48] = "";
@@ -75,8 +84,11 @@ const char *pp_model_text(const struct pp_model *model, char *buf, size_t size)
 {
     const struct pp_shape *shape = &model->shape;
     const int kv = pp_kv_heads(shape);
-    char words[440], columns[24] = "", of_keys[40] = "", experts[240] = "", beside[48] = "", dense[64] = "";
-    if (shape->head_dim) snprintf(columns, sizeof columns, " of %d", shape->head_dim);
+    char words[440], columns[128] = "", of_keys[40] = "", experts[240] = "", beside[48] = "", dense[64] = "";
+    if (pp_shape_is_latent(shape))
+        add_latent(shape, columns, sizeof columns);
+    else if (shape->head_dim)
+        snprintf(columns, sizeof columns, " of %d", shape->head_dim);
     if (kv != shape->heads) snprintf(of_keys, sizeof of_keys, " (%d of keys and values)", kv);
     if (shape->experts) add_experts(shape, experts, sizeof experts);
     if (shape->shared_ff)

@@ -39,7 +39,7 @@ struct pp_ref {
     int64_t expert_bytes; /* times pp_frame.expert_rank: the same for the shares of expert ranks */
 };
 
-enum { PP_CALL_DIMS = 8, PP_CALL_REFS = 8 };
+enum { PP_CALL_DIMS = 10, PP_CALL_REFS = 8 };
 
 /* PP_DIMS(gemm, m, n, k) names the dimensions of calls, in the order of pp_call.n[]: struct pp_gemm_dims. Formulas of
  * costs read the same names as int64_t (struct pp_gemm_sizes) or double (struct pp_gemm_reals), so that no product of

@@ -44,8 +44,8 @@ extern const char *const pp_context_kind_names[];
 
 /* The Transformer language model: embedding, positions, encoder layers, a last norm (if norms stand first in the
  * layers), decoder. Layers are those of torch.nn.TransformerEncoderLayer, except for kv_heads, head_dim, positions,
- * qk_norm, experts and PP_SWIGLU. With PP_SWIGLU linear1 makes 2 d_ff numbers of a token, of which the first d_ff are
- * gates (Shazeer, 2020, "GLU Variants Improve Transformer"). */
+ * qk_norm, kv_lora_rank, experts and PP_SWIGLU. With PP_SWIGLU linear1 makes 2 d_ff numbers of a token, of which the
+ * first d_ff are gates (Shazeer, 2020, "GLU Variants Improve Transformer"). */
 struct pp_shape {
     int d_model, heads, d_ff, layers, vocab;
     int mask;      /* enum pp_mask */
@@ -75,6 +75,13 @@ struct pp_shape {
      * attention, Ainslie et al. 2023). 0: as many as heads. */
     int kv_heads;
     int head_dim; /* columns of a head; 0: d_model / heads */
+    /* Multi-head latent attention (DeepSeek-AI 2024, "DeepSeek-V2", 2.1; Megatron-LM's MLASelfAttention); 0 in
+     * kv_lora_rank: there is none. Each token's keys and values are made from a latent vector of kv_lora_rank columns,
+     * its queries from one of q_lora_rank columns, or, if that is 0, straight from the stream. Latent vectors are
+     * divided by their root mean square. A query and a key have qk_nope_head_dim columns that are not rotated, and
+     * behind these qk_rope_head_dim columns that are; the rotated columns of the keys are the same for all heads. A
+     * value has v_head_dim columns. Linear layers have no biases, and kv_heads and head_dim are 0. */
+    int kv_lora_rank, q_lora_rank, qk_nope_head_dim, qk_rope_head_dim, v_head_dim;
     /* Queries and keys are divided by their root mean square, head by head, with one weight for all heads of queries
      * and one for all heads of keys (Henry et al. 2020, "Query-Key Normalization for Transformers"; as in Qwen3). */
     bool qk_norm;
@@ -330,34 +337,6 @@ static inline bool pp_shape_splits_weights(const struct pp_shape *shape)
 static inline double pp_norm_epsilon(const struct pp_shape *shape)
 {
     return shape->norm_epsilon > 0 ? shape->norm_epsilon : PP_NORM_EPSILON;
-}
-
-static inline int pp_kv_heads(const struct pp_shape *shape) { return shape->kv_heads ? shape->kv_heads : shape->heads; }
-
-static inline int pp_head_dim(const struct pp_shape *shape)
-{
-    return shape->head_dim ? shape->head_dim : shape->d_model / shape->heads;
-}
-
-/* Columns of each head that PP_POSITIONS_ROPE rotates: the first ones. */
-static inline int pp_rotary_dim(const struct pp_shape *shape)
-{
-    return shape->rotary_dim ? shape->rotary_dim : pp_head_dim(shape);
-}
-
-/* Columns of attention's output for a token, all heads together; d_model, unless head_dim is given. */
-static inline int pp_context_width(const struct pp_shape *shape) { return shape->heads * pp_head_dim(shape); }
-
-/* Columns of the queries and keys of a token. */
-static inline int64_t pp_qk_width(const struct pp_shape *shape)
-{
-    return (shape->heads + (int64_t)pp_kv_heads(shape)) * pp_head_dim(shape);
-}
-
-/* Columns of the queries, keys and values of a token. */
-static inline int64_t pp_qkv_width(const struct pp_shape *shape)
-{
-    return (shape->heads + 2 * (int64_t)pp_kv_heads(shape)) * pp_head_dim(shape);
 }
 
 /* Groups of experts that tokens choose from; 0: they choose from all experts. */

@@ -26,9 +26,10 @@ static int at_most(int value, int limit) { return value < limit ? value : limit;
 /* The wanted model, as small as it can be while its products take the buffers that they will. */
 static void shrink(struct pp_config *config, int layers)
 {
-    if (config->d_model > MOST_WIDTH || (int64_t)config->heads * config->head_dim > MOST_WIDTH) {
+    if (config->d_model > MOST_WIDTH || config->kv_lora_rank ||
+        (int64_t)config->heads * config->head_dim > MOST_WIDTH) {
         config->heads = 1;
-        config->kv_heads = config->head_dim = 0;
+        config->kv_heads = config->head_dim = config->kv_lora_rank = 0;
     }
     config->d_model = at_most(config->d_model, MOST_WIDTH);
     config->d_ff = at_most(config->d_ff, MOST_INNER);

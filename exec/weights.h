@@ -11,7 +11,7 @@
 #include "core/model.h"
 
 /* Texts in the metadata of a file. */
-enum { PP_NOTE_NAME = 48, PP_NOTE_VALUE = 640, PP_NOTES = 112 };
+enum { PP_NOTE_NAME = 48, PP_NOTE_VALUE = 640, PP_NOTES = 128 };
 struct pp_note {
     char name[PP_NOTE_NAME], value[PP_NOTE_VALUE];
 };

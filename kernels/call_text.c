@@ -21,12 +21,22 @@ static const char *heads_words(const struct pp_call *call, char *buf, size_t siz
 {
     const struct pp_attention_dims *n = &call->attention;
     const int kv = PP_KV_HEADS(n);
-    const bool rotates = call->kernel == PP_KERNEL_ROPE || call->kernel == PP_KERNEL_ROPE_GRAD;
     size_t used = kv == n->heads ? 0 : (size_t)snprintf(buf, size, " kv%d", kv);
-    if (rotates && call->rope.columns) used += (size_t)snprintf(buf + used, size - used, " turn%d", call->rope.columns);
     if (n->keys) used += (size_t)snprintf(buf + used, size - used, " of%d", n->keys);
     if (n->window) used += (size_t)snprintf(buf + used, size - used, " w%d", n->window);
+    if (n->dv) used += (size_t)snprintf(buf + used, size - used, " v%d", n->dv);
     snprintf(buf + used, size - used, "%s", pp_call_lacks_bias(call) && !n->keys ? " plain" : "");
+    return buf;
+}
+
+static const char *rope_words(const struct pp_call *call, char *buf, size_t size)
+{
+    const struct pp_rope_dims *n = &call->rope;
+    char kv[16] = "", columns[32] = "", values[16] = "";
+    if (PP_KV_HEADS(n) != n->heads) snprintf(kv, sizeof kv, " kv%d", PP_KV_HEADS(n));
+    if (n->columns) snprintf(columns, sizeof columns, n->still ? " turn%d/%d" : " turn%d", n->columns, n->still);
+    if (n->dv) snprintf(values, sizeof values, " v%d", n->dv);
+    snprintf(buf, size, "%s%s%s%s", kv, columns, values, pp_call_lacks_bias(call) ? " plain" : "");
     return buf;
 }
 
@@ -47,6 +57,14 @@ static const char *route_words(const struct pp_call *call, char *buf, size_t siz
     return buf;
 }
 
+/* Queries, keys and values in pieces, or keys and values alone. */
+static const char *pieces_words(const struct pp_call *call, char *buf, size_t size)
+{
+    const size_t used = call->pieces.values ? (size_t)snprintf(buf, size, " v%d", call->pieces.values) : 0;
+    snprintf(buf + used, size - used, "%s", pp_call_lacks_bias(call) ? " nobias" : "");
+    return buf;
+}
+
 /* By positions. */
 static const char *const embed_words[] = {
     [PP_POSITIONS_SINUSOIDAL] = "", [PP_POSITIONS_ROPE] = " plain", [PP_POSITIONS_LEARNED] = " learned"};
@@ -54,8 +72,7 @@ static const char *const embed_words[] = {
 /* What works on heads of queries, keys and values. Dimensions that rope shares with the others have the same places. */
 static const bool of_heads[PP_KERNELS] = {
     [PP_KERNEL_ATTENTION] = true,  [PP_KERNEL_ATTENTION_GRAD] = true, [PP_KERNEL_FLASH] = true,
-    [PP_KERNEL_FLASH_GRAD] = true, [PP_KERNEL_QK_NORM] = true,        [PP_KERNEL_QK_NORM_GRAD] = true,
-    [PP_KERNEL_ROPE] = true,       [PP_KERNEL_ROPE_GRAD] = true};
+    [PP_KERNEL_FLASH_GRAD] = true, [PP_KERNEL_QK_NORM] = true,        [PP_KERNEL_QK_NORM_GRAD] = true};
 
 /* What tells calls of one shape apart. */
 static const char *words_of(const struct pp_call *call, char *buf, size_t size)
@@ -64,6 +81,14 @@ static const char *words_of(const struct pp_call *call, char *buf, size_t size)
     if (pp_kernel_is_product(call->kernel)) return product_words(call, buf, size);
     if (of_heads[call->kernel]) return heads_words(call, buf, size);
     switch (call->kernel) {
+    case PP_KERNEL_TO_PIECES:
+    case PP_KERNEL_FROM_PIECES:
+    case PP_KERNEL_COPY_KEYS:
+    case PP_KERNEL_SUM_KEYS:
+        return pieces_words(call, buf, size);
+    case PP_KERNEL_ROPE:
+    case PP_KERNEL_ROPE_GRAD:
+        return rope_words(call, buf, size);
     case PP_KERNEL_EMBED:
         return embed_words[call->embed.positions];
     case PP_KERNEL_ROUTE_GRAD:

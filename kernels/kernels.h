@@ -14,9 +14,10 @@
 
 enum { PP_EXPERTS_MAX = 4096, PP_EXPERTS_PER_TOKEN_MAX = 64, PP_CHOICES_MAX = 8 << 20 /* of all tokens of a call */ };
 
-/* Products that a call of gemm makes; scores of attention. Of dimensions of any type. */
+/* Of dimensions of any type: products of a call of gemm; scores of attention; columns of a key and its value. */
 #define PP_TIMES(n) ((n)->times ? (n)->times : 1)
 #define PP_SCORES(n) ((n)->rows * (n)->heads * (n)->seq * PP_SEEN_KEYS(n))
+#define PP_PAIR_COLUMNS(n) ((n)->dh + PP_VALUE_COLUMNS(n))
 /* Operations for each score that are no product: of attention and its gradient; of flash_grad, which makes the score
  * again. */
 enum { PP_SOFTMAX_FLOPS = 6, PP_SOFTMAX_AGAIN_FLOPS = 9 };
@@ -36,17 +37,21 @@ enum { PP_SOFTMAX_FLOPS = 6, PP_SOFTMAX_AGAIN_FLOPS = 9 };
     X(GEMM_NT, gemm_nt, gemm, 3, 2 * n->m * n->n * n->k * PP_TIMES(n))                                                 \
     X(GEMM_NN, gemm_nn, gemm, 3, 2 * n->m * n->n * n->k * PP_TIMES(n))                                                 \
     X(GEMM_TN, gemm_tn, gemm, 3, 2 * n->m * n->n * n->k * PP_TIMES(n))                                                 \
-    X(ATTENTION, attention, attention, 5, PP_SCORES(n) * (4 * n->dh + PP_SOFTMAX_FLOPS))                               \
-    X(ATTENTION_GRAD, attention_grad, attention, 5, PP_SCORES(n) * (8 * n->dh + PP_SOFTMAX_FLOPS))                     \
-    X(FLASH, flash, attention, 5, PP_SCORES(n) * (4 * n->dh + PP_SOFTMAX_FLOPS))                                       \
-    X(FLASH_GRAD, flash_grad, attention, 5, PP_SCORES(n) * (10 * n->dh + PP_SOFTMAX_AGAIN_FLOPS))                      \
+    X(ATTENTION, attention, attention, 5, PP_SCORES(n) * (2 * PP_PAIR_COLUMNS(n) + PP_SOFTMAX_FLOPS))                  \
+    X(ATTENTION_GRAD, attention_grad, attention, 5, PP_SCORES(n) * (4 * PP_PAIR_COLUMNS(n) + PP_SOFTMAX_FLOPS))        \
+    X(FLASH, flash, attention, 5, PP_SCORES(n) * (2 * PP_PAIR_COLUMNS(n) + PP_SOFTMAX_FLOPS))                          \
+    X(FLASH_GRAD, flash_grad, attention, 5,                                                                            \
+      PP_SCORES(n) * (4 * PP_PAIR_COLUMNS(n) + 2 * n->dh + PP_SOFTMAX_AGAIN_FLOPS))                                    \
     X(QK_NORM, qk_norm, attention, 4,                                                                                  \
       n->rows * n->seq * n->dh * ((bare ? 4 : 5) * (n->heads + PP_KV_HEADS(n)) + (bare ? 0 : PP_KV_HEADS(n))))         \
     X(QK_NORM_GRAD, qk_norm_grad, attention, 4, 11 * n->rows * n->seq * n->dh * (n->heads + PP_KV_HEADS(n)))           \
     X(ROPE, rope, rope, 4,                                                                                             \
-      n->rows * n->seq *                                                                                               \
-          (3 * PP_ROPE_COLUMNS(n) * (n->heads + PP_KV_HEADS(n)) + (bare ? 0 : n->dh * PP_QKV_HEADS(n))))               \
+      n->rows * n->seq * (3 * PP_ROPE_COLUMNS(n) * (n->heads + PP_KV_HEADS(n)) + (bare ? 0 : PP_QKV_COLUMNS(n))))      \
     X(ROPE_GRAD, rope_grad, rope, 4, 3 * n->rows * n->seq * PP_ROPE_COLUMNS(n) * (n->heads + PP_KV_HEADS(n)))          \
+    X(LATENT_NORM, latent_norm, latent, 4, 4 * n->rows * n->seq * n->rank)                                             \
+    X(LATENT_NORM_GRAD, latent_norm_grad, latent, 4, 9 * n->rows * n->seq * n->rank)                                   \
+    X(JOIN_HEADS, join_heads, heads, 7, 0)                                                                             \
+    X(SPLIT_HEADS, split_heads, heads, 7, n->rows * n->seq * n->shared * (n->heads - 1))                               \
     X(LAYERNORM, layernorm, norm, 3, 9 * n->rows * n->seq * n->d)                                                      \
     X(LAYERNORM_GRAD, layernorm_grad, norm, 3, 14 * n->rows * n->seq * n->d)                                           \
     X(RMSNORM, rmsnorm, norm, 3, 7 * n->rows * n->seq * n->d)                                                          \
@@ -73,7 +78,7 @@ enum { PP_SOFTMAX_FLOPS = 6, PP_SOFTMAX_AGAIN_FLOPS = 9 };
     X(TO_PIECES, to_pieces, pieces, 4, 0)                                                                              \
     X(FROM_PIECES, from_pieces, pieces, 4, 0)                                                                          \
     X(COPY_KEYS, copy_keys, pieces, 3, 0)                                                                              \
-    X(SUM_KEYS, sum_keys, pieces, 4, 2 * n->tokens * n->shared * (n->parts - 1))                                       \
+    X(SUM_KEYS, sum_keys, pieces, 4, n->tokens *PP_PIECE_KEYS(n) * (n->parts - 1))                                     \
     X(ALL_REDUCE, all_reduce, join, 2, 0)                                                                              \
     X(REDUCE_SCATTER, reduce_scatter, join, 2, 0)                                                                      \
     X(ALL_GATHER, all_gather, join, 2, 0)                                                                              \
@@ -167,9 +172,11 @@ void pp_call_meet(const struct pp_call *call, const struct pp_frame *frame);
  *
  *   /28800      cross_entropy: columns, where rows of logits are padded
  *   kv2         attention, flash, qk_norm, rope: heads of keys and values, where there are fewer
- *   turn64      rope: columns of a head that are rotated, where not all are
+ *   turn64      rope: columns of a head that are rotated, where not all are; turn64/128: behind 128 others
  *   of4096      flash: keys of a whole row, where queries are some of them
  *   w1024       attention, flash: the window, where it hides keys
+ *   v128        attention, flash, rope, and kernels of pieces: columns of a value, or of all values, where they are not
+ *               as many as those of keys
  *   plain       a plain norm; attention, flash, qk_norm and rope without a bias; an embedding without positions
  *   learned     an embedding with learnt positions
  *   sum         a norm that writes its sum; a norm's gradient that adds one

@@ -13,6 +13,9 @@
  *     of d.
  *   - shared_ff: a feed-forward of its own beside experts, shared.linear1 and shared.linear2; shared.gate is
  *     nn.Linear(d, 1).
+ *   - kv_lora_rank: in the place of in_proj there are the nn.Linears kv_a_proj (d, kv_lora_rank + qk_rope_head_dim) and
+ *     kv_b_proj, and q_a_proj and q_b_proj, or q_proj alone: those of Hugging Face's DeepseekV3Attention, but with the
+ *     rotated columns of queries and keys in the order of Llama's. q_a_norm and kv_a_norm are nn.RMSNorm.
  *   - learnt positions: one more nn.Embedding, initialised as that of the words.
  *
  * Scale. Words are multiplied by sqrt(d_model) to weigh them against the sines and cosines that are added to them

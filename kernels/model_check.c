@@ -10,17 +10,38 @@
 
 static pp_status check_heads(const struct pp_shape *shape)
 {
-    if (shape->heads < 1 || shape->head_dim < 0 || (!shape->head_dim && shape->d_model % shape->heads))
+    const bool divided = !shape->head_dim && !pp_shape_is_latent(shape);
+    if (shape->heads < 1 || shape->head_dim < 0 || (divided && shape->d_model % shape->heads))
         return pp_fail(PP_USAGE, "--heads %d does not divide --d-model %d", shape->heads, shape->d_model);
     if (shape->kv_heads < 0 || (shape->kv_heads && shape->heads % shape->kv_heads))
         return pp_fail(PP_USAGE, "--kv-heads %d does not divide --heads %d", shape->kv_heads, shape->heads);
-    if (shape->positions == PP_POSITIONS_ROPE && (pp_head_dim(shape) % 2 || !(shape->rope_theta >= 1)))
+    const int turned = pp_shape_is_latent(shape) ? shape->qk_rope_head_dim : pp_head_dim(shape);
+    if (shape->positions == PP_POSITIONS_ROPE && (turned % 2 || !(shape->rope_theta >= 1)))
         return pp_fail(PP_USAGE,
                        "--positions rope needs heads of an even number of columns, not %d, and --rope-theta 1 or more",
-                       pp_head_dim(shape));
+                       turned);
     if (shape->rotary_dim < 0 || shape->rotary_dim % 2 || pp_rotary_dim(shape) > pp_head_dim(shape))
         return pp_fail(PP_USAGE, "--rotary-dim %d must be an even number of a head's %d columns", shape->rotary_dim,
                        pp_head_dim(shape));
+    return PP_OK;
+}
+
+/* Latent attention. */
+static pp_status check_latent(const struct pp_shape *shape)
+{
+    const int rope = shape->qk_rope_head_dim;
+    if (!pp_shape_is_latent(shape)) return PP_OK;
+    if (shape->kv_heads || shape->head_dim || shape->rotary_dim || shape->qk_norm || shape->bias != PP_NO_BIAS)
+        return pp_fail(PP_USAGE,
+                       "--kv-lora-rank %d goes with --bias no, and without --kv-heads, --head-dim, "
+                       "--rotary-dim and --qk-norm",
+                       shape->kv_lora_rank);
+    if (shape->q_lora_rank < 0 || shape->qk_nope_head_dim < 1 || shape->v_head_dim < 1 || rope < 2 || rope % 2 ||
+        shape->positions != PP_POSITIONS_ROPE)
+        return pp_fail(PP_USAGE,
+                       "--kv-lora-rank %d needs --qk-nope-head-dim and --v-head-dim of at least 1, an even "
+                       "--qk-rope-head-dim, and --positions rope",
+                       shape->kv_lora_rank);
     return PP_OK;
 }
 
@@ -131,6 +152,7 @@ pp_status pp_shape_check(const struct pp_shape *shape)
     if (shape->d_model < 2 || shape->d_model % 2)
         return pp_fail(PP_USAGE, "--d-model %d must be an even number of at least 2", shape->d_model);
     PP_TRY(check_heads(shape));
+    PP_TRY(check_latent(shape));
     PP_TRY(check_window(shape));
     if (shape->d_ff < 1 || shape->layers < 1 || shape->vocab < 2)
         return pp_fail(PP_USAGE, "--d-ff %d, --layers %d and --vocab %d must be at least 1, 1 and 2", shape->d_ff,

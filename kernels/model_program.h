@@ -6,6 +6,7 @@
  *   program_forward.c     F, R: layers on their way forward, the embedding, the decoder and the loss
  *   program_backward.c    B, I, W
  *   program_attention.c   attention between in_proj and out_proj, and what context ranks exchange for it
+ *   program_latent.c      what latent attention has in the place of in_proj
  *   program_experts.c     the feed-forward of layers with experts
  *   program_shared.c      the feed-forward beside experts
  *   program_sums.c        what tensor ranks sum and gather, and the products beside which it stands
@@ -27,6 +28,11 @@
 enum pp_layer_tensor {
     PP_IN_PROJ_WEIGHT,
     PP_IN_PROJ_BIAS,
+    PP_Q_PROJ_WEIGHT,
+    PP_Q_A_PROJ_WEIGHT,
+    PP_Q_B_PROJ_WEIGHT,
+    PP_KV_A_PROJ_WEIGHT,
+    PP_KV_B_PROJ_WEIGHT,
     PP_OUT_PROJ_WEIGHT,
     PP_OUT_PROJ_BIAS,
     PP_ROUTER_WEIGHT,
@@ -38,6 +44,8 @@ enum pp_layer_tensor {
     PP_SHARED1_WEIGHT,
     PP_SHARED2_WEIGHT,
     PP_SHARED_GATE_WEIGHT,
+    PP_Q_A_NORM_WEIGHT,
+    PP_KV_A_NORM_WEIGHT,
     PP_Q_NORM_WEIGHT,
     PP_K_NORM_WEIGHT,
     PP_NORM1_WEIGHT,
@@ -51,6 +59,16 @@ enum pp_last_tensor { PP_LAST_NORM_WEIGHT, PP_LAST_NORM_BIAS, PP_DECODER_WEIGHT,
 
 /* Places of a layer where dropout may stand. */
 enum pp_dropout_place { PP_DROP_ATTENTION, PP_DROP_RESIDUAL1, PP_DROP_ACTIVATION, PP_DROP_RESIDUAL2, PP_DROP_PLACES };
+
+/* Scratch of latent attention. q and kv are the products' of all heads, before they are joined to qkv; or, backward,
+ * their gradients, unless the slot has these (split). */
+struct pp_latent_scratch {
+    struct pp_ref q;       /* [T, heads * (qk_nope_head_dim + qk_rope_head_dim)] */
+    struct pp_ref kv;      /* [T, heads * (qk_nope_head_dim + v_head_dim)] */
+    struct pp_ref dq_a;    /* [T, q_lora_rank]: gradient at the norm's output */
+    struct pp_ref dkv_a;   /* [T, kv_lora_rank]: the same */
+    struct pp_ref dshared; /* [T, qk_rope_head_dim]: gradient at the part of the keys that all heads share */
+};
 
 /* A program that is being written. */
 struct pp_writer {
@@ -71,11 +89,12 @@ struct pp_writer {
     bool clears;                /* zeros that fill shares up are written, see program_shards.c */
     bool checkpoints;           /* the inputs of layers are kept, and nothing else */
     /* Scratch, in PP_MEM_WORK: */
-    struct pp_ref again;     /* slot.again: the buffers of one layer */
-    struct pp_ref u;         /* slot.activation_again: u of one layer */
-    struct pp_ref shared_u;  /* the same of the feed-forward beside experts */
-    struct pp_ref full[2];   /* by_tokens: [T, d] of all tensor ranks' tokens */
-    struct pp_ref own;       /* by_tokens, several pieces, backward: [T', d], the worker's part of each piece in turn */
+    struct pp_ref again;    /* slot.again: the buffers of one layer */
+    struct pp_ref u;        /* slot.activation_again: u of one layer */
+    struct pp_ref shared_u; /* the same of the feed-forward beside experts */
+    struct pp_ref full[2];  /* by_tokens: [T, d] of all tensor ranks' tokens */
+    struct pp_ref own;      /* by_tokens, several pieces, backward: [T', d], the worker's part of each piece in turn */
+    struct pp_latent_scratch latent;
     struct pp_ref pieces[2]; /* context: [T, q], what attention reads and makes; or keys and values */
     struct pp_program *out;
     bool counts; /* calls are counted only: each overwrites the first one in out->calls */
@@ -223,8 +242,8 @@ struct pp_ref pp_write_summed_gradient(struct pp_writer *w, const struct pp_toke
  * w->full[0] to x. */
 void pp_write_sum(struct pp_writer *w, struct pp_ref x);
 /* The same of a gradient: in c, or, by_tokens, from w->full[PP_FULL_OTHERS], and added to c with PP_GEMM_ADD. Returns
- * where it is. */
-struct pp_ref pp_write_gradient_sum(struct pp_writer *w, enum pp_gemm_mode mode, struct pp_ref c);
+ * where it is. alike: all tensor ranks have made the same, so nothing is summed. */
+struct pp_ref pp_write_gradient_sum(struct pp_writer *w, enum pp_gemm_mode mode, struct pp_ref c, bool alike);
 
 /* ---- attention, norms, layers ---- */
 
@@ -239,6 +258,14 @@ struct pp_ref pp_ref_in_proj(const struct pp_writer *w, int l);
 void pp_write_attention(struct pp_writer *w, int l, struct pp_ref scratch);
 /* From dctx, the gradient at out_proj's input, to dqkv, that at in_proj's output, in the place of qkv. */
 void pp_write_attention_grad(struct pp_writer *w, int l, struct pp_ref dctx, struct pp_ref scratch);
+/* Latent attention of layer l, program_latent.c. From x, the worker's stream, to what in_proj writes in other models.
+ * From the gradient there to that at x, which mode writes to `out` or adds; returns where it is. The gradients of the
+ * weights; x: [T, d], of all tokens. */
+void pp_write_latent(struct pp_writer *w, int l, struct pp_ref x);
+struct pp_ref pp_write_latent_grad(struct pp_writer *w, int l, enum pp_gemm_mode mode, struct pp_ref out);
+void pp_write_latent_weights(struct pp_writer *w, int l, struct pp_ref x);
+/* Takes w->latent, where the model has latent attention. back: of a program that has gradients of inputs. */
+void pp_writer_take_latent(struct pp_writer *w, bool back);
 /* Takes the scratch that calls of attention ask for. */
 struct pp_ref pp_writer_attention_scratch(struct pp_writer *w);
 /* Does the model normalise first? Is its activation swiglu? */

@@ -9,8 +9,21 @@ const struct pp_tensor_row pp_embedding_rows[PP_EMBEDDING_ROWS] = {
 };
 
 const struct pp_tensor_row pp_layer_rows[PP_LAYER_ROWS] = {
-    {"self_attn.in_proj_weight", {DIM_QKV, DIM_D}, {RULE_XAVIER, RULE_FAN_D}, OF_ANY, PP_SPLIT_ROWS},
+    {"self_attn.in_proj_weight", {DIM_QKV, DIM_D}, {RULE_XAVIER, RULE_FAN_D}, OF_IN_PROJ, PP_SPLIT_ROWS},
     {"self_attn.in_proj_bias", {DIM_QKV, DIM_NONE}, {RULE_ZERO, RULE_FAN_D}, OF_QKV_BIAS, PP_SPLIT_ROWS},
+    {"self_attn.q_proj.weight", {DIM_QUERIES, DIM_D}, {RULE_FAN_D, RULE_FAN_D}, OF_Q_STREAM, PP_SPLIT_ROWS},
+    {"self_attn.q_a_proj.weight", {DIM_Q_RANK, DIM_D}, {RULE_FAN_D, RULE_FAN_D}, OF_Q_LATENT},
+    {"self_attn.q_b_proj.weight",
+     {DIM_QUERIES, DIM_Q_RANK},
+     {RULE_FAN_Q_RANK, RULE_FAN_Q_RANK},
+     OF_Q_LATENT,
+     PP_SPLIT_ROWS},
+    {"self_attn.kv_a_proj.weight", {DIM_KV_LATENT, DIM_D}, {RULE_FAN_D, RULE_FAN_D}, OF_LATENT},
+    {"self_attn.kv_b_proj.weight",
+     {DIM_KV, DIM_KV_RANK},
+     {RULE_FAN_KV_RANK, RULE_FAN_KV_RANK},
+     OF_LATENT,
+     PP_SPLIT_ROWS},
     {"self_attn.out_proj.weight", {DIM_D, DIM_CONTEXT}, {RULE_FAN_CONTEXT, RULE_FAN_CONTEXT}, OF_ANY, PP_SPLIT_COLUMNS},
     {"self_attn.out_proj.bias", {DIM_D, DIM_NONE}, {RULE_ZERO, RULE_FAN_CONTEXT}, OF_BIAS},
     {"router.weight", {DIM_EXPERTS, DIM_D}, {RULE_FAN_D, RULE_FAN_D}, OF_EXPERTS},
@@ -22,6 +35,8 @@ const struct pp_tensor_row pp_layer_rows[PP_LAYER_ROWS] = {
     {"shared.linear1.weight", {DIM_SHARED1, DIM_D}, {RULE_FAN_D, RULE_FAN_D}, OF_SHARED, PP_SPLIT_ROWS},
     {"shared.linear2.weight", {DIM_D, DIM_SHARED}, {RULE_FAN_SHARED, RULE_FAN_SHARED}, OF_SHARED, PP_SPLIT_COLUMNS},
     {"shared.gate.weight", {DIM_ONE, DIM_D}, {RULE_FAN_D, RULE_FAN_D}, OF_SHARED_GATE},
+    {"self_attn.q_a_norm.weight", {DIM_Q_RANK, DIM_NONE}, {RULE_ONE, RULE_ONE}, OF_Q_LATENT},
+    {"self_attn.kv_a_norm.weight", {DIM_KV_RANK, DIM_NONE}, {RULE_ONE, RULE_ONE}, OF_LATENT},
     {"self_attn.q_norm.weight", {DIM_HEAD, DIM_NONE}, {RULE_ONE, RULE_ONE}, OF_QK_NORM},
     {"self_attn.k_norm.weight", {DIM_HEAD, DIM_NONE}, {RULE_ONE, RULE_ONE}, OF_QK_NORM},
     {"norm1.weight", {DIM_D, DIM_NONE}, {RULE_ONE, RULE_ONE}},
@@ -54,7 +69,12 @@ int64_t pp_dim_size(const struct pp_shape *shape, enum pp_dim dim)
                             [DIM_ONE] = 1,
                             [DIM_VOCAB] = shape->vocab,
                             [DIM_POSITIONS] = shape->max_positions,
-                            [DIM_HEAD] = pp_head_dim(shape)};
+                            [DIM_HEAD] = pp_head_dim(shape),
+                            [DIM_QUERIES] = pp_query_width(shape),
+                            [DIM_KV] = pp_latent_kv_width(shape),
+                            [DIM_Q_RANK] = shape->q_lora_rank,
+                            [DIM_KV_RANK] = shape->kv_lora_rank,
+                            [DIM_KV_LATENT] = shape->kv_lora_rank + shape->qk_rope_head_dim};
     return size[dim];
 }
 
@@ -64,7 +84,9 @@ bool pp_has_row(const struct pp_shape *shape, const struct pp_tensor_row *row)
                                       [PP_NO_BIAS] = 0,
                                       [PP_BIAS_LAYERS] = OF_QKV_BIAS | OF_BIAS,
                                       [PP_BIAS_QKV] = OF_QKV_BIAS};
-    const unsigned had = biases[shape->bias] | (shape->qk_norm ? OF_QK_NORM : 0) |
+    const unsigned latent = OF_LATENT | (shape->q_lora_rank ? OF_Q_LATENT : OF_Q_STREAM);
+    const unsigned had = biases[shape->bias] | (pp_shape_is_latent(shape) ? latent : OF_IN_PROJ) |
+                         (shape->qk_norm ? OF_QK_NORM : 0) |
                          (shape->positions == PP_POSITIONS_LEARNED ? OF_POSITIONS : 0) |
                          (shape->normalization == PP_LAYERNORM ? OF_LAYERNORM : 0) |
                          (shape->norm == PP_NORM_FIRST ? OF_LAST_NORM : 0) | (shape->experts ? OF_EXPERTS : 0) |
@@ -135,6 +157,8 @@ void pp_row_init(const struct pp_shape *shape, const struct pp_tensor_row *row, 
                 [RULE_FAN_CONTEXT] = {PP_INIT_UNIFORM, 1 / sqrt(pp_context_width(shape))},
                 [RULE_FAN_FF] = {PP_INIT_UNIFORM, 1 / sqrt(shape->d_ff)},
                 [RULE_FAN_SHARED] = {PP_INIT_UNIFORM, 1 / sqrt(shape->shared_ff ? shape->shared_ff : 1)},
+                [RULE_FAN_Q_RANK] = {PP_INIT_UNIFORM, 1 / sqrt(shape->q_lora_rank ? shape->q_lora_rank : 1)},
+                [RULE_FAN_KV_RANK] = {PP_INIT_UNIFORM, 1 / sqrt(shape->kv_lora_rank ? shape->kv_lora_rank : 1)},
                 [RULE_NORMAL] = {PP_INIT_NORMAL, deviation(shape, row)}};
     tensor->init = init[rule].init;
     tensor->bound = init[rule].bound;

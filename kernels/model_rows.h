@@ -23,7 +23,12 @@ enum pp_dim {
     DIM_ONE,
     DIM_VOCAB,
     DIM_POSITIONS,
-    DIM_HEAD
+    DIM_HEAD,
+    DIM_QUERIES,  /* of all heads */
+    DIM_KV,       /* own columns of the keys, and values, of all heads: what the latent vector of these makes */
+    DIM_Q_RANK,   /* of the latent vector of queries */
+    DIM_KV_RANK,  /* of that of keys and values */
+    DIM_KV_LATENT /* the same with the part of the keys that all heads share */
 };
 
 /* How the bound of a tensor follows from the shape. */
@@ -36,6 +41,8 @@ enum pp_rule {
     RULE_FAN_CONTEXT,
     RULE_FAN_FF,
     RULE_FAN_SHARED,
+    RULE_FAN_Q_RANK,
+    RULE_FAN_KV_RANK,
     RULE_NORMAL
 };
 
@@ -52,7 +59,11 @@ enum {
     OF_QK_NORM = 128,
     OF_SHARED = 256,
     OF_SHARED_GATE = 512,
-    OF_EXPERT_BIAS = 1024
+    OF_EXPERT_BIAS = 1024,
+    OF_IN_PROJ = 2048,   /* queries, keys and values are made by one product */
+    OF_LATENT = 4096,    /* latent attention */
+    OF_Q_LATENT = 8192,  /* ... with a latent vector of queries */
+    OF_Q_STREAM = 16384  /* ... without */
 };
 
 struct pp_tensor_row {
@@ -64,7 +75,7 @@ struct pp_tensor_row {
 };
 
 /* Before the layers, of one of them, and behind them, in model order. */
-enum { PP_EMBEDDING_ROWS = 2, PP_LAYER_ROWS = 19, PP_LAST_ROWS = 4 };
+enum { PP_EMBEDDING_ROWS = 2, PP_LAYER_ROWS = 26, PP_LAST_ROWS = 4 };
 extern const struct pp_tensor_row pp_embedding_rows[PP_EMBEDDING_ROWS];
 extern const struct pp_tensor_row pp_layer_rows[PP_LAYER_ROWS];
 extern const struct pp_tensor_row pp_last_rows[PP_LAST_ROWS];

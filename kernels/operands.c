@@ -48,12 +48,17 @@ bool pp_call_lacks_bias(const struct pp_call *call)
     X(ID, step, g, FLOAT, READ, n->rows * n->width, n->rows * n->width)                                                \
     X(ID, step, copy, BF16, WRITE, n->rows * n->width, n->rows * n->width)
 
-/* Columns of a token's queries, keys and values; of queries and keys, which are normalised; those that are rotated. */
-#define WIDTH (PP_QKV_HEADS(n) * n->dh)
-#define QK_WIDTH ((n->heads + PP_KV_HEADS(n)) * n->dh)
+/* Columns of a token's queries, keys and values; of its queries and keys, which are normalised; of these, which are
+ * rotated. */
+#define WIDTH PP_QKV_COLUMNS(n)
+#define NORMALISED ((n->heads + PP_KV_HEADS(n)) * n->dh)
 #define ROTATED ((n->heads + PP_KV_HEADS(n)) * PP_ROPE_COLUMNS(n))
+/* Columns of what attention makes. */
+#define CONTEXT (n->heads * PP_VALUE_COLUMNS(n))
+/* Columns of a latent vector and of what all heads share behind it. */
+#define LATENT (n->rank + n->shared)
 /* Of flash: keys and values of whole rows; columns of qkv that it works on, without these where it has them. */
-#define GATHERED (2 * n->rows * n->keys * PP_KV_HEADS(n) * n->dh)
+#define GATHERED (n->rows * n->keys * PP_KV_COLUMNS(n))
 #define OWN_WIDTH (n->keys ? n->heads * n->dh : WIDTH)
 
 /* A plain norm only writes xhat, and its gradient only reads it. */
@@ -78,7 +83,7 @@ bool pp_call_lacks_bias(const struct pp_call *call)
 #define TOLD (PP_ENTROPY_PART * t * ((n->whole + n->vocab - 1) / n->vocab))
 
 /* Columns of a token's row in the kernels of pieces. */
-#define ROW (n->width + 2 * n->shared)
+#define ROW PP_PIECE_ROW(n)
 
 #define OPERANDS(X)                                                                                                    \
     X(COPY, copy, to, ACTIVATION, WRITE, n->rows * n->width, n->rows * n->width)                                       \
@@ -96,16 +101,16 @@ bool pp_call_lacks_bias(const struct pp_call *call)
     PRODUCT(X, GEMM_NT)                                                                                                \
     PRODUCT(X, GEMM_NN)                                                                                                \
     PRODUCT(X, GEMM_TN)                                                                                                \
-    X(ATTENTION, attention, ctx, ACTIVATION, WRITE, t * n->heads * n->dh, t * n->heads * n->dh)                        \
+    X(ATTENTION, attention, ctx, ACTIVATION, WRITE, t *CONTEXT, t *CONTEXT)                                            \
     X(ATTENTION, attention, probabilities, ACTIVATION, WRITE, t * n->heads * n->seq, t * n->heads * n->seq)            \
     X(ATTENTION, attention, qkv, ACTIVATION, RENEWED, t *WIDTH, RENEWALS *t *WIDTH)                                    \
     X(ATTENTION, attention, bias, FLOAT, READ, WIDTH, 0)                                                               \
     X(ATTENTION, attention, scratch, FLOAT, WRITE, scratch(n), 0)                                                      \
     X(ATTENTION_GRAD, attention_grad, qkv, ACTIVATION, BOTH, t *WIDTH, 2 * t * WIDTH)                                  \
     X(ATTENTION_GRAD, attention_grad, probabilities, ACTIVATION, READ, t * n->heads * n->seq, t * n->heads * n->seq)   \
-    X(ATTENTION_GRAD, attention_grad, dctx, ACTIVATION, READ, t * n->heads * n->dh, t * n->heads * n->dh)              \
+    X(ATTENTION_GRAD, attention_grad, dctx, ACTIVATION, READ, t *CONTEXT, t *CONTEXT)                                  \
     X(ATTENTION_GRAD, attention_grad, scratch, FLOAT, WRITE, scratch(n), 0)                                            \
-    X(FLASH, flash, ctx, ACTIVATION, WRITE, t * n->heads * n->dh, t * n->heads * n->dh)                                \
+    X(FLASH, flash, ctx, ACTIVATION, WRITE, t *CONTEXT, t *CONTEXT)                                                    \
     X(FLASH, flash, lse, FLOAT, WRITE, t * n->heads, t * n->heads)                                                     \
     X(FLASH, flash, qkv, ACTIVATION, RENEWED, t *WIDTH, RENEWALS *t *OWN_WIDTH)                                        \
     X(FLASH, flash, bias, FLOAT, READ, WIDTH, 0)                                                                       \
@@ -113,18 +118,18 @@ bool pp_call_lacks_bias(const struct pp_call *call)
     X(FLASH, flash, keys, ACTIVATION, READ, GATHERED, GATHERED)                                                        \
     X(FLASH_GRAD, flash_grad, qkv, ACTIVATION, BOTH, t *WIDTH, 2 * t * OWN_WIDTH)                                      \
     X(FLASH_GRAD, flash_grad, lse, FLOAT, READ, t * n->heads, t * n->heads)                                            \
-    X(FLASH_GRAD, flash_grad, ctx, ACTIVATION, READ, t * n->heads * n->dh, t * n->heads * n->dh)                       \
-    X(FLASH_GRAD, flash_grad, dctx, ACTIVATION, READ, t * n->heads * n->dh, t * n->heads * n->dh)                      \
+    X(FLASH_GRAD, flash_grad, ctx, ACTIVATION, READ, t *CONTEXT, t *CONTEXT)                                           \
+    X(FLASH_GRAD, flash_grad, dctx, ACTIVATION, READ, t *CONTEXT, t *CONTEXT)                                          \
     X(FLASH_GRAD, flash_grad, scratch, FLOAT, WRITE, flash_scratch(n), 0)                                              \
     X(FLASH_GRAD, flash_grad, keys, ACTIVATION, READ, GATHERED, GATHERED)                                              \
     X(FLASH_GRAD, flash_grad, dkeys, ACTIVATION, WRITE, GATHERED, GATHERED)                                            \
-    X(QK_NORM, qk_norm, qkv, ACTIVATION, BOTH, t *WIDTH, 2 * t * (bare ? QK_WIDTH : WIDTH))                            \
+    X(QK_NORM, qk_norm, qkv, ACTIVATION, BOTH, t *WIDTH, 2 * t * (bare ? NORMALISED : WIDTH))                          \
     X(QK_NORM, qk_norm, bias, FLOAT, READ, WIDTH, 0)                                                                   \
-    X(QK_NORM, qk_norm, kept, ACTIVATION, WRITE, t *QK_WIDTH, t *QK_WIDTH)                                             \
+    X(QK_NORM, qk_norm, kept, ACTIVATION, WRITE, t *NORMALISED, t *NORMALISED)                                         \
     X(QK_NORM, qk_norm, q_gamma, FLOAT, READ, n->dh, 0)                                                                \
     X(QK_NORM, qk_norm, k_gamma, FLOAT, READ, n->dh, 0)                                                                \
-    X(QK_NORM_GRAD, qk_norm_grad, dqkv, ACTIVATION, BOTH, t *WIDTH, 2 * t * QK_WIDTH)                                  \
-    X(QK_NORM_GRAD, qk_norm_grad, kept, ACTIVATION, READ, t *QK_WIDTH, t *QK_WIDTH)                                    \
+    X(QK_NORM_GRAD, qk_norm_grad, dqkv, ACTIVATION, BOTH, t *WIDTH, 2 * t * NORMALISED)                                \
+    X(QK_NORM_GRAD, qk_norm_grad, kept, ACTIVATION, READ, t *NORMALISED, t *NORMALISED)                                \
     X(QK_NORM_GRAD, qk_norm_grad, q_gamma, FLOAT, READ, n->dh, 0)                                                      \
     X(QK_NORM_GRAD, qk_norm_grad, k_gamma, FLOAT, READ, n->dh, 0)                                                      \
     X(QK_NORM_GRAD, qk_norm_grad, q_gamma_grad, FLOAT, BOTH, n->dh, 0)                                                 \
@@ -132,6 +137,24 @@ bool pp_call_lacks_bias(const struct pp_call *call)
     X(ROPE, rope, qkv, ACTIVATION, BOTH, t *WIDTH, 2 * t * (bare ? ROTATED : WIDTH))                                   \
     X(ROPE, rope, bias, FLOAT, READ, WIDTH, 0)                                                                         \
     X(ROPE_GRAD, rope_grad, dqkv, ACTIVATION, BOTH, t *WIDTH, 2 * t * ROTATED)                                         \
+    X(LATENT_NORM, latent_norm, y, ACTIVATION, WRITE, t * n->rank, t * n->rank)                                        \
+    X(LATENT_NORM, latent_norm, rstd, FLOAT, WRITE, t, 0)                                                              \
+    X(LATENT_NORM, latent_norm, x, ACTIVATION, READ, t *LATENT, t * n->rank)                                           \
+    X(LATENT_NORM, latent_norm, gamma, FLOAT, READ, n->rank, 0)                                                        \
+    X(LATENT_NORM_GRAD, latent_norm_grad, x, ACTIVATION, BOTH, t *LATENT, t *(2 * n->rank + n->shared))                \
+    X(LATENT_NORM_GRAD, latent_norm_grad, rstd, FLOAT, READ, t, 0)                                                     \
+    X(LATENT_NORM_GRAD, latent_norm_grad, dy, ACTIVATION, READ, t * n->rank, t * n->rank)                              \
+    X(LATENT_NORM_GRAD, latent_norm_grad, dshared, ACTIVATION, READ, t * n->shared, t * n->shared)                     \
+    X(LATENT_NORM_GRAD, latent_norm_grad, gamma, FLOAT, READ, n->rank, 0)                                              \
+    X(LATENT_NORM_GRAD, latent_norm_grad, gamma_grad, FLOAT, BOTH, n->rank, 0)                                         \
+    X(JOIN_HEADS, join_heads, qkv, ACTIVATION, WRITE, t *PP_JOINED_QKV(n), t *PP_JOINED_QKV(n))                        \
+    X(JOIN_HEADS, join_heads, q, ACTIVATION, READ, t *PP_JOINED_QUERIES(n), t *PP_JOINED_QUERIES(n))                   \
+    X(JOIN_HEADS, join_heads, kv, ACTIVATION, READ, t *PP_JOINED_KV(n), t *PP_JOINED_KV(n))                            \
+    X(JOIN_HEADS, join_heads, x, ACTIVATION, READ, t *LATENT, t * n->shared)                                           \
+    X(SPLIT_HEADS, split_heads, dqkv, ACTIVATION, READ, t *PP_JOINED_QKV(n), t *PP_JOINED_QKV(n))                      \
+    X(SPLIT_HEADS, split_heads, dq, ACTIVATION, WRITE, t *PP_JOINED_QUERIES(n), t *PP_JOINED_QUERIES(n))               \
+    X(SPLIT_HEADS, split_heads, dkv, ACTIVATION, WRITE, t *PP_JOINED_KV(n), t *PP_JOINED_KV(n))                        \
+    X(SPLIT_HEADS, split_heads, dshared, ACTIVATION, WRITE, t * n->shared, t * n->shared)                              \
     NORM(X, LAYERNORM)                                                                                                 \
     X(LAYERNORM, norm, beta, FLOAT, READ, n->d, 0)                                                                     \
     NORM_GRAD(X, LAYERNORM_GRAD)                                                                                       \
@@ -208,13 +231,13 @@ bool pp_call_lacks_bias(const struct pp_call *call)
     X(TO_PIECES, pieces, bias, FLOAT, READ, ROW, 0)                                                                    \
     X(FROM_PIECES, pieces, to, ACTIVATION, WRITE, n->tokens *ROW, n->tokens *ROW)                                      \
     X(FROM_PIECES, pieces, from, ACTIVATION, READ, n->tokens *ROW, n->tokens *ROW)                                     \
-    X(COPY_KEYS, copy_keys, to, ACTIVATION, WRITE, 2 * n->tokens * n->shared, 2 * n->tokens * n->shared)               \
+    X(COPY_KEYS, copy_keys, to, ACTIVATION, WRITE, n->tokens *PP_PIECE_KEYS(n), n->tokens *PP_PIECE_KEYS(n))           \
     X(COPY_KEYS, copy_keys, qkv, ACTIVATION, RENEWED, n->tokens *ROW,                                                  \
-      bare ? 2 * n->tokens * n->shared : 2 * n->tokens * ROW)                                                          \
+      bare ? n->tokens *PP_PIECE_KEYS(n) : 2 * n->tokens * ROW)                                                        \
     X(COPY_KEYS, copy_keys, bias, FLOAT, READ, ROW, 0)                                                                 \
-    X(SUM_KEYS, sum_keys, qkv, ACTIVATION, BOTH, n->tokens *ROW, 2 * n->tokens * n->shared)                            \
-    X(SUM_KEYS, sum_keys, from, ACTIVATION, READ, 2 * n->parts * n->tokens * n->shared,                                \
-      2 * n->parts * n->tokens * n->shared)                                                                            \
+    X(SUM_KEYS, sum_keys, qkv, ACTIVATION, BOTH, n->tokens *ROW, 2 * n->tokens * PP_PIECE_KEYS(n))                     \
+    X(SUM_KEYS, sum_keys, from, ACTIVATION, READ, n->parts * n->tokens * PP_PIECE_KEYS(n),                             \
+      n->parts * n->tokens * PP_PIECE_KEYS(n))                                                                         \
     X(ALL_REDUCE, join, memory, n->wide ? FLOAT : ACTIVATION, BOTH, n->rows * n->width, 0)                             \
     X(REDUCE_SCATTER, join, memory, ACTIVATION, BOTH, n->rows * n->width, 0)                                           \
     X(ALL_GATHER, join, memory, ACTIVATION, BOTH, n->rows * n->width, 0)                                               \
@@ -238,11 +261,12 @@ bool pp_call_lacks_bias(const struct pp_call *call)
 
 static int64_t scratch(const struct pp_attention_sizes *n)
 {
-    return pp_attention_scratch((int)n->seq, (int)n->dh) / (int64_t)sizeof(float);
+    return pp_attention_scratch((int)n->seq, (int)(n->dh + PP_VALUE_COLUMNS(n))) / (int64_t)sizeof(float);
 }
 static int64_t flash_scratch(const struct pp_attention_sizes *n)
 {
-    return pp_flash_scratch((int)n->seq, (int)PP_ROW_KEYS(n), (int)n->dh) / (int64_t)sizeof(float);
+    return pp_flash_scratch((int)n->seq, (int)PP_ROW_KEYS(n), (int)(n->dh + PP_VALUE_COLUMNS(n))) /
+           (int64_t)sizeof(float);
 }
 
 /* The dimensions of a kernel's calls by their names. (unused: await has no operands.) */

@@ -30,19 +30,32 @@ static void write_all_to_all(struct pp_writer *w, bool back, struct pp_ref to, s
     call->at.exchange = (struct pp_exchange_refs){.to = to, .from = from};
 }
 
-static void write_pieces(struct pp_writer *w, enum pp_kernel kernel, int shared, struct pp_pieces_refs at)
+/* Of a token's queries, keys and values. */
+static struct pp_pieces_dims qkv_pieces(const struct pp_writer *w)
 {
     const struct pp_shape *shape = &w->model->local;
-    struct pp_call *call = pp_writer_call(w, kernel);
-    call->pieces = (struct pp_pieces_dims){
-        .tokens = (int)w->tokens, .width = pp_context_width(shape), .shared = shared, .parts = pp_shape_context(shape)};
-    call->at.pieces = at;
+    const int kv = pp_kv_heads(shape), keys = kv * pp_head_dim(shape), values = kv * pp_value_dim(shape);
+    return (struct pp_pieces_dims){.tokens = (int)w->tokens,
+                                   .width = pp_query_width(shape),
+                                   .shared = keys,
+                                   .parts = pp_shape_context(shape),
+                                   .values = values == keys ? 0 : values};
 }
 
-/* Columns of keys: queries have those of the context. */
-static int key_width(const struct pp_writer *w)
+/* Of what attention makes. */
+static struct pp_pieces_dims context_pieces(const struct pp_writer *w)
 {
-    return pp_kv_heads(&w->model->local) * pp_head_dim(&w->model->local);
+    const struct pp_shape *shape = &w->model->local;
+    return (struct pp_pieces_dims){
+        .tokens = (int)w->tokens, .width = pp_context_width(shape), .parts = pp_shape_context(shape)};
+}
+
+static void write_pieces(struct pp_writer *w, enum pp_kernel kernel, struct pp_pieces_dims dims,
+                         struct pp_pieces_refs at)
+{
+    struct pp_call *call = pp_writer_call(w, kernel);
+    call->pieces = dims;
+    call->at.pieces = at;
 }
 
 /* Queries of a row that attention works on. */
@@ -59,6 +72,7 @@ static struct pp_call *write_heads(struct pp_writer *w, enum pp_kernel kernel)
                                                  .heads = shape->heads / parts,
                                                  .dh = pp_head_dim(shape),
                                                  .kv = pp_kv_heads(shape) / parts};
+    if (pp_value_dim(shape) != pp_head_dim(shape)) call->attention.dv = pp_value_dim(shape);
     return call;
 }
 
@@ -121,7 +135,15 @@ static struct pp_call *write_rope(struct pp_writer *w, enum pp_kernel kernel)
     const struct pp_shape *shape = &w->model->local;
     const struct pp_rope_scaling *scaling = &shape->rope_scaling;
     struct pp_call *call = write_heads(w, kernel);
-    call->rope.columns = pp_rotary_dim(shape) < pp_head_dim(shape) ? pp_rotary_dim(shape) : 0;
+    const struct pp_attention_dims heads = call->attention;
+    call->rope = (struct pp_rope_dims){.rows = heads.rows,
+                                       .seq = heads.seq,
+                                       .heads = heads.heads,
+                                       .dh = heads.dh,
+                                       .columns = pp_rotary_dim(shape) < heads.dh ? pp_rotary_dim(shape) : 0,
+                                       .kv = heads.kv,
+                                       .still = pp_unrotated_dim(shape),
+                                       .dv = heads.dv};
     call->turns = (struct pp_rope_scalars){.theta = (float)shape->rope_theta};
     if (pp_rope_scales(scaling))
         call->turns = (struct pp_rope_scalars){.theta = (float)shape->rope_theta,
@@ -141,7 +163,7 @@ static void write_chunks(struct pp_writer *w, bool back)
 {
     struct pp_call *call = pp_writer_call(w, PP_KERNEL_ALL_TO_ALL);
     call->exchange = (struct pp_exchange_dims){.rows = w->rows * w->row_seq,
-                                               .width = 2 * key_width(w),
+                                               .width = (int)pp_keys_width(&w->model->local),
                                                .each = 2 * w->rows,
                                                .back = back,
                                                .group = PP_JOIN_CONTEXT_RANKS,
@@ -153,21 +175,17 @@ static void write_chunks(struct pp_writer *w, bool back)
 static void write_gathering(struct pp_writer *w, struct pp_ref qkv, struct pp_ref bias)
 {
     struct pp_call *call = pp_writer_call(w, PP_KERNEL_COPY_KEYS);
-    call->pieces = (struct pp_pieces_dims){
-        .tokens = (int)w->tokens, .width = pp_context_width(&w->model->local), .shared = key_width(w)};
+    call->pieces = qkv_pieces(w);
+    call->pieces.parts = 0;
     call->at.copy_keys = (struct pp_copy_keys_refs){.to = w->pieces[1], .qkv = qkv, .bias = bias};
     write_chunks(w, false);
 }
 
 static void write_gathering_grad(struct pp_writer *w, struct pp_ref dqkv)
 {
-    const struct pp_shape *shape = &w->model->local;
     write_chunks(w, true);
     struct pp_call *call = pp_writer_call(w, PP_KERNEL_SUM_KEYS);
-    call->pieces = (struct pp_pieces_dims){.tokens = (int)w->tokens,
-                                           .width = pp_context_width(shape),
-                                           .shared = key_width(w),
-                                           .parts = pp_shape_context(shape)};
+    call->pieces = qkv_pieces(w);
     call->at.sum_keys = (struct pp_sum_keys_refs){.qkv = dqkv, .from = w->pieces[0]};
 }
 
@@ -193,7 +211,7 @@ void pp_write_attention(struct pp_writer *w, int l, struct pp_ref scratch)
         bias = none;
     }
     if (is_apart(w)) {
-        write_pieces(w, PP_KERNEL_TO_PIECES, key_width(w),
+        write_pieces(w, PP_KERNEL_TO_PIECES, qkv_pieces(w),
                      (struct pp_pieces_refs){.to = w->pieces[1], .from = w->pieces[0], .bias = bias});
         write_all_to_all(w, false, qkv, w->pieces[1], (int)pp_qkv_width(&w->model->local));
         bias = none;
@@ -219,7 +237,7 @@ void pp_write_attention(struct pp_writer *w, int l, struct pp_ref scratch)
             .ctx = ctx, .probabilities = pp_ref_act(w, l, w->slot.p), .qkv = qkv, .bias = bias, .scratch = scratch};
     if (!is_apart(w)) return;
     write_all_to_all(w, true, w->pieces[1], ctx, pp_context_width(&w->model->local));
-    write_pieces(w, PP_KERNEL_FROM_PIECES, 0,
+    write_pieces(w, PP_KERNEL_FROM_PIECES, context_pieces(w),
                  (struct pp_pieces_refs){.to = pp_ref_act(w, l, w->slot.ctx), .from = w->pieces[1]});
 }
 
@@ -227,7 +245,8 @@ void pp_write_attention_grad(struct pp_writer *w, int l, struct pp_ref dctx, str
 {
     const struct pp_ref none = {0}, dqkv = pp_ref_act(w, l, w->slot.qkv);
     if (is_apart(w)) {
-        write_pieces(w, PP_KERNEL_TO_PIECES, 0, (struct pp_pieces_refs){.to = w->pieces[1], .from = dctx});
+        write_pieces(w, PP_KERNEL_TO_PIECES, context_pieces(w),
+                     (struct pp_pieces_refs){.to = w->pieces[1], .from = dctx});
         write_all_to_all(w, false, w->pieces[0], w->pieces[1], pp_context_width(&w->model->local));
         dctx = w->pieces[0];
     }
@@ -248,7 +267,8 @@ void pp_write_attention_grad(struct pp_writer *w, int l, struct pp_ref dctx, str
     if (pp_writer_rotates(w)) write_rope(w, PP_KERNEL_ROPE_GRAD)->at.rope_grad.dqkv = dqkv;
     if (is_apart(w)) {
         write_all_to_all(w, true, w->pieces[1], dqkv, (int)pp_qkv_width(&w->model->local));
-        write_pieces(w, PP_KERNEL_FROM_PIECES, key_width(w), (struct pp_pieces_refs){.to = dqkv, .from = w->pieces[1]});
+        write_pieces(w, PP_KERNEL_FROM_PIECES, qkv_pieces(w),
+                     (struct pp_pieces_refs){.to = dqkv, .from = w->pieces[1]});
     }
     if (w->model->local.qk_norm) write_norm_of_heads_grad(w, l, dqkv);
 }
@@ -256,16 +276,16 @@ void pp_write_attention_grad(struct pp_writer *w, int l, struct pp_ref dctx, str
 struct pp_ref pp_writer_attention_scratch(struct pp_writer *w)
 {
     const struct pp_shape *shape = &w->model->local;
-    const int head_dim = pp_head_dim(shape);
+    const int columns = pp_head_dim(shape) + pp_value_dim(shape);
     return pp_writer_scratch(w, shape->attention == PP_ATTENTION_FLASH
-                                    ? pp_flash_scratch(queries(w), w->row_seq, head_dim)
-                                    : pp_attention_scratch(w->row_seq, head_dim));
+                                    ? pp_flash_scratch(queries(w), w->row_seq, columns)
+                                    : pp_attention_scratch(w->row_seq, columns));
 }
 
 void pp_writer_take_pieces(struct pp_writer *w, bool back)
 {
     const struct pp_shape *shape = &w->model->local;
-    const int keys = 2 * key_width(w), context = pp_shape_context(shape);
+    const int keys = (int)pp_keys_width(shape), context = pp_shape_context(shape);
     if (context == 1 || w->stage->layers == 0) return;
     for (int i = 0; i < 2 && !gathers(w); i++) w->pieces[i] = pp_writer_activations(w, (int)pp_qkv_width(shape));
     if (!gathers(w)) return;

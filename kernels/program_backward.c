@@ -168,6 +168,7 @@ static struct pp_ref write_attention_grad(struct pp_writer *w, const struct path
     write_gathered_gradient(w, path->dctx, pp_context_width(&w->model->local), dz1_of(w, l),
                             pp_ref_weight(w, l, PP_OUT_PROJ_WEIGHT));
     pp_write_attention_grad(w, l, path->dctx, path->scratch);
+    if (pp_shape_is_latent(&w->model->local)) return pp_write_latent_grad(w, l, mode, out);
     return write_summed_gradient(w, mode, out, pp_ref_act(w, l, w->slot.qkv), (int)pp_qkv_width(&w->model->local),
                                  pp_ref_weight(w, l, PP_IN_PROJ_WEIGHT));
 }
@@ -255,8 +256,11 @@ static void write_attention_weights(struct pp_writer *w, const struct path *path
     write_linear_grads(w, l, PP_OUT_PROJ_WEIGHT, dz, d, pp_ref_act(w, l, w->slot.ctx),
                        pp_context_width(&w->model->local));
     pp_writer_end_gather(w);
-    write_linear_grads(w, l, PP_IN_PROJ_WEIGHT, pp_ref_act(w, l, w->slot.qkv), (int)pp_qkv_width(&w->model->local), x,
-                       d);
+    if (pp_shape_is_latent(&w->model->local))
+        pp_write_latent_weights(w, l, x);
+    else
+        write_linear_grads(w, l, PP_IN_PROJ_WEIGHT, pp_ref_act(w, l, w->slot.qkv), (int)pp_qkv_width(&w->model->local),
+                           x, d);
 }
 
 /* Of the words and, where these are weights, of the positions: the whole of these in each worker of a rank, as all have
@@ -321,7 +325,6 @@ static struct pp_ref stage_output(const struct pp_writer *w, const struct path *
 
 /* Gradients of weights need u of a layer, and those of inputs where the layer has experts, for the router. */
 static bool reads_inner(const struct path *path, bool experts) { return path->weights || experts; }
-
 static struct path make_path(struct pp_writer *w, bool input_grads, bool weight_grads)
 {
     const struct pp_shape *shape = &w->model->local;
@@ -340,6 +343,7 @@ static struct path make_path(struct pp_writer *w, bool input_grads, bool weight_
     if (!w->split && pp_writer_norm_first(w)) path.dz2 = pp_writer_stream(w);
     path.scratch = pp_writer_attention_scratch(w);
     pp_writer_take_pieces(w, true);
+    pp_writer_take_latent(w, true);
     return path;
 }
 

@@ -321,7 +321,7 @@ struct pp_ref pp_write_experts_grad(struct pp_writer *w, int l, const struct pp_
     pp_write_shared_grad(w, l, scratch, dz, to);
     write_outputs(w, l, shared ? PP_GEMM_ADD_ONCE : PP_GEMM_ADD, to, &scratch->at);
     pp_write_shared_input_grad(w, l, scratch, to);
-    return pp_write_gradient_sum(w, mode, out);
+    return pp_write_gradient_sum(w, mode, out, false);
 }
 
 /* Of a weight [m, n] of each of the worker's experts, from the gradient at its output [k, m] and its input [k, n]. */

@@ -53,11 +53,14 @@ static void write_row_parallel(struct pp_writer *w, struct pp_ref c, struct pp_r
     pp_write_summed_product(w, 0, &product, c);
 }
 
-/* in_proj and attention: x [T, d] -> ctx. */
+/* in_proj, or what latent attention has in its place, and attention: x [T, d] -> ctx. */
 static void write_attention(struct pp_writer *w, int l, struct pp_ref x, struct pp_ref scratch)
 {
-    write_column_parallel(w, pp_ref_in_proj(w, l), (int)pp_qkv_width(&w->model->local), x,
-                          pp_ref_weight(w, l, PP_IN_PROJ_WEIGHT));
+    if (pp_shape_is_latent(&w->model->local))
+        pp_write_latent(w, l, x);
+    else
+        write_column_parallel(w, pp_ref_in_proj(w, l), (int)pp_qkv_width(&w->model->local), x,
+                              pp_ref_weight(w, l, PP_IN_PROJ_WEIGHT));
     pp_write_attention(w, l, scratch);
 }
 
@@ -324,6 +327,7 @@ void pp_write_forward(struct pp_writer *w, bool recompute)
     pp_writer_take_again(w, true);
     pp_writer_take_full(w, 1);
     pp_writer_take_pieces(w, false);
+    pp_writer_take_latent(w, false);
     if (pp_writer_norm_first(w))
         write_norm_first_layers(w, recompute);
     else

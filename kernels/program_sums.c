@@ -109,14 +109,15 @@ struct pp_ref pp_writer_gather(struct pp_writer *w, int full, struct pp_ref x)
     return all;
 }
 
-/* The worker's part of what was scattered, one piece behind the other: in `to`, or where there is none in scratch. */
-static struct pp_ref collect(struct pp_writer *w, int full, struct pp_ref to)
+/* The worker's part of what was scattered, one piece behind the other: in `to`, or where there is none in scratch.
+ * awaits: sums of the pieces are on their way. */
+static struct pp_ref collect(struct pp_writer *w, int full, struct pp_ref to, bool awaits)
 {
     const bool anywhere = to.region == PP_MEM_NONE;
     if (anywhere && w->sum_pieces == 1) return own_part(w, full, 0);
     if (anywhere) to = w->own;
     for (int piece = 0; piece < w->sum_pieces; piece++) {
-        await(w, piece);
+        if (awaits) await(w, piece);
         copy_own(w, own_piece(w, to, piece), own_part(w, full, piece));
     }
     return to;
@@ -155,7 +156,7 @@ struct pp_ref pp_write_summed_product(struct pp_writer *w, int full, const struc
         write_rows(w, p, c, p->a, piece * piece_rows(w), piece_rows(w));
         start_join(w, kernel, c, piece);
     }
-    if (w->by_tokens) return collect(w, full, to);
+    if (w->by_tokens) return collect(w, full, to, true);
     await(w, w->sum_pieces - 1);
     return c;
 }
@@ -163,7 +164,7 @@ struct pp_ref pp_write_summed_product(struct pp_writer *w, int full, const struc
 static struct pp_ref scatter(struct pp_writer *w, int full, struct pp_ref to)
 {
     for (int piece = 0; piece < w->sum_pieces; piece++) start_join(w, PP_KERNEL_REDUCE_SCATTER, w->full[full], piece);
-    return collect(w, full, to);
+    return collect(w, full, to, true);
 }
 
 void pp_write_sum(struct pp_writer *w, struct pp_ref x)
@@ -183,9 +184,11 @@ static struct pp_ref add_part(struct pp_writer *w, enum pp_gemm_mode mode, struc
     return c;
 }
 
-struct pp_ref pp_write_gradient_sum(struct pp_writer *w, enum pp_gemm_mode mode, struct pp_ref c)
+struct pp_ref pp_write_gradient_sum(struct pp_writer *w, enum pp_gemm_mode mode, struct pp_ref c, bool alike)
 {
-    if (w->by_tokens) return add_part(w, mode, c, scatter(w, PP_FULL_OTHERS, (struct pp_ref){0}));
+    const struct pp_ref anywhere = {0};
+    if (alike) return w->by_tokens ? add_part(w, mode, c, collect(w, PP_FULL_OTHERS, anywhere, false)) : c;
+    if (w->by_tokens) return add_part(w, mode, c, scatter(w, PP_FULL_OTHERS, anywhere));
     pp_writer_all_reduce(w, c, w->tokens, w->model->local.d_model, false);
     return c;
 }

@@ -59,6 +59,14 @@ static void write_layer_words(const struct pp_writer *w, bool tensors, char *tex
              activation ? pp_activation_names[shape->activation] : "", bias_word(w), positions);
 }
 
+/* " h16x128+64/128 latent1536/512": of a head's query and key the columns that are not rotated and those that are, and
+ * those of a value; of the latent vectors of queries (0: there is none), and of keys and values. */
+static void write_latent(const struct pp_shape *shape, char *text, size_t size)
+{
+    snprintf(text, size, " h%dx%d+%d/%d latent%d/%d", shape->heads, shape->qk_nope_head_dim, shape->qk_rope_head_dim,
+             shape->v_head_dim, shape->q_lora_rank, shape->kv_lora_rank);
+}
+
 /* " h8x96 kv2", if heads have columns of their own number; of norm and step only where tensors differ by it. */
 static void write_heads(const struct pp_shape *shape, bool tensors, char *text, size_t size)
 {
@@ -186,13 +194,16 @@ pp_status pp_write_signature(const struct pp_writer *w, int kind)
     const size_t size = sizeof w->out->signature;
     const bool tensors = kind == PP_NORM || kind == PP_STEP || pp_keeps_shards(kind);
     const int ff = pp_shape_of_kind(shape, has_experts(w) ? PP_LAYER_EXPERTS : PP_LAYER_DENSE).d_ff;
-    char vocab[32] = "", dropout[32] = "", precision[16], layers[80], share[24] = "", heads[48], parts[64],
+    char vocab[32] = "", dropout[32] = "", precision[16], layers[80], share[24] = "", heads[80], parts[64],
          experts[160];
     char again[48], window[64], dense[48];
     write_layer_words(w, tensors, layers, sizeof layers);
     write_again(w, kind, again, sizeof again);
     write_window(w, window, sizeof window);
-    write_heads(shape, tensors, heads, sizeof heads);
+    if (pp_shape_is_latent(shape))
+        write_latent(shape, heads, sizeof heads);
+    else
+        write_heads(shape, tensors, heads, sizeof heads);
     write_experts(w, tensors, experts, sizeof experts);
     write_dense(w, dense, sizeof dense);
     write_vocabulary(w, tensors, vocab, sizeof vocab);

@@ -91,6 +91,22 @@ static void place_shared(struct placing *p, const struct pp_shape *shape, bool s
 
 static struct pp_buffer place_rstd(struct placing *p) { return place_tokens(p, p->part_seq, 1, sizeof(float)); }
 
+/* What latent attention keeps before qkv, and, for a W of its own, gradients of what qkv is joined of. */
+static void place_latent(struct placing *p, const struct pp_shape *shape, bool split, struct pp_slot *out)
+{
+    const int e = p->element_bytes, queries = shape->q_lora_rank, keys = shape->kv_lora_rank;
+    if (!pp_shape_is_latent(shape)) return;
+    if (queries) out->q_a = place(p, queries, e);
+    if (queries) out->q_n = place(p, queries, e);
+    if (queries) out->q_rstd = place(p, 1, sizeof(float));
+    out->kv_a = place(p, keys + shape->qk_rope_head_dim, e);
+    out->kv_n = place(p, keys, e);
+    out->kv_rstd = place(p, 1, sizeof(float));
+    if (!split) return;
+    out->dq = place(p, pp_query_width(shape), e);
+    out->dkv = place(p, pp_latent_kv_width(shape), e);
+}
+
 static void place_attention(struct placing *p, const struct pp_shape *shape, struct pp_slot *out)
 {
     const bool flash = shape->attention == PP_ATTENTION_FLASH;
@@ -111,14 +127,16 @@ static void place_stem(struct placing *p, const struct pp_shape *shape, const st
                        struct pp_slot *out)
 {
     const int64_t d = shape->d_model;
+    const bool split = spec->training && spec->split_backward;
     if (shape->norm == PP_NORM_FIRST || !spec->checkpoint_layers) out->x = place_stream(p, d);
+    place_latent(p, shape, split, out);
     place_attention(p, shape, out);
     out->xhat1 = place_stream(p, d);
     out->rstd1 = place_rstd(p);
     out->y1 = place_stream(p, d);
     out->xhat2 = place_stream(p, d);
     out->rstd2 = place_rstd(p);
-    if (spec->training && spec->split_backward && shape->norm == PP_NORM_FIRST) out->dz2 = place_stream(p, d);
+    if (split && shape->norm == PP_NORM_FIRST) out->dz2 = place_stream(p, d);
 }
 
 /* The feed-forward of a layer of a kind. */

@@ -11,6 +11,8 @@
  *   k    columns of its queries and keys (pp_qk_width)
  *   c    columns of what attention makes (pp_context_width): d, unless heads have a width of their own
  *   ff   columns of the feed-forward (d_ff); a1: columns of linear1's output: ff, with swiglu 2 ff
+ *   rq, rkv   columns of latent vectors: of queries (q_lora_rank), of keys and values (kv_lora_rank)
+ *   s    columns of the part of keys that all heads share (qk_rope_head_dim); dh: columns of a head's query
  *   E, K, S   experts, choices of a token, places in all experts (S = E * pp_expert_capacity)
  *   g    columns of the feed-forward beside experts (shared_ff); g1: of its first output: g, with swiglu 2 g
  *
@@ -24,6 +26,14 @@
  *   x          [T', d]                   [1]                 what in_proj reads
  *   qkv        [T, q]                                        queries, keys and values -> their gradient, dqkv
  *   kept       [T, k]                    qk_norm             queries and keys before their norm
+ *   q_a        [T, rq]                   latent              q_a_proj's output -> its gradient
+ *   q_n        [T, rq]                   latent              the same normalised, which q_b_proj reads
+ *   q_rstd     [T] float                 latent              of that norm
+ *   kv_a       [T, rkv + s]              latent              kv_a_proj's output -> its gradient
+ *   kv_n       [T, rkv]                  latent              the same normalised, which kv_b_proj reads
+ *   kv_rstd    [T] float                 latent              of that norm
+ *   dq         [T, heads * dh]           latent, split       gradient at q_b_proj's (or q_proj's) output
+ *   dkv        [T, pp_latent_kv_width]   latent, split       gradient at kv_b_proj's output
  *   p          [rows, heads, seq, seq]   attention math      probabilities
  *   lse        [rows, heads, seq] float  attention flash     log of sums of exponentials, see core/calls_attention.h
  *   ctx        [T, c]                                        what attention makes
@@ -94,6 +104,7 @@ struct pp_buffer {
 /* Offsets of a layer's buffers count from where those of layer l of the stage begin: `others`, and layer_bytes of each
  * layer from number `again` to l - 1. Arrays are indexed by enum pp_layer_kind. */
 struct pp_slot {
+    struct pp_buffer q_a, q_n, q_rstd, kv_a, kv_n, kv_rstd, dq, dkv;
     struct pp_buffer x, qkv, kept, p, lse, ctx, ctx_there, xhat1, rstd1, y1, xhat2, rstd2, dz2;
     struct pp_buffer a[PP_LAYER_KINDS], u[PP_LAYER_KINDS], dh[PP_LAYER_KINDS];
     struct pp_buffer probabilities, choices, gates, places, holds, counts, droute;

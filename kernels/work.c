@@ -72,12 +72,11 @@ static double scores(const struct pp_attention_dims *n, int64_t queries, int64_t
     return chunks ? scores_between(n, t, 0, n->seq) : scores_of_run(n, t, 0, n->seq);
 }
 
-/* Products of a kernel, which all have so many columns for each score. */
+/* Products of a kernel. */
 struct part {
-    double scores; /* of a head */
-    int64_t columns;
-    int products;
-    double shared_bytes; /* for each score and column */
+    double scores;       /* of a head */
+    int64_t columns;     /* for each score, of all products together */
+    double shared_bytes; /* for each score */
 };
 
 /* At most two. */
@@ -90,25 +89,29 @@ struct parts {
 static struct parts short_rows(const struct pp_attention_dims *n, bool gradient)
 {
     const double side = (double)up(n->seq, PP_SHORT_QUAD);
-    return (struct parts){{{side * side, up(n->dh, PP_SHORT_QUAD), gradient ? 4 : 2, 0}}};
+    const int64_t pair = up(n->dh, PP_SHORT_QUAD) + up(PP_VALUE_COLUMNS(n), PP_SHORT_QUAD);
+    return (struct parts){{{side * side, (gradient ? 2 : 1) * pair, 0}}};
 }
 
-/* attention_long.cu: scores, or gradients of P, and what is made of them. */
+/* attention_long.cu: scores, or gradients of P, and what is made of them: ctx, or gradients of queries, keys and
+ * values. */
 static struct parts long_rows(const struct pp_attention_dims *n, bool gradient)
 {
-    return (struct parts){{{scores(n, PP_TILE_SIDE, PP_TILE_SIDE), up(n->dh, PP_TILE_TERMS), 1, 0},
-                           {scores(n, PP_TILE_SIDE, PP_TILE_TERMS), up(n->dh, PP_TILE_SIDE), gradient ? 3 : 1, 0}}};
+    const int values = PP_VALUE_COLUMNS(n);
+    const int64_t made = up(values, PP_TILE_SIDE) + (gradient ? 2 * up(n->dh, PP_TILE_SIDE) : 0);
+    return (struct parts){{{scores(n, PP_TILE_SIDE, PP_TILE_SIDE), up(gradient ? values : n->dh, PP_TILE_TERMS), 0},
+                           {scores(n, PP_TILE_SIDE, PP_TILE_TERMS), made, 0}}};
 }
 
 /* attention_flash.cu: both kernels of the gradient make P and its gradient, and so do all blocks that share a head's
  * columns. */
 static struct parts flash_in_float(const struct pp_attention_dims *n, bool gradient)
 {
-    const int64_t columns = up(n->dh, pp_flash_tiles(n->dh) * PP_TILE_SIDE),
-                  blocks = columns / (pp_flash_tiles(n->dh) * PP_TILE_SIDE);
-    return (struct parts){
-        {{scores(n, PP_TILE_SIDE, PP_TILE_SIDE), blocks * up(n->dh, PP_TILE_TERMS), gradient ? 4 : 1, 0},
-         {scores(n, PP_TILE_SIDE, PP_TILE_TERMS), columns, gradient ? 3 : 1, 0}}};
+    const int widest = PP_WIDEST_COLUMNS(n), of_block = pp_flash_columns(widest);
+    const int64_t columns = up(widest, of_block), blocks = columns / of_block, keys = up(n->dh, PP_TILE_TERMS),
+                  terms = gradient ? 2 * (keys + up(PP_VALUE_COLUMNS(n), PP_TILE_TERMS)) : keys;
+    return (struct parts){{{scores(n, PP_TILE_SIDE, PP_TILE_SIDE), blocks * terms, 0},
+                           {scores(n, PP_TILE_SIDE, PP_TILE_TERMS), (gradient ? 3 : 1) * columns, 0}}};
 }
 
 /* attention_mma.cu, attention_mma_grad.cu. Shared memory, for each score and column: a fragment of 512 bytes is read
@@ -118,15 +121,18 @@ static struct parts flash_in_float(const struct pp_attention_dims *n, bool gradi
 static struct parts flash_on_tensor_cores(const struct pp_attention_dims *n, bool gradient)
 {
     enum { FRAGMENT = 512, OF = 2 * 16 * 8 * 16, MATRICES = 2 * 2 /* bytes of two numbers */ };
-    const int64_t width = pp_mma_width(n->dh), keys = n->dh > PP_MMA_NARROW ? PP_MMA_WIDE_KEYS : PP_MMA_KEYS;
-    const int blocks = n->dh > PP_MMA_NARROW ? 2 : 1;
+    const int widest = PP_WIDEST_COLUMNS(n);
+    const bool wide = widest > PP_MMA_NARROW;
+    const int64_t width = pp_mma_width(widest), keys = wide ? PP_MMA_WIDE_KEYS : PP_MMA_KEYS;
+    const int blocks = wide ? 2 : 1;
     const double read = (double)FRAGMENT / OF, written = (double)MATRICES / (PP_MMA_WARPS * PP_MMA_TOKENS),
                  rewritten = (double)MATRICES / (PP_MMA_GRAD_WARPS * PP_MMA_TOKENS),
                  query_reads = blocks > 1 ? 2 * 1.5 + 1 : 3;
-    if (!gradient) return (struct parts){{{scores(n, PP_MMA_TOKENS, keys), width, 2, 2 * read + written}}};
-    return (struct parts){{{scores(n, PP_MMA_TOKENS, PP_MMA_OVER), width, 3, query_reads * read + rewritten},
-                           {scores(n, PP_MMA_OVER, PP_MMA_TOKENS), width, 2 * blocks + 2,
-                            (blocks * 2 * 1.5 + 2) * read + blocks * rewritten}}};
+    const double w = (double)width;
+    if (!gradient) return (struct parts){{{scores(n, PP_MMA_TOKENS, keys), 2 * width, w * (2 * read + written)}}};
+    return (struct parts){{{scores(n, PP_MMA_TOKENS, PP_MMA_OVER), 3 * width, w * (query_reads * read + rewritten)},
+                           {scores(n, PP_MMA_OVER, PP_MMA_TOKENS), (2 * blocks + 2) * width,
+                            w * ((blocks * 2 * 1.5 + 2) * read + blocks * rewritten)}}};
 }
 
 /* On a processor all scores are made, by flash those of blocks of queries up to the last key that they see, and with a
@@ -143,7 +149,8 @@ static struct parts on_processor(const struct pp_call *call)
 {
     const struct pp_attention_dims *n = &call->attention;
     const double made = processor_scores(n, is_flash(call));
-    return (struct parts){{{made, n->dh, is_gradient(call) ? (is_flash(call) ? 5 : 4) : 2, 0}}};
+    const int pair = PP_PAIR_COLUMNS(n), again = is_flash(call) ? n->dh : 0; /* flash makes scores again */
+    return (struct parts){{{made, is_gradient(call) ? 2 * pair + again : pair, 0}}};
 }
 
 static struct parts parts_of(const struct pp_call *call, bool gpu)
@@ -165,9 +172,8 @@ static void add_attention(const struct pp_call *call, bool gpu, struct pp_work *
               arithmetic = !gpu || (is_flash(call) && pp_flash_multiplies(call)) ? call->precision : PP_FP32;
     work->flops[PP_FP32] += heads * p.of[0].scores * other * turns;
     for (int i = 0; i < 2; i++) {
-        const double columns = heads * p.of[i].scores * (double)p.of[i].columns;
-        work->flops[arithmetic] += 2 * columns * p.of[i].products;
-        work->shared_bytes += columns * p.of[i].shared_bytes;
+        work->flops[arithmetic] += 2 * heads * p.of[i].scores * (double)p.of[i].columns;
+        work->shared_bytes += heads * p.of[i].scores * p.of[i].shared_bytes;
     }
 }
 

@@ -79,11 +79,13 @@ class Config:
 
 class Row:
     """A tensor of ppkit: the other's tensors one below the other, as [(name, rows)]; columns None: numbers, not rows.
-    turned: theirs are [columns, rows]. fused: (name, shape) of one tensor that has the same numbers in the same order,
+    turned: theirs are [columns, rows]. order: of one part, the number of their row for each of ours; None: the same.
+    fused: (name, shape) of one tensor that has the same numbers in the same order,
     as newer versions of transformers keep it; or None."""
 
-    def __init__(self, name, columns, parts, turned=False, fused=None):
+    def __init__(self, name, columns, parts, turned=False, fused=None, order=None):
         self.name, self.columns, self.parts, self.turned, self.fused = name, columns, parts, turned, fused
+        self.order = order
         self.rows = sum(rows for _, rows in parts)
         self.shape = self.shape_of(self.rows)
 
@@ -291,21 +293,23 @@ class Kind:
     """What models with Llama's layers differ in: norms of queries and keys, biases of these and of values, what experts
     are in, and the names of what makes their gates, what these open, and the way back: those of files that every
     version of transformers reads; the name of what is beside experts, and that of the bias that only chooses experts,
-    if there is such."""
+    if there is such; whether attention is DeepSeek's latent one."""
 
     def __init__(self, qk_norm=False, qkv_bias=False, experts="mlp.", parts=("gate_proj", "up_proj", "down_proj"),
-                 shared="shared_expert", bias=None):
+                 shared="shared_expert", bias=None, latent=False):
         self.qk_norm, self.qkv_bias, self.experts, self.parts = qk_norm, qkv_bias, experts, parts
-        self.shared, self.bias = shared, bias
+        self.shared, self.bias, self.latent = shared, bias, latent
 
 
 LLAMA = Kind()
 OLD_MIXTRAL = Kind(experts="block_sparse_moe.", parts=("w1", "w3", "w2"))
 QWEN2, QWEN3 = Kind(qkv_bias=True), Kind(qk_norm=True)
+DEEPSEEK_V2 = Kind(shared="shared_experts", latent=True)
 
 
-def deepseek_kind(qk_norm, qkv_bias):
-    return Kind(qk_norm=qk_norm, qkv_bias=qkv_bias, shared="shared_experts", bias="gate.e_score_correction_bias")
+def deepseek_kind(qk_norm=False, qkv_bias=False, latent=False):
+    bias = "gate.e_score_correction_bias"
+    return Kind(qk_norm=qk_norm, qkv_bias=qkv_bias, shared="shared_experts", bias=bias, latent=latent)
 
 
 def experts_rows(kind, mine, theirs, experts, ff, d):
@@ -337,6 +341,69 @@ def feed_forward(mine, theirs, ff, d):
     return linear(mine + "linear1", parts, None, d) + linear(mine + "linear2", theirs + "mlp.down_proj", d, ff)
 
 
+def grouped_attention(config, kind, d, heads):
+    """(options, function from a layer's prefixes to its rows)"""
+    groups, columns = config.count("num_key_value_heads", heads), config.count("head_dim", max(d // heads, 1))
+    if config.get("head_dim") is None:
+        config.must_divide("num_attention_heads", heads, d)
+    config.must_divide("num_key_value_heads", groups, heads)
+    if columns % 2:
+        config.refuse("head_dim", columns, "ppkit rotates pairs of columns")
+
+    def rows(mine, theirs):
+        parts = [("q_proj", heads), ("k_proj", groups), ("v_proj", groups)]
+        parts = [(theirs + name, n * columns) for name, n in parts]
+        made = in_proj(linear(mine + "in_proj", parts, None, d, bias=kind.qkv_bias))
+        made += linear(mine + "out_proj", theirs + "o_proj", d, heads * columns)
+        for name in ("q_norm", "k_norm") if kind.qk_norm else ():
+            made += norm(mine + name, theirs + name, columns)
+        return made
+
+    return dict(kv_heads=groups, head_dim=columns, **rotations.rotary_dim(config, columns)), rows
+
+
+def pairs_apart(still, turned, times=1):
+    """The order of rows, `times` over, of which the first `still` stay and the next `turned` are rotated: their pairs are
+    neighbours, ppkit's are halves apart."""
+    one = [*range(still), *range(still, still + turned, 2), *range(still + 1, still + turned, 2)]
+    return [k * (still + turned) + row for k in range(times) for row in one]
+
+
+def latent_attention(config, _, d, heads):
+    """The same of DeepSeek's."""
+    rank, still, values = (config.count(name) for name in ("kv_lora_rank", "qk_nope_head_dim", "v_head_dim"))
+    turned, queries = config.count("qk_rope_head_dim"), config.get("q_lora_rank")
+    if config.count("num_key_value_heads", heads) != heads:
+        config.refuse("num_key_value_heads", config.get("num_key_value_heads"), "latent attention has as many as heads")
+    if turned % 2:
+        config.refuse("qk_rope_head_dim", turned, "ppkit rotates pairs of columns")
+    if config.get("rms_norm_eps", 1e-6) != 1e-6:
+        config.differ("rms_norm_eps", config.get("rms_norm_eps"), "norms of latent vectors have 1e-06 there, and in ppkit that of all norms")
+    neighbours = config.flag("rope_interleave", True)
+    options = dict(kv_heads=0, kv_lora_rank=rank, qk_nope_head_dim=still, qk_rope_head_dim=turned, v_head_dim=values)
+    options.update(rotations.score_factor(config))
+    if queries is not None:
+        options.update(q_lora_rank=config.count("q_lora_rank"))
+
+    def row(name, theirs, rows, columns, order):
+        return [Row(name + ".weight", columns, [(theirs + ".weight", rows)], order=order if neighbours else None)]
+
+    def rows(mine, theirs):
+        width, order = heads * (still + turned), pairs_apart(still, turned, heads)
+        if queries is None:
+            made = row(mine + "q_proj", theirs + "q_proj", width, d, order)
+        else:
+            made = linear(mine + "q_a_proj", theirs + "q_a_proj", queries, d)
+            made += row(mine + "q_b_proj", theirs + "q_b_proj", width, queries, order)
+            made += norm(mine + "q_a_norm", theirs + "q_a_layernorm", queries)
+        made += row(mine + "kv_a_proj", theirs + "kv_a_proj_with_mqa", rank + turned, d, pairs_apart(rank, turned))
+        made += linear(mine + "kv_b_proj", theirs + "kv_b_proj", heads * (still + values), rank)
+        made += norm(mine + "kv_a_norm", theirs + "kv_a_layernorm", rank)
+        return made + linear(mine + "out_proj", theirs + "o_proj", d, heads * values)
+
+    return options, rows
+
+
 def llama(config, kind=LLAMA, mixture=None):
     """(options, rows); mixture: options of experts."""
     d, heads = config.count("hidden_size"), config.count("num_attention_heads")
@@ -344,33 +411,23 @@ def llama(config, kind=LLAMA, mixture=None):
     experts = mixture["experts"]
     layers = config.count("num_hidden_layers", most=min(MOST_LAYERS, 256 * MOST_EXPERTS // max(experts, 1)))
     ff, vocab = config.count("intermediate_size"), config.count("vocab_size")
-    groups, columns = config.count("num_key_value_heads", heads), config.count("head_dim", max(d // heads, 1))
-    if config.get("head_dim") is None:
-        config.must_divide("num_attention_heads", heads, d)
-    config.must_divide("num_key_value_heads", groups, heads)
-    if columns % 2:
-        config.refuse("head_dim", columns, "ppkit rotates pairs of columns")
+    of_heads, heads_rows = (latent_attention if kind.latent else grouped_attention)(config, kind, d, heads)
     config.must("hidden_act", "silu", "ppkit's swiglu has silu")
     for name in () if kind.qkv_bias else ("attention_bias", "mlp_bias"):  # a Qwen2's are what they are
         config.must(name, False, "ppkit has biases in all linears of a layer, in none, or of queries, keys and values alone")
-    options = dict(d_model=d, heads=heads, kv_heads=groups, head_dim=columns, d_ff=ff, layers=layers, vocab=vocab)
+    options = dict(d_model=d, heads=heads, **of_heads, d_ff=ff, layers=layers, vocab=vocab)
     options.update(normalization="rmsnorm", norm_epsilon=config.epsilon("rms_norm_eps", 1e-6), activation="swiglu")
     options.update(bias="qkv" if kind.qkv_bias else "no", **(dict(qk_norm="yes") if kind.qk_norm else {}))
     options.update(positions="rope", rope_theta=rotations.theta(config), **rotations.scaling(config))
-    options.update(rotations.rotary_dim(config, columns), **(mixture if experts else {}), **windows(config, layers))
+    options.update(mixture if experts else {}, **windows(config, layers))
     rows = [Row("embedding.weight", d, [("model.embed_tokens.weight", vocab)])]
     for i in range(layers):
         mine, theirs = f"layers.{i}.", f"model.layers.{i}."
-        parts = [("q_proj", heads), ("k_proj", groups), ("v_proj", groups)]
-        parts = [(f"{theirs}self_attn.{name}", n * columns) for name, n in parts]
-        rows += in_proj(linear(mine + "self_attn.in_proj", parts, None, d, bias=kind.qkv_bias))
-        rows += linear(mine + "self_attn.out_proj", theirs + "self_attn.o_proj", d, heads * columns)
+        rows += heads_rows(mine + "self_attn.", theirs + "self_attn.")
         if has_experts(mixture, i):
             rows += experts_rows(kind, mine, theirs, experts, ff, d) + shared_rows(kind, mine, theirs, mixture, d)
         else:
             rows += feed_forward(mine, theirs, mixture.get("dense_ff", ff), d)
-        for name in ("q_norm", "k_norm") if kind.qk_norm else ():
-            rows += norm(mine + "self_attn." + name, theirs + "self_attn." + name, columns)
         rows += norm(mine + "norm1", theirs + "input_layernorm", d)
         rows += norm(mine + "norm2", theirs + "post_attention_layernorm", d)
     rows += norm("norm", "model.norm", d)
@@ -382,6 +439,29 @@ def dots1(config):
     kind = deepseek_kind(qk_norm=True, qkv_bias=False)
     config.slides = qwen_slides(config, kind, experts=False)
     return deepseek(config, kind)
+
+
+# What files mean that do not name it.
+LATENT = dict(hidden_act="silu", kv_lora_rank=512, q_lora_rank=1536, qk_nope_head_dim=128, qk_rope_head_dim=64)
+LATENT.update(v_head_dim=128, router_aux_loss_coef=0.0)
+V2 = dict(LATENT, moe_intermediate_size=1407, n_routed_experts=64, n_shared_experts=2, first_k_dense_replace=0)
+V2.update(intermediate_size=11008, norm_topk_prob=False, routed_scaling_factor=1.0)
+V3 = dict(LATENT, moe_intermediate_size=2048, n_routed_experts=256, n_shared_experts=1, first_k_dense_replace=3)
+V3.update(intermediate_size=18432, norm_topk_prob=True, routed_scaling_factor=2.5, num_experts_per_tok=8)
+V3.update(n_group=8, topk_group=4)
+
+
+def deepseek_v2(config):
+    config.values = {**V2, **config.values}
+    config.must("norm_topk_prob", False, "gates of a deepseek_v2 are probabilities among all experts")
+    if not config.choice("topk_method", "greedy", dict(greedy=0, group_limited_greedy=1)):
+        config.values.update(n_group=1, topk_group=1)
+    return deepseek(config, DEEPSEEK_V2)
+
+
+def deepseek_v3(config):
+    config.values = {**V3, **config.values}
+    return deepseek(config, deepseek_kind(latent=True))
 
 
 def glm4_moe(config):
@@ -396,13 +476,19 @@ def solar_open(config):
 
 
 def deepseek(config, kind):
-    """Of a DeepSeek-V3's mixture in Llama's layers."""
+    """Of a DeepSeek's mixture: one feed-forward beside experts, first layers without these, groups of experts. With the
+    bias that chooses experts scores are a DeepSeek-V3's, without it a DeepSeek-V2's."""
     layers = config.count("num_hidden_layers", most=MOST_LAYERS)
+    config.must("moe_layer_freq", 1, "of ppkit's layers behind the dense ones all have experts")
     dense = config.get("first_k_dense_replace") and config.count("first_k_dense_replace", most=MOST_LAYERS)
     width, beside = config.count("moe_intermediate_size"), config.count("n_shared_experts")
     config.values["num_local_experts"] = config.get("n_routed_experts")
-    mixture = dict(experts_of(config), router_score="sigmoid", shared_ff=beside * width, expert_bias="yes")
-    mixture.update(gate_scale=number(config, "routed_scaling_factor", 1.0, 1e-6, 1000), **expert_groups(config))
+    mixture = dict(experts_of(config), shared_ff=beside * width, **expert_groups(config))
+    if kind.bias:
+        mixture.update(router_score="sigmoid", expert_bias="yes")
+    elif "expert_groups" in mixture:
+        mixture.update(group_score="best")
+    mixture.update(gate_scale=number(config, "routed_scaling_factor", 1.0, 1e-6, 1000))
     mixture.update(layer_options(config, "first_k_dense_replace", [i >= dense for i in range(layers)]))
     config.values["intermediate_size"] = width
     return llama(config, kind, mixture)
@@ -438,6 +524,8 @@ MODELS = {
     "dots1": (dots1, "Dots1ForCausalLM"),
     "glm4_moe": (glm4_moe, "Glm4MoeForCausalLM"),
     "solar_open": (solar_open, "SolarOpenForCausalLM"),
+    "deepseek_v2": (deepseek_v2, "DeepseekV2ForCausalLM"),
+    "deepseek_v3": (deepseek_v3, "DeepseekV3ForCausalLM"),
 }
 
 GEMMA = dict(tie_word_embeddings=True, head_dim=256, num_key_value_heads=4)
@@ -489,7 +577,7 @@ PLANNED_ON = {  # a preset, where config.json has the longest row, and the prese
     "llama": ("llama-2-7b", "max_position_embeddings", 4096),
     "experts": ("mixtral-8x7b", "max_position_embeddings", 4096),
 }
-SHARING = ("qwen2_moe", "dots1", "glm4_moe", "solar_open")  # who have shared experts
+SHARING = ("qwen2_moe", "dots1", "glm4_moe", "solar_open", "deepseek_v2", "deepseek_v3")  # who have shared experts
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 SHARED = ("n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts")
 SHARED += ("shared_expert_intermediate_size", "shared_intermediate_size")

@@ -91,6 +91,15 @@ def yarn_magnitude(given):
     return dict(attention_factor=up / down)
 
 
+def score_factor(config):
+    """What a DeepSeek multiplies its scores by where rotations are slowed down."""
+    for _, given in parameters(config):
+        growth = given.get("mscale_all_dim") or 0
+        if growth and given.get("factor", 1) > 1:
+            return dict(score_factor=(0.1 * growth * math.log(given["factor"]) + 1) ** 2)
+    return {}
+
+
 def scaled(config, name, given, kind, more):
     """Options of the kind, of numbers that make sense together."""
     truncate = more.pop("truncate", True)

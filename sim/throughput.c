@@ -26,17 +26,27 @@ static double feed_forward(const struct pp_shape *shape)
     return shape->experts ? one * chosen + shape->experts + shared + shape->shared_gate : one;
 }
 
+/* Multiplications for one token in the products that make queries, keys and values of a layer's attention. */
+static double projections(const struct pp_shape *shape)
+{
+    const double d = shape->d_model, q_rank = shape->q_lora_rank, kv_rank = shape->kv_lora_rank;
+    const double queries = pp_query_width(shape), keys = pp_latent_kv_width(shape);
+    if (!pp_shape_is_latent(shape)) return d * (double)pp_qkv_width(shape);
+    return (q_rank > 0 ? (d + queries) * q_rank : d * queries) + d * (kv_rank + shape->qk_rope_head_dim) +
+           kv_rank * keys;
+}
+
 double pp_model_flops(const struct pp_shape *shape, int tokens)
 {
     const double d = shape->d_model, t = tokens, context = pp_context_width(shape);
     /* Multiplications for one token. Of a layer: queries, keys and values, and attention's output; feed-forward. Of all
      * layers together: Q K^T, and P V. */
-    const double projections = d * (double)pp_qkv_width(shape) + context * d,
-                 attention = 2 * keys_of_layers(shape, tokens) * context;
+    const double linears = projections(shape) + context * d,
+                 attention = keys_of_layers(shape, tokens) * (pp_query_width(shape) + context);
     double layers = attention;
     for (int kind = 0; kind < PP_LAYER_KINDS; kind++) {
         const struct pp_shape of_kind = pp_shape_of_kind(shape, kind);
-        layers += pp_layers_of_kind(shape, kind) * (projections + d * feed_forward(&of_kind));
+        layers += pp_layers_of_kind(shape, kind) * (linears + d * feed_forward(&of_kind));
     }
     const double multiplications = layers + d * shape->vocab;
     return 3 * 2 * multiplications * t; /* the gradient of each factor takes as much as the forward */

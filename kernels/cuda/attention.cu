@@ -16,7 +16,8 @@ static cudaError_t run(const struct pp_cuda_call *c, way is_short, way is_long)
     const cudaError_t error = pp_attention_shared_bytes(&most);
     if (error != cudaSuccess) return error;
     const struct pp_attention_dims *n = &c->call->attention;
-    return pp_attention_short_bytes(n->seq, n->dh, n->heads / PP_KV_HEADS(n)) <= most ? is_short(c) : is_long(c);
+    return pp_attention_short_bytes(n->seq, PP_WIDEST_COLUMNS(n), n->heads / PP_KV_HEADS(n)) <= most ? is_short(c)
+                                                                                                     : is_long(c);
 }
 
 cudaError_t pp_cuda_attention(const struct pp_cuda_call *c) { return run(c, pp_attention_short, pp_attention_long); }

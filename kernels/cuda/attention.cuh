@@ -16,14 +16,16 @@
 
 /* What follows from a call's dimensions and frame. */
 struct pp_attention {
-    int rows, seq, heads, dh, d; /* seq: queries of a row; d = heads * dh */
-    int kv, group;               /* heads of keys and values, heads of queries of each */
-    int width;                   /* of qkv: d + 2 * apart; the next token lies so far behind */
-    int apart;                   /* from a key to its value: kv * dh */
-    int keys, key_width;         /* keys of a row; numbers from a token's key to the next token's */
-    int64_t to_keys, to_grads;   /* from qkv to the first key, and to where its gradient goes */
-    bool key_grads_apart;        /* gradients of keys have memory of their own, nobody else's keys lie there */
-    pp_row_places places;        /* of queries among keys */
+    int rows, seq, heads, dh;  /* seq: queries of a row; dh: columns of a query, and of a key */
+    int dv, widest;            /* columns of a value; of a key or value, whichever is wider */
+    int queries, d;            /* columns of all queries, heads * dh; of ctx: heads * dv */
+    int kv, group;             /* heads of keys and values, heads of queries of each */
+    int width;                 /* of qkv: queries + kv * (dh + dv); the next token lies so far behind */
+    int apart;                 /* from a token's first key to its first value: kv * dh */
+    int keys, key_width;       /* keys of a row; numbers from a token's key to the next token's */
+    int64_t to_keys, to_grads; /* from qkv to the first key, and to where its gradient goes */
+    bool key_grads_apart;      /* gradients of keys have memory of their own, nobody else's keys lie there */
+    pp_row_places places;      /* of queries among keys */
     bool causal;
     int window;        /* 0: none */
     bool whole_heads;  /* quads of qkv and ctx may be moved at once */
@@ -35,9 +37,9 @@ struct pp_attention {
     struct pp_dropout drop;
 };
 
-/* Bytes of shared memory that the short way needs; more than any device has where it cannot do the shape. group: pairs
- * that share keys and values. */
-int64_t pp_attention_short_bytes(int seq, int dh, int group);
+/* Bytes of shared memory that the short way needs; more than any device has where it cannot do the shape. widest:
+ * columns of a key or value, whichever is wider; group: pairs that share keys and values. */
+int64_t pp_attention_short_bytes(int seq, int widest, int group);
 
 cudaError_t pp_attention_short(const struct pp_cuda_call *c);
 cudaError_t pp_attention_short_grad(const struct pp_cuda_call *c);
@@ -53,16 +55,16 @@ cudaError_t pp_attention_shared_bytes(int *out);
 bool pp_attention_mma_does(const struct pp_cuda_call *c);
 cudaError_t pp_attention_mma(const struct pp_cuda_call *c);
 cudaError_t pp_attention_mma_grad(const struct pp_cuda_call *c);
-int pp_attention_mma_grad_bytes(int dh); /* of shared memory for a block; forward all devices have enough */
+int pp_attention_mma_grad_bytes(int widest); /* of shared memory for a block; forward all devices have enough */
 
-/* How many numbers lie between two addresses. */
+/* How many numbers of type T lie between two addresses. */
 template <typename T> static inline int64_t pp_attention_between(const void *from, const void *to)
 {
     return ((intptr_t)to - (intptr_t)from) / (intptr_t)sizeof(T);
 }
 
-/* p, qkv, ctx: P, qkv, and ctx or its gradient. keys, dkeys: those of calls that have keys of whole rows, which lie
- * apart from qkv. */
+/* p: P. qkv: queries, keys and values, or their gradients. ctx: ctx or its gradient. keys, dkeys: the keys and values
+ * of whole rows, and their gradients, in calls where they lie apart from qkv (attention.keys); else NULL. */
 template <typename T>
 static inline struct pp_attention pp_attention_of(const struct pp_cuda_call *c, const void *p, const void *qkv,
                                                   const void *ctx, const void *keys = NULL, const void *dkeys = NULL)
@@ -73,20 +75,23 @@ static inline struct pp_attention pp_attention_of(const struct pp_cuda_call *c, 
     a.seq = n->seq;
     a.heads = n->heads;
     a.dh = n->dh;
-    a.d = n->heads * n->dh;
+    a.dv = PP_VALUE_COLUMNS(n);
+    a.widest = PP_WIDEST_COLUMNS(n);
+    a.queries = a.heads * a.dh;
+    a.d = a.heads * a.dv;
     a.kv = PP_KV_HEADS(n);
     a.group = a.heads / a.kv;
-    a.width = PP_QKV_HEADS(n) * a.dh;
+    a.width = PP_QKV_COLUMNS(n);
     a.apart = a.kv * a.dh;
     a.keys = PP_ROW_KEYS(n);
-    a.key_width = n->keys ? 2 * a.apart : a.width;
-    a.to_keys = n->keys ? pp_attention_between<T>(qkv, keys) : a.d;
-    a.to_grads = n->keys ? pp_attention_between<T>(qkv, dkeys) : a.d;
+    a.key_width = n->keys ? PP_KV_COLUMNS(n) : a.width;
+    a.to_keys = n->keys ? pp_attention_between<T>(qkv, keys) : a.queries;
+    a.to_grads = n->keys ? pp_attention_between<T>(qkv, dkeys) : a.queries;
     a.key_grads_apart = n->keys;
     a.places = pp_query_places_of(a.seq, c->frame);
     a.causal = n->causal;
     a.window = n->window;
-    a.whole_heads = a.dh % PP_QUAD == 0 && pp_aligned(static_cast<const T *>(qkv)) &&
+    a.whole_heads = a.dh % PP_QUAD == 0 && a.dv % PP_QUAD == 0 && pp_aligned(static_cast<const T *>(qkv)) &&
                     pp_aligned(static_cast<const T *>(ctx)) && (!n->keys || pp_aligned(static_cast<const T *>(keys))) &&
                     (!n->keys || pp_aligned(static_cast<const T *>(dkeys)));
     a.whole_scores = a.seq % PP_QUAD == 0 && pp_aligned(static_cast<const T *>(p));
@@ -98,13 +103,13 @@ static inline struct pp_attention pp_attention_of(const struct pp_cuda_call *c, 
     return a;
 }
 
-/* First token's query of a pair. */
+/* The first token's query of a pair; tokens lie a.width apart. */
 template <typename T> static __device__ inline T *pp_attention_query(const pp_attention &a, T *qkv, int pair)
 {
     return qkv + (int64_t)(pair / a.heads) * a.seq * a.width + pair % a.heads * a.dh;
 }
 
-/* Where the keys of qkv's first token begin, and its values. */
+/* Where the keys of the first token begin, and where its values begin. */
 template <typename T> static __host__ __device__ inline T *pp_attention_keys(const pp_attention &a, T *qkv)
 {
     return qkv + a.to_keys;
@@ -114,17 +119,27 @@ template <typename T> static __host__ __device__ inline T *pp_attention_values(c
     return qkv + a.to_keys + a.apart;
 }
 
-/* First token's key of a pair, or its value. from: where those begin. */
-template <typename T> static __device__ inline T *pp_attention_shared(const pp_attention &a, T *from, int pair)
+/* The first token's key of a pair, or its value; tokens lie a.key_width apart. from: where the first token's keys, or
+ * values, begin; columns: of one key, or of one value. */
+template <typename T>
+static __device__ inline T *pp_attention_shared(const pp_attention &a, T *from, int pair, int columns)
 {
     const int place = pair / a.group;
-    return from + (int64_t)(place / a.kv) * a.keys * a.key_width + place % a.kv * a.dh;
+    return from + (int64_t)(place / a.kv) * a.keys * a.key_width + place % a.kv * columns;
+}
+template <typename T> static __device__ inline T *pp_attention_key(const pp_attention &a, T *qkv, int pair)
+{
+    return pp_attention_shared(a, pp_attention_keys(a, qkv), pair, a.dh);
+}
+template <typename T> static __device__ inline T *pp_attention_value(const pp_attention &a, T *qkv, int pair)
+{
+    return pp_attention_shared(a, pp_attention_values(a, qkv), pair, a.dv);
 }
 
-/* As of queries, of ctx, or its gradient; tokens lie d apart. */
+/* The first token's part of ctx, or of its gradient, that belongs to a pair; tokens lie a.d apart. */
 template <typename T> static __device__ inline T *pp_attention_context(const pp_attention &a, T *ctx, int pair)
 {
-    return ctx + (int64_t)(pair / a.heads) * a.seq * a.d + pair % a.heads * a.dh;
+    return ctx + (int64_t)(pair / a.heads) * a.seq * a.d + pair % a.heads * a.dv;
 }
 
 /* Probabilities of one query. */
@@ -133,13 +148,13 @@ template <typename T> static __device__ inline T *pp_attention_row(const pp_atte
     return p + ((int64_t)pair * a.seq + query) * a.seq;
 }
 
-/* Where a query stands among the keys. */
+/* The place of a query in the whole row, counted in keys. */
 static __device__ inline int pp_attention_place(const pp_attention &a, int query)
 {
     return query + (query < a.places.run ? a.places.before : a.places.behind);
 }
 
-/* End and begin of the keys that a query sees. */
+/* The keys that a query sees are those from pp_attention_begin() to pp_attention_open() - 1. */
 static __device__ inline int pp_attention_open(const pp_attention &a, int query)
 {
     return a.causal ? pp_attention_place(a, query) + 1 : a.keys;
@@ -158,7 +173,7 @@ static __device__ inline pp_attention_span pp_attention_seen(const pp_attention 
     return {pp_attention_begin(a, query), pp_attention_open(a, query)};
 }
 
-/* First query that sees keys from this one on; beyond the row where none does. */
+/* The first query that sees this key or a later one; a.seq or more if no query does. */
 static __device__ inline int pp_attention_first(const pp_attention &a, int key)
 {
     const int first = max(key - a.places.before, 0);
@@ -194,7 +209,8 @@ static __device__ inline uint32_t pp_attention_vectors(const pp_attention &a, in
     return a.first_vector + (uint32_t)pair * (uint32_t)a.keys + (uint32_t)(pair / a.heads) * a.other_vectors;
 }
 
-/* Turns the signs of probabilities that are dropped; quad: of the row. */
+/* Makes probabilities negative where dropout drops them. vector: number of the query's row vector; quad: number of the
+ * quad in that row. */
 static __device__ inline void pp_attention_sign(const pp_attention &a, uint32_t vector, int quad, pp_quad &p)
 {
     if (!a.drop.on) return;
@@ -205,7 +221,7 @@ static __device__ inline void pp_attention_sign(const pp_attention &a, uint32_t 
     p.v[3] = random.w >= a.drop.threshold ? p.v[3] : -p.v[3];
 }
 
-/* drop(p) from the signs; what is not a number stays so. scale: dropout's. */
+/* drop(p): zero where p is negative, else p times dropout's scale. NaN stays NaN. */
 static __device__ inline pp_quad pp_attention_kept(float scale, pp_quad p)
 {
 #pragma unroll
@@ -213,7 +229,8 @@ static __device__ inline pp_quad pp_attention_kept(float scale, pp_quad p)
     return p;
 }
 
-/* Gradient of scores before their scaling. dkept: gradient of drop(p); mean: the row's sum of drop(p) * dkept. */
+/* The gradient of scores, before they are multiplied by a.scale. p: probabilities with dropout in their signs; dkept:
+ * the gradient of drop(p); mean: the sum of drop(p) * dkept over the row. */
 static __device__ inline pp_quad pp_attention_dscores(const pp_attention &a, pp_quad p, pp_quad dkept, float mean)
 {
     pp_quad out;

@@ -24,6 +24,7 @@
 namespace
 {
 
+using pp_tile::context_of;
 using pp_tile::end_query;
 using pp_tile::first_key;
 using pp_tile::first_query;
@@ -35,7 +36,6 @@ using pp_tile::row_max;
 using pp_tile::row_sum;
 using pp_tile::SIDE;
 using pp_tile::THREADS;
-using pp_tile::tokens_of;
 using pp_tile::values_of;
 
 enum { MOST_TILES = 4 };
@@ -131,13 +131,13 @@ __global__ void __launch_bounds__(THREADS) forward(pp_attention a, T *ctx, float
     }
     T *to = pp_attention_context(a, ctx, pair);
 #pragma unroll
-    for (int n = 0; n < N; n++) pp_tile::write(to, a.d, a.seq, a.dh, a.whole_heads, i, columns + n * SIDE, out[n]);
+    for (int n = 0; n < N; n++) pp_tile::write(to, a.d, a.seq, a.dv, a.whole_heads, i, columns + n * SIDE, out[n]);
 }
 
 /* What the backward has in scratch, of some whole groups. */
 struct stage {
     int pair, pairs;
-    int pitch;      /* of gradients: dh in whole quads */
+    int pitch;      /* of gradients: columns of a key or value, whichever is wider, in whole quads */
     float *queries; /* [pairs, seq, pitch] gradients; NULL: they take the place of the queries at once */
     float *keys;    /* [2, pairs / group, terms, keys, pitch] of keys and values; NULL: likewise */
     int terms;      /* parts of a group whose gradients of keys and values are made apart, then added */
@@ -153,9 +153,9 @@ __global__ void __launch_bounds__(MEAN_THREADS) make_means(pp_attention a, stage
     const int64_t token = row % a.seq * a.d;
     const T *x = pp_attention_context(a, ctx, pair) + token, *y = pp_attention_context(a, dctx, pair) + token;
     float sum = 0;
-    for (int column = lane * PP_QUAD; column < a.dh; column += PP_WARP * PP_QUAD) {
-        const pp_quad p = pp_load_if(a.whole_heads, x + column, a.dh - column),
-                      q = pp_load_if(a.whole_heads, y + column, a.dh - column);
+    for (int column = lane * PP_QUAD; column < a.dv; column += PP_WARP * PP_QUAD) {
+        const pp_quad p = pp_load_if(a.whole_heads, x + column, a.dv - column),
+                      q = pp_load_if(a.whole_heads, y + column, a.dv - column);
 #pragma unroll
         for (int i = 0; i < PP_QUAD; i++) sum += p.v[i] * q.v[i];
     }
@@ -195,8 +195,7 @@ __global__ void __launch_bounds__(THREADS, N <= 2 ? 2 : 1)
     PP_SHARED_ONE(held, dscores); /* [key][query] */
     const int turn = (int)blockIdx.x, pair = s.pair + turn, i = query_tile(), columns = first_column<N>();
     const pp_tile::matrix<T> queries = queries_of<T>(a, qkv, pair), keys = keys_of<T>(a, qkv, pair),
-                             values = values_of<T>(a, qkv, pair),
-                             grads = tokens_of(a, pp_attention_context(a, dctx, pair), a.d);
+                             values = values_of<T>(a, qkv, pair), grads = context_of(a, dctx, pair);
     const uint32_t vectors = pp_attention_vectors(a, pair);
     known of[PP_QUAD];
     pp_quad out[N][PP_QUAD] = {};
@@ -206,7 +205,7 @@ __global__ void __launch_bounds__(THREADS, N <= 2 ? 2 : 1)
         const int key = j + pp_tile::row();
         pp_quad score[PP_QUAD] = {}, dkept[PP_QUAD] = {};
         pp_tile::multiply<false, false>(m, keys, queries, j, i, 0, a.dh, score);
-        pp_tile::multiply<false, false>(m, values, grads, j, i, 0, a.dh, dkept);
+        pp_tile::multiply<false, false>(m, values, grads, j, i, 0, a.dv, dkept);
 #pragma unroll
         for (int w = 0; w < PP_QUAD; w++) {
             const pp_quad x = {{score[0].v[w], score[1].v[w], score[2].v[w], score[3].v[w]}},
@@ -248,13 +247,12 @@ __global__ void __launch_bounds__(THREADS)
     pp_quad dk[N][PP_QUAD] = {}, dv[N][PP_QUAD] = {};
     for (int pair = first; pair < last; pair++) {
         const uint32_t vectors = pp_attention_vectors(a, pair);
-        const pp_tile::matrix<T> queries = queries_of<T>(a, qkv, pair),
-                                 grads = tokens_of(a, pp_attention_context(a, dctx, pair), a.d);
+        const pp_tile::matrix<T> queries = queries_of<T>(a, qkv, pair), grads = context_of(a, dctx, pair);
         for (int i = first_query(a, j); i < end_query(a, j); i += SIDE) {
             const int end = min(a.seq, i + (int)SIDE);
             pp_quad score[PP_QUAD] = {}, dkept[PP_QUAD] = {};
             pp_tile::multiply<false, false>(m, queries, keys, i, j, 0, a.dh, score);
-            pp_tile::multiply<false, false>(m, grads, values, i, j, 0, a.dh, dkept);
+            pp_tile::multiply<false, false>(m, grads, values, i, j, 0, a.dv, dkept);
 #pragma unroll
             for (int u = 0; u < PP_QUAD; u++) {
                 const int row = pp_tile::row() + u;
@@ -272,25 +270,27 @@ __global__ void __launch_bounds__(THREADS)
         }
     }
     const int64_t matrix = (int64_t)a.keys * s.pitch;
-    T *const grad = pp_attention_shared(a, qkv + a.to_grads, first);
+    T *const key_grad = pp_attention_shared(a, qkv + a.to_grads, first, a.dh), *const value_grad = pp_attention_shared(
+                                                                                   a, qkv + a.to_grads + a.apart, first,
+                                                                                   a.dv);
 #pragma unroll
     for (int n = 0; n < N; n++) {
         const int column = columns + n * SIDE;
         if (s.keys) {
             float *to = s.keys + blockIdx.x * matrix;
             pp_tile::write(to, s.pitch, a.keys, a.dh, true, j, column, dk[n]);
-            pp_tile::write(to + gridDim.x * matrix, s.pitch, a.keys, a.dh, true, j, column, dv[n]);
+            pp_tile::write(to + gridDim.x * matrix, s.pitch, a.keys, a.dv, true, j, column, dv[n]);
         } else {
-            pp_tile::write(grad, a.key_width, a.keys, a.dh, a.whole_heads, j, column, dk[n]);
-            pp_tile::write(grad + a.apart, a.key_width, a.keys, a.dh, a.whole_heads, j, column, dv[n]);
+            pp_tile::write(key_grad, a.key_width, a.keys, a.dh, a.whole_heads, j, column, dk[n]);
+            pp_tile::write(value_grad, a.key_width, a.keys, a.dv, a.whole_heads, j, column, dv[n]);
         }
     }
 }
 
-int tiles_of(const pp_attention &a) { return pp_flash_tiles(a.dh); }
+int tiles_of(const pp_attention &a) { return pp_flash_tiles(a.widest); }
 
 /* Blocks that share the columns of a tile of tokens. */
-int shares_of(const pp_attention &a) { return pp_div_up(a.dh, tiles_of(a) * SIDE); }
+int shares_of(const pp_attention &a) { return pp_div_up(a.widest, tiles_of(a) * SIDE); }
 
 dim3 grid_of(const pp_attention &a, int pairs, int tokens)
 {

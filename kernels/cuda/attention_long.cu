@@ -19,6 +19,7 @@ namespace
 
 using pp_tile::add_bias;
 using pp_tile::bias_kernel;
+using pp_tile::context_of;
 using pp_tile::end_query;
 using pp_tile::first_key;
 using pp_tile::first_query;
@@ -51,20 +52,21 @@ template <typename T> __device__ inline pp_tile::matrix<T> probabilities(const p
     return {pp_attention_row(a, p, pair, 0), a.seq, a.seq, a.seq, a.whole_scores};
 }
 
-/* scores = x y': queries and keys, or gradients of ctx and values. x, y: where those begin; tokens of x lie x_pitch
- * apart. Blocks: key tile, query tile, pair. */
+/* scores = x y': queries and keys, or gradients of ctx and values. x, y: where those begin, of so many columns each;
+ * tokens of x lie x_pitch apart. Blocks: key tile, query tile, pair. */
 template <typename T>
 __global__ void __launch_bounds__(pp_tile::THREADS)
-    make_scores(pp_attention a, part s, const T *x, int x_pitch, const T *y)
+    make_scores(pp_attention a, part s, const T *x, int x_pitch, const T *y, int columns)
 {
     PP_SHARED_ONE(pp_tile::memory, m);
     const int pair = s.pair + (int)blockIdx.z, i = s.query + (int)blockIdx.y * pp_tile::SIDE,
               j = (int)blockIdx.x * pp_tile::SIDE;
     if (j >= last_key(a, i) || j < first_key(a, i)) return;
-    const T *head = x + (int64_t)(pair / a.heads) * a.seq * x_pitch + pair % a.heads * a.dh;
+    const T *head = x + (int64_t)(pair / a.heads) * a.seq * x_pitch + pair % a.heads * columns;
     pp_quad sum[PP_QUAD] = {};
-    pp_tile::multiply<false, false>(m, tokens_of(a, head, x_pitch),
-                                    tokens_of(a, pp_attention_shared(a, y, pair), a.width), i, j, 0, a.dh, sum);
+    pp_tile::multiply<false, false>(m, tokens_of(a, head, x_pitch, columns),
+                                    tokens_of(a, pp_attention_shared(a, y, pair, columns), a.width, columns), i, j, 0,
+                                    columns, sum);
     pp_tile::write(score_row(s, pair, s.query), s.pitch, s.queries, a.seq, s.whole, i - s.query, j, sum);
 }
 
@@ -151,7 +153,7 @@ __global__ void __launch_bounds__(pp_tile::THREADS)
     pp_quad sum[PP_QUAD] = {};
     pp_tile::multiply<false, true>(m, weights, pp_tile::values_of(a, qkv, pair), i, j, first_key(a, i), last_key(a, i),
                                    sum);
-    pp_tile::write(pp_attention_context(a, ctx, pair), a.d, a.seq, a.dh, a.whole_heads, i, j, sum);
+    pp_tile::write(pp_attention_context(a, ctx, pair), a.d, a.seq, a.dv, a.whole_heads, i, j, sum);
 }
 
 /* dv = drop(P)' dctx of a group, in place of v. Blocks: tile of columns, key tile, group. */
@@ -165,11 +167,10 @@ __global__ void __launch_bounds__(pp_tile::THREADS)
     pp_quad sum[PP_QUAD] = {};
     for (int pair = first; pair < first + a.group; pair++) {
         const pp_tile::kept<T> weights = {probabilities(a, p, pair), a.drop.scale};
-        pp_tile::multiply<true, true>(m, weights, tokens_of(a, pp_attention_context(a, dctx, pair), a.d), i, j,
-                                      first_query(a, i), end_query(a, i), sum);
+        pp_tile::multiply<true, true>(m, weights, context_of(a, dctx, pair), i, j, first_query(a, i), end_query(a, i),
+                                      sum);
     }
-    T *to = pp_attention_shared(a, pp_attention_values(a, qkv), first);
-    pp_tile::write(to, a.width, a.seq, a.dh, a.whole_heads, i, j, sum);
+    pp_tile::write(pp_attention_value(a, qkv, first), a.width, a.seq, a.dv, a.whole_heads, i, j, sum);
 }
 
 /* Gradients of a part's queries, and what its queries give those of their groups' keys. */
@@ -239,8 +240,7 @@ template <typename T> __global__ void settle(pp_attention a, part s, T *qkv, gra
         const int rows = key ? a.seq : s.queries, token = (int)(row % rows), turn = (int)(row / rows);
         const int column = (int)(t % quads) * PP_QUAD, left = a.dh - column;
         const float *at = (key ? from.key : from.query) + row * a.dh + column;
-        T *to = key ? pp_attention_shared(a, pp_attention_keys(a, qkv), s.pair + turn * a.group)
-                    : pp_attention_query(a, qkv, s.pair + turn);
+        T *to = key ? pp_attention_key(a, qkv, s.pair + turn * a.group) : pp_attention_query(a, qkv, s.pair + turn);
         to += (int64_t)(key ? token : s.query + token) * a.width + column;
         pp_store_if(a.whole_heads, to, left, pp_load_if(from.whole, at, left));
     }
@@ -278,12 +278,12 @@ template <class Run> cudaError_t for_each_part(const pp_attention &a, const part
     return error;
 }
 
-/* Of n pairs or groups: run(first, grid of [seq, dh]). */
+/* Of n pairs or groups: run(first, grid of [seq, dv]). */
 template <class Run> cudaError_t for_each_head(const pp_attention &a, int n, Run run)
 {
     for (int first = 0; first < n; first += MOST_PAIRS) {
         const int some = std::min(n - first, (int)MOST_PAIRS);
-        run(first, dim3((unsigned)tiles(a.dh), (unsigned)tiles(a.seq), (unsigned)some));
+        run(first, dim3((unsigned)tiles(a.dv), (unsigned)tiles(a.seq), (unsigned)some));
     }
     return cudaGetLastError();
 }
@@ -315,7 +315,7 @@ template <typename T> cudaError_t scores_and_softmax(const struct pp_cuda_call *
         s.pitch = pitch;
         s.whole = place ? a.whole_scores : true;
         PP_LAUNCH(make_scores<T>, score_tiles(a, s), pp_tile::THREADS, 0, c->stream, a, s, qkv, a.width,
-                  pp_attention_keys(a, qkv));
+                  pp_attention_keys(a, qkv), a.dh);
         PP_LAUNCH(softmax<T>, softmax_blocks(s), SOFTMAX_THREADS, 0, c->stream, a, s, p);
         return cudaGetLastError();
     });
@@ -350,7 +350,7 @@ template <typename T> cudaError_t run_backward(const struct pp_cuda_call *c)
         s.pitch = pitch;
         s.whole = true;
         PP_LAUNCH(make_scores<T>, score_tiles(a, s), pp_tile::THREADS, 0, c->stream, a, s, dctx, a.d,
-                  pp_attention_values(a, qkv));
+                  pp_attention_values(a, qkv), a.dv);
         PP_LAUNCH(softmax_grad<T>, softmax_blocks(s), SOFTMAX_THREADS, 0, c->stream, a, s, p);
         PP_LAUNCH(query_key_grad<T>,
                   dim3((unsigned)tiles(a.dh), (unsigned)tiles(a.seq), (unsigned)(s.pairs + groups_of(a, s))),

@@ -101,18 +101,17 @@ __global__ void __launch_bounds__(THREADS, W <= 64 ? 2 : 1)
     held_rows<W> queries;
     running r[2] = {{-INFINITY, 0}, {-INFINITY, 0}};
     float out[W / PP_MMA_COLUMNS][PP_MMA_SUMS] = {};
-    fetch<W, QUERIES, THREADS>(a, shared, queries_at(a, at.query), i);
+    fetch<W, QUERIES, THREADS>(shared, queries_at(a, at.query), i);
     pp_copy_wait();
     __syncthreads();
     queries.take(shared + first_row() * pitch<W>);
     __syncthreads();
-    fetch<W, KEYS, THREADS, 2>(a, shared + begin / KEYS % 2 * TILE, keys_at(a, at.key), begin, a.apart);
+    fetch_keys<W, KEYS, THREADS>(a, shared + begin / KEYS % 2 * TILE, at, begin);
     for (int j = begin; j < end; j += KEYS) {
         number *const tile = shared + j / KEYS % 2 * TILE;
         pp_copy_wait();
         __syncthreads(); /* this tile is there, and the other one, which the next replaces, is done with */
-        if (j + KEYS < end)
-            fetch<W, KEYS, THREADS, 2>(a, shared + (j / KEYS + 1) % 2 * TILE, keys_at(a, at.key), j + KEYS, a.apart);
+        if (j + KEYS < end) fetch_keys<W, KEYS, THREADS>(a, shared + (j / KEYS + 1) % 2 * TILE, at, j + KEYS);
         if (is_blind<KEYS>(a, first, j)) continue;
         float score[KEYS / PP_MMA_COLUMNS][PP_MMA_SUMS];
         multiply<W, KEYS>(queries, tile, score);
@@ -142,10 +141,10 @@ __global__ void __launch_bounds__(THREADS, W <= 64 ? 2 : 1)
         factor[half] = a.drop.scale / sum;
         if (t() == 0 && query < a.seq) lse[(int64_t)pair * a.seq + query] = r[half].most * a.scale + logf(sum);
     }
-    write<W>({pp_attention_context(a, ctx, pair), a.seq, a.d}, first, a.dh, factor, out);
+    write<W>({pp_attention_context(a, ctx, pair), a.seq, a.d, a.dv}, first, factor, out);
 }
 
-/* The kernel for heads of up to `width` columns. */
+/* The kernel for keys and values of up to `width` columns. */
 struct kind {
     int width, bytes;
     void (*forward)(pp_attention, int, number *, float *, const number *);
@@ -169,7 +168,7 @@ bool pp_attention_mma_does(const struct pp_cuda_call *c)
     if (c->call->kernel == PP_KERNEL_FLASH) return is_aligned(f->ctx) && is_aligned(f->qkv) && is_aligned(f->keys);
     return is_aligned(g->qkv) && is_aligned(g->ctx) && is_aligned(g->dctx) && is_aligned(g->keys) &&
            is_aligned(g->dkeys) && pp_attention_shared_bytes(&most) == cudaSuccess &&
-           pp_attention_mma_grad_bytes(c->call->attention.dh) <= most;
+           pp_attention_mma_grad_bytes(PP_WIDEST_COLUMNS(&c->call->attention)) <= most;
 }
 
 cudaError_t pp_attention_mma(const struct pp_cuda_call *c)
@@ -177,12 +176,12 @@ cudaError_t pp_attention_mma(const struct pp_cuda_call *c)
     const struct pp_flash_memory *at = &c->at.flash;
     number *ctx = static_cast<number *>(at->ctx), *qkv = static_cast<number *>(at->qkv);
     const pp_attention a = pp_attention_of<number>(c, NULL, qkv, ctx, at->keys);
-    const int64_t room = BATCH_BYTES / ((int64_t)2 * a.keys * a.dh * (int64_t)sizeof(number));
+    const int64_t room = BATCH_BYTES / ((int64_t)a.keys * (a.dh + a.dv) * (int64_t)sizeof(number));
     const int groups = a.rows * a.kv, most = (int)std::max(std::min(room, (int64_t)groups), (int64_t)1),
               batches = pp_div_up(groups, most), batch = a.group * pp_div_up(groups, batches);
     const dim3 grid((unsigned)batch, (unsigned)pp_div_up(a.seq, QUERIES), (unsigned)batches);
     const kind *k = kinds;
-    while (k->width < a.dh) k++;
+    while (k->width < a.widest) k++;
     pp_tile::add_bias<number>(c, a, qkv, at->bias);
     PP_LAUNCH(k->forward, grid, THREADS, k->bytes, c->stream, a, batch, ctx, static_cast<float *>(at->lse), qkv);
     return cudaGetLastError();

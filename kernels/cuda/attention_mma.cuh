@@ -31,16 +31,17 @@ static __device__ inline int first_row() { return (int)threadIdx.x / PP_WARP * P
 
 constexpr float LOG2E = 1.44269504088896340736f;
 
-/* Of a pair the first token's query, and the key that it shares; its value lies a.apart behind that. */
+/* The first token's query of a pair, and the key and value that the pair shares with its group. */
 template <typename T> struct heads {
-    T *query, *key;
+    T *query, *key, *value;
 };
 template <typename T> static __device__ inline heads<T> heads_of(const pp_attention &a, T *qkv, int pair)
 {
-    return {pp_attention_query(a, qkv, pair), pp_attention_shared(a, pp_attention_keys(a, qkv), pair)};
+    return {pp_attention_query(a, qkv, pair), pp_attention_key(a, qkv, pair), pp_attention_value(a, qkv, pair)};
 }
 
-/* End and begin of the keys that a query sees. One beyond the row sees what the last one does, and is not written. */
+/* The keys that a query sees are those from begin_keys() to open_keys() - 1. A query beyond the row counts as the last
+ * query of the row; its results are not written. */
 static __device__ inline int open_keys(const pp_attention &a, int query)
 {
     return pp_attention_open(a, min(query, a.seq - 1));
@@ -74,30 +75,33 @@ static __device__ inline void hide(const pp_attention &a, int first, int key, fl
         }
 }
 
-/* A head's numbers of so many tokens, which lie `step` apart. */
+/* A matrix of one head in global memory: `columns` numbers for each of `tokens` tokens, which lie `step` numbers apart.
+ */
 template <typename T> struct token_rows {
     T *at;
-    int tokens, step;
+    int tokens, step, columns;
 };
 static __device__ inline token_rows<const number> queries_at(const pp_attention &a, const number *head)
 {
-    return {head, a.seq, a.width};
+    return {head, a.seq, a.width, a.dh};
 }
 static __device__ inline token_rows<const number> keys_at(const pp_attention &a, const number *head)
 {
-    return {head, a.keys, a.key_width};
+    return {head, a.keys, a.key_width, a.dh};
+}
+static __device__ inline token_rows<const number> values_at(const pp_attention &a, const number *head)
+{
+    return {head, a.keys, a.key_width, a.dv};
 }
 static __device__ inline token_rows<const number> context_at(const pp_attention &a, const number *head)
 {
-    return {head, a.seq, a.d};
+    return {head, a.seq, a.d, a.dv};
 }
 
 /* Starts to copy tokens first .. first + ROWS - 1 of a head to shared memory, zeros beyond the last one and beyond the
- * head's columns; of MATRICES that lie `apart` elements from each other, one after another. All threads of the block.
- */
-template <int W, int ROWS, int THREADS, int MATRICES = 1>
-static __device__ inline void fetch(const pp_attention &a, number *to, token_rows<const number> head, int first,
-                                    int apart = 0)
+ * head's columns. All threads of the block. */
+template <int W, int ROWS, int THREADS>
+static __device__ inline void fetch(number *to, token_rows<const number> head, int first)
 {
     constexpr int CHUNKS = W / CHUNK;
     const number *tile = head.at + (int64_t)first * head.step;
@@ -105,12 +109,18 @@ static __device__ inline void fetch(const pp_attention &a, number *to, token_row
     for (int i = 0; i < pp_div_up(ROWS * CHUNKS, THREADS); i++) {
         const int at = i * THREADS + (int)threadIdx.x, row = at / CHUNKS, column = at % CHUNKS * CHUNK;
         if (ROWS * CHUNKS % THREADS && row >= ROWS) break;
-        const bool real = first + row < head.tokens && column < a.dh;
+        const bool real = first + row < head.tokens && column < head.columns;
         const number *from = tile + (real ? row * head.step + column : 0);
-#pragma unroll
-        for (int m = 0; m < MATRICES; m++)
-            pp_copy_start<PP_COPY_BYTES>(to + (m * ROWS + row) * pitch<W> + column, from + m * apart, real);
+        pp_copy_start<PP_COPY_BYTES>(to + row * pitch<W> + column, from, real);
     }
+}
+
+/* Starts to copy a pair's keys, and its values to the shared memory behind them: tokens as in fetch(). */
+template <int W, int ROWS, int THREADS>
+static __device__ inline void fetch_keys(const pp_attention &a, number *to, const heads<const number> &of, int first)
+{
+    fetch<W, ROWS, THREADS>(to, keys_at(a, of.key), first);
+    fetch<W, ROWS, THREADS>(to + ROWS * pitch<W>, values_at(a, of.value), first);
 }
 
 /* 16 rows of a tile as the left factor: in registers, or, if there is no room, where they lie. */
@@ -180,10 +190,10 @@ static __device__ inline void add_product(const float (&p)[N / PP_MMA_COLUMNS][P
     }
 }
 
-/* Writes sums times their row's factor: of C columns, of which there are `columns`. first: the first of the warp's
+/* Writes sums times their row's factor: of C columns, of which there are to.columns. first: the first of the warp's
  * tokens. */
 template <int C>
-static __device__ inline void write(token_rows<number> to, int first, int columns, const float (&factor)[2],
+static __device__ inline void write(token_rows<number> to, int first, const float (&factor)[2],
                                     const float (&sum)[C / PP_MMA_COLUMNS][PP_MMA_SUMS])
 {
 #pragma unroll
@@ -193,7 +203,7 @@ static __device__ inline void write(token_rows<number> to, int first, int column
         number *row = to.at + token * (int64_t)to.step + 2 * t();
 #pragma unroll
         for (int n = 0; n < C / PP_MMA_COLUMNS; n++)
-            if (n * PP_MMA_COLUMNS < columns)
+            if (n * PP_MMA_COLUMNS < to.columns)
                 *reinterpret_cast<uint32_t *>(row + n * PP_MMA_COLUMNS) =
                     pp_pair_of(sum[n][2 * half] * factor[half], sum[n][2 * half + 1] * factor[half]);
     }

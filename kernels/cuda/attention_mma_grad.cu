@@ -20,8 +20,9 @@ enum { OVER = PP_MMA_OVER, TOKENS = PP_MMA_GRAD_WARPS * PP_MMA_TOKENS, THREADS =
 /* What the backward has in scratch, of some whole groups. */
 struct stage {
     int pair, pairs;
-    number *queries; /* [pairs, seq, dh] gradients; NULL: they take the place of the queries at once */
-    number *keys;    /* [2, pairs / group, keys, dh] of keys and values; NULL: likewise */
+    int pitch;       /* of these gradients: columns of a key or value, whichever is wider */
+    number *queries; /* [pairs, seq, pitch] gradients; NULL: they take the place of the queries at once */
+    number *keys;    /* [2, pairs / group, keys, pitch] of keys and values; NULL: likewise */
     float *means;    /* [pairs, seq]: a query's ctx times its dctx */
 };
 
@@ -32,7 +33,7 @@ __device__ inline void make_means(const pp_attention &a, const number *ctx, cons
     for (int row = 0; row < PP_MMA_ROWS; row++) {
         const int token = first + row;
         float sum = 0;
-        for (int column = lane() * PP_QUAD; token < a.seq && column < a.dh; column += PP_WARP * PP_QUAD) {
+        for (int column = lane() * PP_QUAD; token < a.seq && column < a.dv; column += PP_WARP * PP_QUAD) {
             const int64_t at = (int64_t)token * a.d + column;
             const pp_quad x = pp_load<true>(ctx + at, PP_QUAD), y = pp_load<true>(dctx + at, PP_QUAD);
 #pragma unroll
@@ -81,8 +82,8 @@ __global__ void __launch_bounds__(THREADS)
     const float scale2 = a.scale * LOG2E;
     own_rows<W> queries, grads;
     float out[W / PP_MMA_COLUMNS][PP_MMA_SUMS] = {}, mean[2], lse2[2];
-    fetch<W, TOKENS, THREADS>(a, shared, queries_at(a, at.query), i);
-    fetch<W, TOKENS, THREADS>(a, shared + TOKENS * pitch<W>, context_at(a, grad), i);
+    fetch<W, TOKENS, THREADS>(shared, queries_at(a, at.query), i);
+    fetch<W, TOKENS, THREADS>(shared + TOKENS * pitch<W>, context_at(a, grad), i);
     make_means(a, pp_attention_context(a, ctx, pair), grad, first, s.means + (int64_t)turn * a.seq, mean);
 #pragma unroll
     for (int half = 0; half < 2; half++) {
@@ -94,12 +95,13 @@ __global__ void __launch_bounds__(THREADS)
     queries.take(shared + first_row() * pitch<W>);
     grads.take(shared + (TOKENS + first_row()) * pitch<W>);
     __syncthreads();
-    fetch<W, N, THREADS, 2>(a, tiles + begin / N % 2 * TILE, keys_at(a, at.key), begin, a.apart);
+    fetch_keys<W, N, THREADS>(a, tiles + begin / N % 2 * TILE, {at.query, at.key, at.value}, begin);
     for (int j = begin; j < end; j += N) {
         number *const tile = tiles + j / N % 2 * TILE;
         pp_copy_wait();
         __syncthreads();
-        if (j + N < end) fetch<W, N, THREADS, 2>(a, tiles + (j / N + 1) % 2 * TILE, keys_at(a, at.key), j + N, a.apart);
+        if (j + N < end)
+            fetch_keys<W, N, THREADS>(a, tiles + (j / N + 1) % 2 * TILE, {at.query, at.key, at.value}, j + N);
         if (is_blind<N>(a, first, j)) continue;
         float score[N / PP_MMA_COLUMNS][PP_MMA_SUMS], dkept[N / PP_MMA_COLUMNS][PP_MMA_SUMS];
         multiply<W, N>(queries, tile, score);
@@ -115,9 +117,10 @@ __global__ void __launch_bounds__(THREADS)
         }
         add_product<W, N>(score, tile, out);
     }
-    const token_rows<number> to = s.queries ? token_rows<number>{s.queries + (int64_t)turn * a.seq * a.dh, a.seq, a.dh}
-                                            : token_rows<number>{pp_attention_query(a, qkv, pair), a.seq, a.width};
-    write<W>(to, first, a.dh, {a.scale, a.scale}, out);
+    number *const waiting = s.queries ? s.queries + (int64_t)turn * a.seq * s.pitch : NULL;
+    const token_rows<number> to = waiting ? token_rows<number>{waiting, a.seq, s.pitch, a.dh}
+                                          : token_rows<number>{pp_attention_query(a, qkv, pair), a.seq, a.width, a.dh};
+    write<W>(to, first, {a.scale, a.scale}, out);
 }
 
 /* Where a tile of queries begins. */
@@ -156,8 +159,8 @@ template <int W, int N>
 __device__ inline void fetch_queries(const pp_attention &a, const stage &s, number *to, float *known, const number *qkv,
                                      const number *dctx, const float *lse, place at)
 {
-    fetch<W, N, THREADS>(a, to, queries_at(a, pp_attention_query(a, qkv, at.pair)), at.query);
-    fetch<W, N, THREADS>(a, to + N * pitch<W>, context_at(a, pp_attention_context(a, dctx, at.pair)), at.query);
+    fetch<W, N, THREADS>(to, queries_at(a, pp_attention_query(a, qkv, at.pair)), at.query);
+    fetch<W, N, THREADS>(to + N * pitch<W>, context_at(a, pp_attention_context(a, dctx, at.pair)), at.query);
     if ((int)threadIdx.x < 2 * N) {
         const float *from =
             (int)threadIdx.x < N ? lse + (int64_t)at.pair * a.seq : s.means + (int64_t)(at.pair - s.pair) * a.seq;
@@ -186,7 +189,7 @@ __global__ void __launch_bounds__(THREADS)
     const float scale2 = a.scale * LOG2E;
     lying_rows<W> keys, values;
     float dk[C / PP_MMA_COLUMNS][PP_MMA_SUMS] = {}, dv[C / PP_MMA_COLUMNS][PP_MMA_SUMS] = {};
-    fetch<W, TOKENS, THREADS, 2>(a, shared, keys_at(a, heads_of<const number>(a, qkv, group).key), j, a.apart);
+    fetch_keys<W, TOKENS, THREADS>(a, shared, heads_of<const number>(a, qkv, group), j);
     fetch_queries<W, N>(a, s, tiles, known, qkv, dctx, lse, {group, queries.begin});
     pp_copy_wait();
     __syncthreads();
@@ -223,45 +226,46 @@ __global__ void __launch_bounds__(THREADS)
         add_product<W, N, C>(score, tile + N * pitch<W> + column0, dv);
         add_product<W, N, C>(dkept, tile + column0, dk);
     }
-    const int64_t matrix = (int64_t)a.keys * a.dh;
-    token_rows<number> to =
-        s.keys ? token_rows<number>{s.keys + blockIdx.x * matrix, a.keys, a.dh}
-               : token_rows<number>{pp_attention_shared(a, qkv + a.to_grads, group), a.keys, a.key_width};
-    to.at += column0;
-    write<C>(to, first, a.dh - column0, {a.scale, a.scale}, dk);
-    to.at += s.keys ? gridDim.x * matrix : a.apart;
-    write<C>(to, first, a.dh - column0, {a.drop.scale, a.drop.scale}, dv);
+    const int64_t matrix = (int64_t)a.keys * s.pitch;
+    number *const grads = qkv + a.to_grads, *const waiting = s.keys ? s.keys + blockIdx.x * matrix : NULL,
+                  *const key = waiting ? waiting : pp_attention_shared(a, grads, group, a.dh),
+                  *const value =
+                      waiting ? waiting + gridDim.x * matrix : pp_attention_shared(a, grads + a.apart, group, a.dv);
+    const int step = waiting ? s.pitch : a.key_width;
+    write<C>({key + column0, a.keys, step, a.dh - column0}, first, {a.scale, a.scale}, dk);
+    write<C>({value + column0, a.keys, step, a.dv - column0}, first, {a.drop.scale, a.drop.scale}, dv);
 }
 
-/* Gradients in scratch, [roles, heads, seq, dh], of heads from `first` on, of which a row of tokens has of_row. */
+/* Gradients in scratch, [roles, heads, seq, pitch], of heads from `first` on, of which a row of tokens has of_row. */
 struct waiting {
     const number *grads;
-    int first, heads, of_row;
+    int pitch, first, heads, of_row;
 };
 
-/* Takes them to their place. to: where the first role begins; the next is as many heads further. Grid: any number of
- * blocks, roles. */
+/* Takes them to their place. to: where the first role begins, queries or keys; the second, values, is as many heads of
+ * those further. Grid: any number of blocks, roles. */
 __global__ void settle(pp_attention a, waiting w, number *to)
 {
-    const int chunks = a.dh / CHUNK;
+    const int columns = blockIdx.y ? a.dv : a.dh, chunks = columns / CHUNK;
     const int64_t stride = (int64_t)gridDim.x * blockDim.x, end = (int64_t)w.heads * a.seq * chunks;
-    const number *grads = w.grads + (int64_t)blockIdx.y * w.heads * a.seq * a.dh;
+    const number *grads = w.grads + (int64_t)blockIdx.y * w.heads * a.seq * w.pitch;
     to += (int64_t)blockIdx.y * w.of_row * a.dh;
     for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < end; at += stride) {
         const int64_t row = at / chunks;
         const int place = w.first + (int)(row / a.seq);
-        number *token = to + (place / w.of_row * (int64_t)a.seq + row % a.seq) * a.width + place % w.of_row * a.dh;
-        *reinterpret_cast<uint4 *>(token + at % chunks * CHUNK) = *reinterpret_cast<const uint4 *>(grads + at * CHUNK);
+        number *token = to + (place / w.of_row * (int64_t)a.seq + row % a.seq) * a.width + place % w.of_row * columns;
+        const int column = (int)(at % chunks) * CHUNK;
+        *reinterpret_cast<uint4 *>(token + column) = *reinterpret_cast<const uint4 *>(grads + row * w.pitch + column);
     }
 }
 
 void launch_settle(const struct pp_cuda_call *c, const pp_attention &a, const waiting &w, int roles, number *to)
 {
-    const dim3 grid((unsigned)pp_tile::loop_blocks((int64_t)w.heads * a.seq * a.dh / CHUNK), (unsigned)roles);
+    const dim3 grid((unsigned)pp_tile::loop_blocks((int64_t)w.heads * a.seq * w.pitch / CHUNK), (unsigned)roles);
     PP_LAUNCH(settle, grid, pp_tile::THREADS, 0, c->stream, a, w, to);
 }
 
-/* The kernels for heads of up to `width` columns. */
+/* The kernels for keys and values of up to `width` columns. */
 struct kind {
     int width, key_parts, query_bytes, key_bytes; /* key_parts: blocks that share the columns of a key tile */
     void (*query_grad)(pp_attention, stage, number *, const float *, const number *, const number *);
@@ -283,10 +287,10 @@ template <int W> constexpr kind kind_of()
 const kind kinds[] = {kind_of<32>(),  kind_of<64>(),  kind_of<96>(),
                       kind_of<128>(), kind_of<192>(), kind_of<PP_FLASH_WIDEST>()};
 
-const kind &kind_for(int dh)
+const kind &kind_for(int widest)
 {
     const kind *k = kinds;
-    while (k->width < dh) k++;
+    while (k->width < widest) k++;
     return *k;
 }
 
@@ -304,19 +308,20 @@ void run_part(const struct pp_cuda_call *c, const pp_attention &a, const stage &
         PP_LAUNCH(means, pairs, THREADS, 0, c->stream, a, s, ctx, dctx);
         PP_LAUNCH(k.key_value_grad, shared, THREADS, k.key_bytes, c->stream, a, s, qkv, lse, dctx);
         PP_LAUNCH(k.query_grad, pairs, THREADS, k.query_bytes, c->stream, a, s, qkv, lse, ctx, dctx);
-        if (s.keys) launch_settle(c, a, {s.keys, s.pair / a.group, groups, a.kv}, 2, pp_attention_keys(a, qkv));
+        if (s.keys)
+            launch_settle(c, a, {s.keys, s.pitch, s.pair / a.group, groups, a.kv}, 2, pp_attention_keys(a, qkv));
     } else {
         PP_LAUNCH(k.query_grad, pairs, THREADS, k.query_bytes, c->stream, a, s, qkv, lse, ctx, dctx);
         PP_LAUNCH(k.key_value_grad, shared, THREADS, k.key_bytes, c->stream, a, s, qkv, lse, dctx);
-        launch_settle(c, a, {s.queries, s.pair, s.pairs, a.heads}, 1, qkv);
+        launch_settle(c, a, {s.queries, s.pitch, s.pair, s.pairs, a.heads}, 1, qkv);
     }
 }
 
 } // namespace
 
-int pp_attention_mma_grad_bytes(int dh)
+int pp_attention_mma_grad_bytes(int widest)
 {
-    const kind &k = kind_for(dh);
+    const kind &k = kind_for(widest);
     return std::max(k.query_bytes, k.key_bytes);
 }
 
@@ -329,13 +334,14 @@ cudaError_t pp_attention_mma_grad(const struct pp_cuda_call *c)
     number *const scratch = static_cast<number *>(c->scratch);
     if (parts.parts == 0) return cudaErrorInvalidValue;
     stage s = {};
+    s.pitch = parts.pitch;
     for (s.pair = 0; s.pair < pairs; s.pair += s.pairs) {
         const int groups = std::min(parts.groups, (pairs - s.pair) / a.group);
         s.pairs = groups * a.group;
         s.queries = parts.queries ? scratch : NULL;
         s.keys = parts.keys ? scratch : NULL;
         s.means = reinterpret_cast<float *>(scratch + groups * (parts.queries + parts.keys));
-        run_part(c, a, s, kind_for(a.dh));
+        run_part(c, a, s, kind_for(a.widest));
     }
     return cudaGetLastError();
 }

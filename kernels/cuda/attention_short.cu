@@ -3,9 +3,9 @@
  * Attention of short rows: a thread block takes one pair into shared memory and reads and writes everything once.
  * Where pairs share keys and values, the bias is added before, and what each gives their gradients waits in scratch.
  *
- * Two matrices [seq, dh] and the scores are there at a time, as float, sides rounded up to quads with zeros. Each
- * thread makes 4x4 elements of a product; of very short rows the scores have fewer tiles than the block has threads,
- * and their sums over dh are split.
+ * Two matrices (of queries, keys, values, or gradients of ctx) and the scores are there at a time, as float, with sides
+ * that zeros round up to quads. Each thread makes 4x4 elements of a product. Of very short rows the scores have fewer
+ * tiles than the block has threads, and their sums over columns are split.
  *
  * Estimated for an H200, not measured: the tutorial's pair (35 tokens, 256 columns) takes 92 KB, so two blocks share a
  * multiprocessor; the 48 pairs of its microbatch fill a third of the device, and the kernel is as long as one block:
@@ -13,45 +13,13 @@
  */
 #include <algorithm>
 
+#include "kernels/cuda/attention_short.cuh"
 #include "kernels/cuda/attention_tile.cuh"
 
 namespace
 {
 
-enum { MOST_SEQ = PP_SHORT_SEQ, THREADS = 256, BLOCKS_PER_SM = 2, TILE = 4, MOST_SPLITS = 4 /* of a sum over dh */ };
-static_assert(MOST_SEQ == PP_WARP * PP_QUAD && (int)PP_SHORT_QUAD == (int)PP_QUAD, "a lane has a quad of a row");
-enum { BATCH = 9 }; /* quads that a thread has on their way from memory at a time: all of 36 rows of 256 */
-
-/* Matrices in shared memory, in floats. The quad between rows keeps lanes that read a column off each other's banks. */
-struct room {
-    int seq, dh; /* rounded up */
-    int pitch, score_pitch;
-    int matrix, scores;
-    int splits; /* scores come in so many parts, to be added */
-};
-
-__host__ __device__ inline room room_of(int seq, int dh)
-{
-    room r;
-    r.seq = pp_div_up(seq, PP_QUAD) * PP_QUAD;
-    r.dh = pp_div_up(dh, PP_QUAD) * PP_QUAD;
-    r.pitch = r.dh + PP_QUAD;
-    r.score_pitch = r.seq + PP_QUAD;
-    r.matrix = r.seq * r.pitch;
-    r.scores = r.seq * r.score_pitch;
-    const int tiles = (r.seq / TILE) * (r.seq / TILE), fit = THREADS / tiles, most = r.dh / PP_QUAD;
-    r.splits = fit < 1 ? 1 : fit < MOST_SPLITS ? fit : MOST_SPLITS;
-    if (r.splits > most) r.splits = most;
-    return r;
-}
-
-__device__ inline pp_quad quad_at(const float *p) { return pp_load<true>(p, PP_QUAD); }
-
-__device__ inline void add_product(pp_quad &sum, float weight, pp_quad q)
-{
-#pragma unroll
-    for (int i = 0; i < PP_QUAD; i++) sum.v[i] += weight * q.v[i];
-}
+using namespace pp_short;
 
 /* A quad of a matrix. */
 struct spot {
@@ -68,19 +36,20 @@ __device__ inline void advance(spot &at, spot step, int quads)
     at.row++;
 }
 
-/* One matrix of a pair into shared memory. renew: bias is added, and the sum goes to `renewed` too. */
+/* One matrix of a pair, of so many columns, into shared memory. renew: bias is added, and the sum goes to `renewed`,
+ * too. */
 template <bool whole, bool renew, typename T>
 __device__ inline void take_quads(const pp_attention &a, const room &r, float *to, const T *from, int64_t stride,
-                                  const float *bias, T *renewed)
+                                  int columns, const float *bias, T *renewed)
 {
-    const int quads = r.dh / PP_QUAD;
+    const int quads = pp_div_up(columns, PP_QUAD);
     const spot step = {THREADS / quads, THREADS % quads};
     spot at = {(int)threadIdx.x / quads, (int)threadIdx.x % quads}, next = at;
     while (at.row < r.seq) {
         pp_quad q[BATCH], add[BATCH];
 #pragma unroll
         for (int b = 0; b < BATCH; b++, advance(next, step, quads)) {
-            const int column = next.quad * PP_QUAD, left = a.dh - column;
+            const int column = next.quad * PP_QUAD, left = columns - column;
             q[b] = add[b] = pp_quad{};
             if (next.row >= a.seq) continue;
             q[b] = pp_load<whole>(from + next.row * stride + column, left);
@@ -92,7 +61,7 @@ __device__ inline void take_quads(const pp_attention &a, const room &r, float *t
             if (renew && at.row < a.seq) {
 #pragma unroll
                 for (int i = 0; i < PP_QUAD; i++) q[b].v[i] = pp_round<T>(q[b].v[i] + add[b].v[i]);
-                pp_store<whole>(renewed + at.row * stride + column, a.dh - column, q[b]);
+                pp_store<whole>(renewed + at.row * stride + column, columns - column, q[b]);
             }
             if (at.row < r.seq) pp_store<true>(to + at.row * r.pitch + column, PP_QUAD, q[b]);
         }
@@ -101,36 +70,36 @@ __device__ inline void take_quads(const pp_attention &a, const room &r, float *t
 
 template <bool renew, typename T>
 __device__ inline void take_matrix(const pp_attention &a, const room &r, float *to, const T *from, int64_t stride,
-                                   const float *bias, T *renewed)
+                                   int columns, const float *bias, T *renewed)
 {
     if (a.whole_heads)
-        take_quads<true, renew>(a, r, to, from, stride, bias, renewed);
+        take_quads<true, renew>(a, r, to, from, stride, columns, bias, renewed);
     else
-        take_quads<false, renew>(a, r, to, from, stride, bias, renewed);
+        take_quads<false, renew>(a, r, to, from, stride, columns, bias, renewed);
 }
 
 template <typename T>
-__device__ inline void take(const pp_attention &a, const room &r, float *to, const T *from, int64_t stride)
+__device__ inline void take(const pp_attention &a, const room &r, float *to, const T *from, int64_t stride, int columns)
 {
-    take_matrix<false>(a, r, to, from, stride, NULL, static_cast<T *>(NULL));
+    take_matrix<false>(a, r, to, from, stride, columns, NULL, static_cast<T *>(NULL));
 }
 
-/* The same; biased: and the bias, from `column` on, is added to it where it lies. */
+/* The same of queries, keys or values; biased: and the bias, from `column` on, is added to them where they lie. */
 template <bool biased, typename T>
-__device__ inline void take_part(const pp_attention &a, const room &r, float *to, T *from, const float *bias,
-                                 int column)
+__device__ inline void take_part(const pp_attention &a, const room &r, float *to, T *from, int columns,
+                                 const float *bias, int column)
 {
-    take_matrix<biased>(a, r, to, from, a.width, biased ? bias + column : NULL, from);
+    take_matrix<biased>(a, r, to, from, a.width, columns, biased ? bias + column : NULL, from);
 }
 
-/* scores = x y', in r.splits parts that lie r.scores apart. Rows of a thread lie a quarter of the matrix apart, so that
- * neighbours read neighbouring rows. */
-__device__ inline void multiply_nt(const room &r, const float *x, const float *y, float *scores)
+/* scores = x y', of so many columns, in r.splits parts that lie r.scores apart. Rows of a thread lie a quarter of the
+ * matrix apart, so that neighbours read neighbouring rows. */
+__device__ inline void multiply_nt(const room &r, int columns, const float *x, const float *y, float *scores)
 {
-    const int side = r.seq / TILE, quads = pp_div_up(r.dh / PP_QUAD, r.splits);
+    const int side = r.seq / TILE, all = whole_quads(columns), quads = pp_div_up(all / PP_QUAD, r.splits);
     for (int t = (int)threadIdx.x; t < side * side * r.splits; t += THREADS) {
         const int i = t / side % side, j = t % side, split = t / (side * side);
-        const int first = split * quads * PP_QUAD, end = min(r.dh, first + quads * PP_QUAD);
+        const int first = split * quads * PP_QUAD, end = min(all, first + quads * PP_QUAD);
         float sum[TILE][TILE] = {};
         for (int k = first; k < end; k += PP_QUAD) {
             pp_quad xs[TILE], ys[TILE];
@@ -162,19 +131,31 @@ __device__ inline pp_quad add_parts(const room &r, const float *scores)
     return sum;
 }
 
-/* Where a product goes: rows of dh elements in global memory. */
-template <typename T>
-__device__ inline void put(const pp_attention &a, T *to, int64_t stride, int row, int column, pp_quad q)
+/* Where a product goes in global memory: rows that lie `stride` apart, of so many columns. whole: quads may be moved at
+ * once. */
+template <typename T> struct target {
+    T *to;
+    int64_t stride;
+    int columns;
+    bool whole;
+};
+template <typename T> __device__ inline target<T> target_of(const pp_attention &a, T *to, int64_t stride, int columns)
 {
-    if (row < a.seq) pp_store_if(a.whole_heads, to + row * stride + column, a.dh - column, q);
+    return {to, stride, columns, a.whole_heads};
+}
+
+template <typename T>
+__device__ inline void put(const pp_attention &a, const target<T> &t, int row, int column, pp_quad q)
+{
+    if (row < a.seq) pp_store_if(t.whole, t.to + row * t.stride + column, t.columns - column, q);
 }
 
 /* to = scores y. Columns of scores beyond the row's end are zero. */
 template <typename T>
-__device__ inline void multiply_nn(const pp_attention &a, const room &r, const float *scores, const float *y, T *to,
-                                   int64_t stride)
+__device__ inline void multiply_nn(const pp_attention &a, const room &r, const float *scores, const float *y,
+                                   const target<T> &to)
 {
-    const int side = r.seq / TILE, quads = r.dh / PP_QUAD;
+    const int side = r.seq / TILE, quads = pp_div_up(to.columns, PP_QUAD);
     for (int t = (int)threadIdx.x; t < side * quads; t += THREADS) {
         const int i = t / quads, column = t % quads * PP_QUAD;
         pp_quad sum[TILE] = {};
@@ -190,16 +171,16 @@ __device__ inline void multiply_nn(const pp_attention &a, const room &r, const f
             }
         }
 #pragma unroll
-        for (int u = 0; u < TILE; u++) put(a, to, stride, i + u * side, column, sum[u]);
+        for (int u = 0; u < TILE; u++) put(a, to, i + u * side, column, sum[u]);
     }
 }
 
 /* to = scores' y */
 template <typename T>
-__device__ inline void multiply_tn(const pp_attention &a, const room &r, const float *scores, const float *y, T *to,
-                                   int64_t stride)
+__device__ inline void multiply_tn(const pp_attention &a, const room &r, const float *scores, const float *y,
+                                   const target<T> &to)
 {
-    const int side = r.seq / TILE, quads = r.dh / PP_QUAD;
+    const int side = r.seq / TILE, quads = pp_div_up(to.columns, PP_QUAD);
     for (int t = (int)threadIdx.x; t < side * quads; t += THREADS) {
         const int row = t / quads * TILE, column = t % quads * PP_QUAD;
         pp_quad sum[TILE] = {};
@@ -209,7 +190,7 @@ __device__ inline void multiply_tn(const pp_attention &a, const room &r, const f
             for (int u = 0; u < TILE; u++) add_product(sum[u], weights.v[u], q);
         }
 #pragma unroll
-        for (int u = 0; u < TILE; u++) put(a, to, stride, row + u, column, sum[u]);
+        for (int u = 0; u < TILE; u++) put(a, to, row + u, column, sum[u]);
     }
 }
 
@@ -265,78 +246,75 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
     forward(pp_attention a, T *ctx, T *p, T *qkv, const float *bias)
 {
     PP_SHARED(float, shared);
-    const room r = room_of(a.seq, a.dh);
-    const int pair = (int)blockIdx.x, first = pair % a.heads * a.dh;
+    const room r = room_of(a.seq, a.widest);
+    const int pair = (int)blockIdx.x, head = pair % a.heads;
     float *x = shared, *y = x + r.matrix, *scores = y + r.matrix;
-    T *query = pp_attention_query(a, qkv, pair), *key = pp_attention_shared(a, pp_attention_keys(a, qkv), pair),
-      *value = pp_attention_shared(a, pp_attention_values(a, qkv), pair);
-    take_part<biased>(a, r, x, query, bias, first);
-    take_part<biased>(a, r, y, key, bias, a.d + first);
+    T *query = pp_attention_query(a, qkv, pair), *key = pp_attention_key(a, qkv, pair),
+      *value = pp_attention_value(a, qkv, pair);
+    take_part<biased>(a, r, x, query, a.dh, bias, head * a.dh);
+    take_part<biased>(a, r, y, key, a.dh, bias, a.queries + head * a.dh);
     __syncthreads();
-    multiply_nt(r, x, y, scores);
+    multiply_nt(r, a.dh, x, y, scores);
     __syncthreads();
-    take_part<biased>(a, r, x, value, bias, 2 * a.d + first);
+    take_part<biased>(a, r, x, value, a.dv, bias, 2 * a.queries + head * a.dv);
     for (int i = (int)threadIdx.x / PP_WARP; i < a.seq; i += THREADS / PP_WARP)
         softmax(a, r, pair, i, scores + i * r.score_pitch, pp_attention_row(a, p, pair, i));
     __syncthreads();
-    multiply_nn(a, r, scores, x, pp_attention_context(a, ctx, pair), a.d);
+    multiply_nn(a, r, scores, x, target_of(a, pp_attention_context(a, ctx, pair), a.d, a.dv));
 }
 
-/* The gradient of a key or value of a pair: to its place, or into scratch. */
+/* The gradient of a key or value of a pair, of so many columns: to its place, or into scratch. */
 template <bool shares, typename T>
 __device__ inline void multiply_shared(const pp_attention &a, const room &r, const float *scores, const float *y, T *to,
-                                       float *waiting)
+                                       float *waiting, int columns)
 {
-    pp_attention whole = a;
-    whole.whole_heads = true;
-    whole.dh = r.dh;
     if (shares)
-        multiply_tn(whole, r, scores, y, waiting, r.dh);
+        multiply_tn(a, r, scores, y, target<float>{waiting, r.columns, whole_quads(columns), true});
     else
-        multiply_tn(a, r, scores, y, to, a.width);
+        multiply_tn(a, r, scores, y, target_of(a, to, a.width, columns));
 }
 
-/* Blocks: pairs from first_pair on. shares: gradients of keys and values go to `waiting` [2, pairs, seq, r.dh]. */
+/* Blocks: pairs from first_pair on. shares: gradients of keys and values go to `waiting` [2, pairs, seq, r.columns]. */
 template <typename T, bool shares>
 __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
     backward(pp_attention a, int first_pair, T *qkv, const T *p, const T *dctx, float *waiting)
 {
     PP_SHARED(float, shared);
-    const room r = room_of(a.seq, a.dh);
+    const room r = room_of(a.seq, a.widest);
     const int pair = first_pair + (int)blockIdx.x;
-    const int64_t stride = a.width, matrix = (int64_t)a.seq * r.dh;
+    const int64_t stride = a.width, matrix = (int64_t)a.seq * r.columns;
     float *x = shared, *y = x + r.matrix, *dscores = y + r.matrix, *kept = dscores + r.scores;
     float *dkey = waiting + blockIdx.x * matrix, *dvalue = dkey + gridDim.x * matrix;
-    T *query = pp_attention_query(a, qkv, pair), *key = pp_attention_shared(a, pp_attention_keys(a, qkv), pair),
-      *value = pp_attention_shared(a, pp_attention_values(a, qkv), pair);
-    take(a, r, x, pp_attention_context(a, dctx, pair), a.d);
-    take(a, r, y, value, stride);
+    T *query = pp_attention_query(a, qkv, pair), *key = pp_attention_key(a, qkv, pair),
+      *value = pp_attention_value(a, qkv, pair);
+    take(a, r, x, pp_attention_context(a, dctx, pair), a.d, a.dv);
+    take(a, r, y, value, stride, a.dv);
     __syncthreads();
-    multiply_nt(r, x, y, dscores);
+    multiply_nt(r, a.dv, x, y, dscores);
     __syncthreads();
-    take(a, r, y, key, stride);
+    take(a, r, y, key, stride, a.dh);
     for (int i = (int)threadIdx.x / PP_WARP; i < a.seq; i += THREADS / PP_WARP)
         softmax_grad(a, r, pp_attention_row(a, p, pair, i), dscores + i * r.score_pitch);
     __syncthreads();
-    multiply_shared<shares>(a, r, kept, x, value, dvalue);
+    multiply_shared<shares>(a, r, kept, x, value, dvalue, a.dv);
     __syncthreads();
-    take(a, r, x, query, stride);
+    take(a, r, x, query, stride, a.dh);
     __syncthreads();
-    multiply_nn(a, r, dscores, y, query, stride);
-    multiply_shared<shares>(a, r, dscores, x, key, dkey);
+    multiply_nn(a, r, dscores, y, target_of(a, query, stride, a.dh));
+    multiply_shared<shares>(a, r, dscores, x, key, dkey, a.dh);
 }
 
 /* scores: matrices of them that the kernel has beside each other. */
-int64_t shared_bytes(int seq, int dh, int scores)
+int64_t shared_bytes(int seq, int widest, int scores)
 {
-    const room r = room_of(seq, dh);
+    const room r = room_of(seq, widest);
     return (2 * (int64_t)r.matrix + std::max(scores, r.splits) * (int64_t)r.scores) * (int64_t)sizeof(float);
 }
 
 /* What the gradients of a group's keys and values take in scratch, pair by pair. */
-int64_t waiting_bytes(int seq, int dh, int group)
+int64_t waiting_bytes(int seq, int widest, int group)
 {
-    return 2 * (int64_t)sizeof(float) * group * seq * room_of(seq, dh).dh;
+    return 2 * (int64_t)sizeof(float) * group * seq * room_of(seq, widest).columns;
 }
 
 template <typename T> cudaError_t run_forward(const struct pp_cuda_call *c)
@@ -347,7 +325,7 @@ template <typename T> cudaError_t run_forward(const struct pp_cuda_call *c)
     a.whole_heads = a.whole_heads && pp_aligned(bias);
     if (a.group > 1) pp_tile::add_bias<T>(c, a, static_cast<T *>(at->qkv), bias);
     const auto kernel = a.group > 1 || !bias ? forward<T, false> : forward<T, true>;
-    PP_LAUNCH(kernel, a.rows * a.heads, THREADS, (size_t)shared_bytes(a.seq, a.dh, 1), c->stream, a,
+    PP_LAUNCH(kernel, a.rows * a.heads, THREADS, (size_t)shared_bytes(a.seq, a.widest, 1), c->stream, a,
               static_cast<T *>(at->ctx), static_cast<T *>(at->probabilities), static_cast<T *>(at->qkv), bias);
     return cudaGetLastError();
 }
@@ -361,13 +339,13 @@ template <typename T> cudaError_t run_backward(const struct pp_cuda_call *c)
     float *waiting = static_cast<float *>(c->scratch);
     const auto kernel = a.group > 1 ? backward<T, true> : backward<T, false>;
     const int groups = a.rows * a.kv,
-              most = a.group > 1 ? (int)(PP_CUDA_SCRATCH_BYTES / waiting_bytes(a.seq, a.dh, a.group)) : groups;
+              most = a.group > 1 ? (int)(PP_CUDA_SCRATCH_BYTES / waiting_bytes(a.seq, a.widest, a.group)) : groups;
     for (int first = 0; first < groups; first += most) {
         const int n = std::min(most, groups - first);
-        PP_LAUNCH(kernel, n * a.group, THREADS, (size_t)shared_bytes(a.seq, a.dh, 2), c->stream, a, first * a.group,
+        PP_LAUNCH(kernel, n * a.group, THREADS, (size_t)shared_bytes(a.seq, a.widest, 2), c->stream, a, first * a.group,
                   qkv, p, dctx, waiting);
         if (a.group > 1)
-            pp_tile::launch_settle<T>(c, a, {waiting, room_of(a.seq, a.dh).dh, first, n, a.kv, a.group}, 2,
+            pp_tile::launch_settle<T>(c, a, {waiting, room_of(a.seq, a.widest).columns, first, n, a.kv, a.group}, 2,
                                       pp_attention_keys(a, qkv));
     }
     return cudaGetLastError();
@@ -375,10 +353,10 @@ template <typename T> cudaError_t run_backward(const struct pp_cuda_call *c)
 
 } // namespace
 
-int64_t pp_attention_short_bytes(int seq, int dh, int group)
+int64_t pp_attention_short_bytes(int seq, int widest, int group)
 {
-    const bool fits = group == 1 || waiting_bytes(seq, dh, group) <= PP_CUDA_SCRATCH_BYTES;
-    return seq <= MOST_SEQ && fits ? shared_bytes(seq, dh, 2) : INT64_MAX;
+    const bool fits = group == 1 || waiting_bytes(seq, widest, group) <= PP_CUDA_SCRATCH_BYTES;
+    return seq <= MOST_SEQ && fits ? shared_bytes(seq, widest, 2) : INT64_MAX;
 }
 
 cudaError_t pp_attention_short(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_forward, c); }

@@ -176,23 +176,29 @@ static __device__ inline void multiply_held(memory &m, const held &h, const B &b
 
 /* ---- attention's matrices ---- */
 
-template <typename T> static __device__ inline matrix<T> tokens_of(const pp_attention &a, const T *head, int64_t pitch)
+template <typename T>
+static __device__ inline matrix<T> tokens_of(const pp_attention &a, const T *head, int64_t pitch, int columns)
 {
-    return {head, pitch, a.seq, a.dh, a.whole_heads};
+    return {head, pitch, a.seq, columns, a.whole_heads};
 }
 
-/* Queries of a pair [seq, dh], and the keys and values that it shares with its group [keys, dh]. */
+/* Queries of a pair [seq, dh]; ctx, or its gradient [seq, dv]; the keys [keys, dh] and values [keys, dv] that it shares
+ * with its group. */
 template <typename T> static __device__ inline matrix<T> queries_of(const pp_attention &a, const T *qkv, int pair)
 {
-    return tokens_of(a, pp_attention_query(a, qkv, pair), a.width);
+    return tokens_of(a, pp_attention_query(a, qkv, pair), a.width, a.dh);
+}
+template <typename T> static __device__ inline matrix<T> context_of(const pp_attention &a, const T *ctx, int pair)
+{
+    return tokens_of(a, pp_attention_context(a, ctx, pair), a.d, a.dv);
 }
 template <typename T> static __device__ inline matrix<T> keys_of(const pp_attention &a, const T *qkv, int pair)
 {
-    return {pp_attention_shared(a, pp_attention_keys(a, qkv), pair), a.key_width, a.keys, a.dh, a.whole_heads};
+    return {pp_attention_key(a, qkv, pair), a.key_width, a.keys, a.dh, a.whole_heads};
 }
 template <typename T> static __device__ inline matrix<T> values_of(const pp_attention &a, const T *qkv, int pair)
 {
-    return {pp_attention_shared(a, pp_attention_values(a, qkv), pair), a.key_width, a.keys, a.dh, a.whole_heads};
+    return {pp_attention_value(a, qkv, pair), a.key_width, a.keys, a.dv, a.whole_heads};
 }
 
 /* End of the terms that queries of the tile from i on need. */
@@ -243,16 +249,17 @@ static inline void add_bias(const struct pp_cuda_call *c, const pp_attention &a,
 /* Gradients in scratch: they wait until nobody needs any more what they take the place of. */
 struct waiting {
     const float *grads; /* [roles, heads, terms, seq, pitch] */
-    int pitch;          /* dh in whole quads */
+    int pitch;          /* the widest of the roles' columns, in whole quads */
     int first, heads;   /* of those in all rows, in each of which there are `of_row` */
     int of_row;
     int terms; /* that are added, in their order */
 };
 
-/* to: where the first role begins; the next is as many heads further. Grid: any number of blocks, roles. */
+/* to: where the first role begins, queries or keys; the second, values, is as many heads of those further. Grid: any
+ * number of blocks, roles. */
 template <typename T> static __global__ void settle(pp_attention a, waiting w, T *to)
 {
-    const int quads = w.pitch / PP_QUAD;
+    const int columns = blockIdx.y ? a.dv : a.dh, quads = pp_div_up(columns, PP_QUAD);
     const int64_t matrix = (int64_t)a.seq * w.pitch, items = (int64_t)w.heads * a.seq * quads,
                   stride = (int64_t)gridDim.x * blockDim.x;
     const float *grads = w.grads + (int64_t)blockIdx.y * w.heads * w.terms * matrix;
@@ -267,8 +274,8 @@ template <typename T> static __global__ void settle(pp_attention a, waiting w, T
 #pragma unroll
             for (int k = 0; k < PP_QUAD; k++) sum.v[k] += q.v[k];
         }
-        T *at = to + ((int64_t)(place / w.of_row) * a.seq + token) * a.width + place % w.of_row * a.dh + column;
-        pp_store_if(a.whole_heads, at, a.dh - column, sum);
+        T *at = to + ((int64_t)(place / w.of_row) * a.seq + token) * a.width + place % w.of_row * columns + column;
+        pp_store_if(a.whole_heads, at, columns - column, sum);
     }
 }
 

@@ -37,21 +37,24 @@ enum {
 /* Does a call of flash or flash_grad go to tensor cores, if its operands are aligned to 16 bytes? */
 static inline bool pp_flash_multiplies(const struct pp_call *call)
 {
-    return call->precision == PP_BF16 && call->attention.dh % PP_FLASH_STEP == 0 &&
-           call->attention.dh <= PP_FLASH_WIDEST;
+    const int columns = call->attention.dh, values = PP_VALUE_COLUMNS(&call->attention);
+    return call->precision == PP_BF16 && columns % PP_FLASH_STEP == 0 && values % PP_FLASH_STEP == 0 &&
+           columns <= PP_FLASH_WIDEST && values <= PP_FLASH_WIDEST;
 }
 
-/* Columns of a tile on tensor cores. */
-static inline int pp_mma_width(int dh)
+/* Columns of a tile on tensor cores. widest: columns of a key or of a value, whichever is wider. */
+static inline int pp_mma_width(int widest)
 {
-    const int step = dh <= PP_MMA_NARROW ? PP_MMA_WIDTH : 2 * PP_MMA_WIDTH;
-    return (dh + step - 1) / step * step;
+    const int step = widest <= PP_MMA_NARROW ? PP_MMA_WIDTH : 2 * PP_MMA_WIDTH;
+    return (widest + step - 1) / step * step;
 }
 
-/* Tiles of columns in a block, in float arithmetic: as few as hold a head, PP_FLASH_COLUMNS at most. */
-static inline int pp_flash_tiles(int dh)
+/* Tiles of columns in a block, in float arithmetic: as few as hold a head, PP_FLASH_COLUMNS at most. widest: as above.
+ */
+static inline int pp_flash_tiles(int widest)
 {
-    return dh <= PP_TILE_SIDE ? 1 : dh <= 2 * PP_TILE_SIDE ? 2 : PP_FLASH_COLUMNS / PP_TILE_SIDE;
+    return widest <= PP_TILE_SIDE ? 1 : widest <= 2 * PP_TILE_SIDE ? 2 : PP_FLASH_COLUMNS / PP_TILE_SIDE;
 }
+static inline int pp_flash_columns(int widest) { return pp_flash_tiles(widest) * PP_TILE_SIDE; }
 
 #endif

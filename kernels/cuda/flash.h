@@ -26,7 +26,7 @@ struct pp_flash_parts {
     int64_t keys;    /* the same of keys and values */
 };
 
-/* Launches of flash: one, and one before it that adds the bias, if there is one. */
+/* Launches of a call of flash: one kernel; before it one more that adds the bias, if the call has a bias. */
 static inline int pp_flash_launches(const struct pp_call *call)
 {
     return call->at.flash.bias.region == PP_MEM_NONE ? 1 : 2;
@@ -54,11 +54,12 @@ static inline int pp_flash_terms(const struct pp_call *call, int pitch, int64_t 
 static inline struct pp_flash_parts pp_flash_divide(const struct pp_call *call, bool multiplies, int64_t scratch_bytes)
 {
     const struct pp_attention_dims *n = &call->attention;
+    const int widest = PP_WIDEST_COLUMNS(n);
     const int64_t seq = n->seq, groups = (int64_t)n->rows * PP_KV_HEADS(n), group = n->heads / PP_KV_HEADS(n);
-    const bool apart = n->keys > 0, shared = apart || group > 1 || (multiplies && n->dh > PP_MMA_NARROW),
-               wide = n->dh > PP_FLASH_COLUMNS;
-    struct pp_flash_parts p = {.terms = 1, .pitch = n->dh};
-    if (!multiplies) p.pitch = (n->dh + 3) / 4 * 4; /* whole quads */
+    const bool apart = n->keys > 0, shared = apart || group > 1 || (multiplies && widest > PP_MMA_NARROW),
+               wide = widest > PP_FLASH_COLUMNS;
+    struct pp_flash_parts p = {.terms = 1, .pitch = widest};
+    if (!multiplies) p.pitch = (widest + 3) / 4 * 4; /* whole quads */
     if (!multiplies && !apart) {
         p.terms = pp_flash_terms(call, p.pitch, group * (wide ? p.pitch + 1 : 1), scratch_bytes);
     }

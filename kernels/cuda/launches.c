@@ -12,7 +12,7 @@ static int stored_attention(const struct pp_call *call)
 {
     const struct pp_attention_dims *n = &call->attention;
     /* in scratch: for each row, head and query its scores, and gradients of a query, a key and a value */
-    const int64_t floats = (int64_t)n->rows * n->heads * n->seq * (n->seq + 3 * n->dh);
+    const int64_t floats = (int64_t)n->rows * n->heads * n->seq * (n->seq + 2 * n->dh + PP_VALUE_COLUMNS(n));
     const int64_t group = n->heads / PP_KV_HEADS(n); /* each pair is a part where all of a group do not fit */
     return (int)(PART_LAUNCHES * (1 + group * floats * (int64_t)sizeof(float) / PP_CUDA_SCRATCH_BYTES));
 }
@@ -22,7 +22,7 @@ static int stored_attention(const struct pp_call *call)
 static bool has_way(const struct pp_call *call, bool multiplies)
 {
     if (call->kernel != PP_KERNEL_FLASH_GRAD) return false;
-    return pp_flash_multiplies(call) ? multiplies || call->attention.dh > PP_MMA_NARROW : !multiplies;
+    return pp_flash_multiplies(call) ? multiplies || PP_WIDEST_COLUMNS(&call->attention) > PP_MMA_NARROW : !multiplies;
 }
 
 /* At least what all workers have; more where one part of flash_grad, which is at least a group of heads, needs more. */
@@ -75,6 +75,7 @@ int pp_cuda_launches(const struct pp_call *call)
     case PP_KERNEL_LAYERNORM_GRAD:
     case PP_KERNEL_RMSNORM_GRAD:
     case PP_KERNEL_QK_NORM_GRAD:
+    case PP_KERNEL_LATENT_NORM_GRAD:
         return NORM_GRAD_LAUNCHES;
     case PP_KERNEL_ALL_TO_ALL:
         return all_to_all(call);

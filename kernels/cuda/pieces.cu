@@ -13,7 +13,8 @@ template <typename T> struct rearrangement {
     const T *from;
     const float *bias; /* [row]; may be NULL */
     int tokens;
-    int width, shared; /* of a token in a piece: numbers of queries; numbers of keys, and as many of values */
+    int width, shared; /* of a token in a piece: numbers of queries; of keys */
+    int values;        /* of values */
     int row;           /* numbers of a token in all pieces */
     int parts;         /* pieces */
 };
@@ -23,8 +24,9 @@ template <typename T> struct rearrangement {
 template <typename T> static __device__ inline int64_t column_of(const rearrangement<T> &r, int piece, int j)
 {
     if (j < r.width) return (int64_t)piece * r.width + j;
-    const int which = (j - r.width) / r.shared, rest = (j - r.width) % r.shared;
-    return (int64_t)r.parts * (r.width + (int64_t)which * r.shared) + (int64_t)piece * r.shared + rest;
+    const int key = j - r.width, value = key - r.shared;
+    if (value < 0) return (int64_t)r.parts * r.width + (int64_t)piece * r.shared + key;
+    return (int64_t)r.parts * (r.width + r.shared) + (int64_t)piece * r.values + value;
 }
 
 /* Copies rows to pieces, or pieces to rows. Grid: (tokens, steps of a row / threads). A step is a quad if `whole`: no
@@ -59,9 +61,10 @@ template <typename T, bool to_pieces> static cudaError_t run(const struct pp_cud
     r.parts = n->parts;
     r.width = n->width / r.parts;
     r.shared = n->shared / r.parts;
-    r.row = n->width + 2 * n->shared;
-    const bool whole = r.width % PP_QUAD == 0 && r.shared % PP_QUAD == 0 && pp_aligned(r.to) && pp_aligned(r.from) &&
-                       pp_aligned(r.bias);
+    r.values = PP_PIECE_VALUES(n) / r.parts;
+    r.row = PP_PIECE_ROW(n);
+    const bool whole = r.width % PP_QUAD == 0 && r.shared % PP_QUAD == 0 && r.values % PP_QUAD == 0 &&
+                       pp_aligned(r.to) && pp_aligned(r.from) && pp_aligned(r.bias);
     const int steps = whole ? r.row / PP_QUAD : r.row, threads = pp_block_threads(steps, THREADS);
     const auto kernel = whole ? rearrange<T, to_pieces, true> : rearrange<T, to_pieces, false>;
     PP_LAUNCH(kernel, dim3((unsigned)r.tokens, (unsigned)pp_div_up(steps, threads)), threads, 0, c->stream, r);
@@ -127,13 +130,14 @@ template <typename T, bool sums> static cudaError_t run_keys(const struct pp_cud
     r.keys = static_cast<T *>(sums ? c->at.sum_keys.from : c->at.copy_keys.to);
     r.bias = sums ? NULL : static_cast<const float *>(c->at.copy_keys.bias);
     r.first = n->width;
-    r.width = n->width + 2 * n->shared;
+    const int keys = PP_PIECE_KEYS(n);
+    r.width = n->width + keys;
     r.parts = n->parts;
-    r.part = (int64_t)n->tokens * 2 * n->shared;
-    const bool whole = n->width % PP_QUAD == 0 && 2 * n->shared % PP_QUAD == 0 && pp_aligned(r.qkv) &&
-                       pp_aligned(r.keys) && pp_aligned(r.bias);
+    r.part = (int64_t)n->tokens * keys;
+    const bool whole =
+        n->width % PP_QUAD == 0 && keys % PP_QUAD == 0 && pp_aligned(r.qkv) && pp_aligned(r.keys) && pp_aligned(r.bias);
     r.quads = r.bias ? pp_div_up(r.first, PP_QUAD) : 0;
-    const int quads = r.quads + pp_div_up(2 * n->shared, PP_QUAD), threads = pp_block_threads(quads, THREADS);
+    const int quads = r.quads + pp_div_up(keys, PP_QUAD), threads = pp_block_threads(quads, THREADS);
     const auto kernel =
         sums ? (whole ? sum_keys<T, true> : sum_keys<T, false>) : (whole ? copy_keys<T, true> : copy_keys<T, false>);
     PP_LAUNCH(kernel, dim3((unsigned)n->tokens, (unsigned)pp_div_up(quads, threads)), threads, 0, c->stream, r);

@@ -28,7 +28,7 @@ template <typename T> static heads_norm<T> norm_of(const struct pp_cuda_call *c,
     q.queries = n->heads;
     q.heads = n->heads + PP_KV_HEADS(n);
     q.dh = n->dh;
-    q.width = PP_QKV_HEADS(n) * n->dh;
+    q.width = PP_QKV_COLUMNS(n);
     q.eps = c->call->eps;
     return q;
 }

@@ -14,7 +14,8 @@ using angles = float[PIECE];
 template <typename T> struct rotation {
     T *qkv;
     const float *bias; /* [width]; NULL: nothing is added */
-    int seq, dh, half; /* half of a head's rotated columns: the two columns of a pair lie so far apart */
+    int seq, dh, half; /* half of the columns of a head that are rotated: the two of a pair lie so far apart */
+    int still;         /* columns of a head before these, which stay as they are */
     int heads, width;  /* heads that are rotated (queries, then keys); columns of a token in qkv */
     pp_rotation rates;
     float direction; /* 1: forward; -1: backward, by the negative angle */
@@ -67,22 +68,22 @@ static __device__ inline void rotate(const rotation<T> &r, int column, int left,
     pp_store<whole>(at + r.half, left, to_y);
 }
 
-/* Adds the bias to four columns, or `left` if there are fewer, that are not rotated. */
-template <bool whole, typename T> static __device__ inline void pass(const rotation<T> &r, int column, int left)
+/* Adds the bias to columns begin .. end - 1, which are not rotated. */
+template <bool whole, typename T> static __device__ inline void add_bias(const rotation<T> &r, int begin, int end)
 {
-    pp_store<whole>(r.qkv + (int64_t)blockIdx.x * r.width + column, left, biased<whole>(r, column, left));
+    for (int j = begin + (int)threadIdx.x * PP_QUAD; j < end; j += (int)blockDim.x * PP_QUAD)
+        pp_store<whole>(r.qkv + (int64_t)blockIdx.x * r.width + j, end - j, biased<whole>(r, j, end - j));
 }
 
-/* Adds the bias to what is not rotated: the other columns of queries and keys, and the values. */
-template <typename T, bool whole> static __device__ inline void pass_others(const rotation<T> &r)
+/* Adds the bias to what is not rotated: other columns of queries and keys, and the values. */
+template <bool whole, typename T> static __device__ inline void pass_others(const rotation<T> &r)
 {
-    const int rest = r.dh - 2 * r.half, quads = pp_div_up(rest, PP_QUAD);
-    for (int t = (int)threadIdx.x; t < r.heads * quads; t += (int)blockDim.x) {
-        const int k = t % quads * PP_QUAD;
-        pass<whole>(r, t / quads * r.dh + 2 * r.half + k, rest - k);
+    const int turned = r.still + 2 * r.half;
+    for (int h = 0; h < r.heads && turned - r.still < r.dh; h++) {
+        add_bias<whole>(r, h * r.dh, h * r.dh + r.still);
+        add_bias<whole>(r, h * r.dh + turned, (h + 1) * r.dh);
     }
-    for (int j = r.heads * r.dh + (int)threadIdx.x * PP_QUAD; j < r.width; j += (int)blockDim.x * PP_QUAD)
-        pass<whole>(r, j, r.width - j);
+    add_bias<whole>(r, r.heads * r.dh, r.width);
 }
 
 /* Grid: tokens. whole: all quads are whole and aligned. */
@@ -97,10 +98,10 @@ template <typename T, bool whole> static __global__ void __launch_bounds__(THREA
         __syncthreads();
         for (int t = (int)threadIdx.x; t < r.heads * quads; t += (int)blockDim.x) {
             const int k = t % quads * PP_QUAD;
-            rotate<whole>(r, t / quads * r.dh + first + k, n - k, sines + k, cosines + k);
+            rotate<whole>(r, t / quads * r.dh + r.still + first + k, n - k, sines + k, cosines + k);
         }
     }
-    if (r.bias) pass_others<T, whole>(r);
+    if (r.bias) pass_others<whole>(r);
 }
 
 template <typename T> static cudaError_t run(const struct pp_cuda_call *c, void *qkv, const void *bias, float direction)
@@ -112,13 +113,15 @@ template <typename T> static cudaError_t run(const struct pp_cuda_call *c, void 
     r.seq = n->seq;
     r.dh = n->dh;
     r.half = PP_ROPE_COLUMNS(n) / 2;
+    r.still = n->still;
     r.heads = n->heads + PP_KV_HEADS(n);
-    r.width = PP_QKV_HEADS(n) * r.dh;
+    r.width = PP_QKV_COLUMNS(n);
     r.rates = pp_rotation_of(&c->call->turns, PP_ROPE_COLUMNS(n));
     r.direction = direction;
     r.magnitude = (float)r.rates.magnitude;
     r.places = pp_query_places_of(r.seq, c->frame);
-    const bool whole = r.half % PP_QUAD == 0 && r.dh % PP_QUAD == 0 && pp_aligned(r.qkv) && pp_aligned(r.bias);
+    const bool whole = r.half % PP_QUAD == 0 && r.still % PP_QUAD == 0 && r.dh % PP_QUAD == 0 &&
+                       r.width % PP_QUAD == 0 && pp_aligned(r.qkv) && pp_aligned(r.bias);
     const auto kernel = whole ? rope<T, true> : rope<T, false>;
     const int threads = pp_block_threads((int64_t)r.heads * pp_div_up(r.half, PP_QUAD), THREADS);
     PP_LAUNCH(kernel, n->rows * n->seq, threads, 0, c->stream, r);

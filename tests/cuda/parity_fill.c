@@ -96,6 +96,7 @@ static const struct {
     float shift, scale;
 } spreads[] = {{PP_KERNEL_LAYERNORM_GRAD, 2, 1, 0.5f},
                {PP_KERNEL_RMSNORM_GRAD, 2, 1, 0.5f},
+               {PP_KERNEL_LATENT_NORM_GRAD, 1, 1, 0.5f},
                {PP_KERNEL_GELU, 1, 0, 6},
                {PP_KERNEL_GELU_GRAD, 1, 0, 6},
                {PP_KERNEL_SWIGLU, 1, 0, 8},

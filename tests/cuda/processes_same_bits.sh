@@ -123,6 +123,8 @@ seldom compare 3 --schedule gpipe --stages 1 --context-parallel 3 --heads 6 --to
 compare 4 --schedule 1f1b --stages 1 --heads 2 --tokens 16 --context-parallel 4 --chunks 3 --attention flash --cp-comm-type all_gather --precision bf16 --window-size 6
 seldom compare 2 --schedule 1f1b --stages 2 "${shared[@]}" --attention flash --cp-comm-type all_gather --positions rope --qk-norm yes
 compare 2 --schedule gpipe --stages 1 --context-parallel 4 --heads 4 --tokens 12 --chunks 1 # pieces fill a queue
+latent=(--bias no --positions rope --kv-lora-rank 10 --qk-nope-head-dim 6 --qk-rope-head-dim 4 --v-head-dim 8)
+compare 4 --schedule 1f1b --stages 1 "${shared[@]}" --tensor 2 "${latent[@]}" --q-lora-rank 12
 seldom compare 4 --schedule 1f1b --stages 2 --replicas 2 "${shared[@]}" --clip 0
 compare 4 --schedule 1f1b --stages 2 --replicas 2 "${shared[@]}" --precision bf16
 cp threads unshared && cp threads.safetensors unshared.safetensors
@@ -151,6 +153,7 @@ follow_cpu --schedule 1f1b --stages 2 --tensor 2 --sequence-parallel --chunks 3
 seldom follow_cpu --schedule 1f1b --stages 2 --tie-embeddings yes --chunks 3
 follow_cpu --schedule 1f1b --stages 2 --replicas 2 "${experts[@]}" --expert-parallel 2
 follow_cpu --schedule 1f1b --stages 2 "${shared[@]}" --positions rope --kv-heads 2 --qk-norm yes --bias qkv --norm-epsilon 1e-6
+follow_cpu --schedule 1f1b --stages 2 --tensor 2 --chunks 3 "${latent[@]}"
 follow_cpu --schedule 1f1b --stages 2 --tensor 2 --chunks 3
 cp gpu shared
 train gpu -- --device cuda --schedule 1f1b --stages 2 --chunks 3

@@ -144,13 +144,14 @@ __global__ void tile_kernel(pp_attention a, const __nv_bfloat16 *of, __nv_bfloat
     PP_SHARED(number, shared);
     held_rows<W> rows;
     float score[ROWS / PP_MMA_COLUMNS][PP_MMA_SUMS], out[W / PP_MMA_COLUMNS][PP_MMA_SUMS] = {};
-    fetch<W, ROWS, PP_WARP, 2>(a, shared, {of, a.seq, HEAD}, 0, ROWS * HEAD);
+    fetch<W, ROWS, PP_WARP>(shared, {of, a.seq, HEAD, HEAD}, 0);
+    fetch<W, ROWS, PP_WARP>(shared + ROWS * pitch<W>, {of + ROWS * HEAD, a.seq, HEAD, HEAD}, 0);
     pp_copy_wait();
     __syncwarp();
     rows.take(shared);
     multiply<W, ROWS>(rows, shared + ROWS * pitch<W>, score);
     add_product<W, ROWS>(score, shared + ROWS * pitch<W>, out);
-    write<W>({c, a.seq, HEAD}, 0, HEAD, {1, 1}, out);
+    write<W>({c, a.seq, HEAD, HEAD}, 0, {1, 1}, out);
 }
 
 void product_of_tiles(int)
@@ -164,7 +165,6 @@ void product_of_tiles(int)
     EXPECT(!cudaMemcpy(d_in, in, sizeof in, cudaMemcpyHostToDevice));
     pp_attention a = {};
     a.seq = SEEN;
-    a.dh = HEAD;
     PP_LAUNCH(tile_kernel, 1, PP_WARP, pp_warp::bytes_of<W>(2 * ROWS), stream, a, d_in, d_out);
     to_host(out, d_out);
     for (int row = 0; row < M; row++)

@@ -22,7 +22,6 @@
 #include "kernels/cpu/gemm.h"
 
 static struct parity_device devices[3]; /* [precision] */
-
 void parity_status(pp_status status, const char *what)
 {
     if (status != PP_OK) fail_msg("%s: %s", what, pp_message());
@@ -80,8 +79,8 @@ static void run_case(const struct parity_case *c, int precision)
 /* *state: the kernel. */
 static void test_kernel(void **state)
 {
-    const struct parity_case *const all[] = {parity_cases, parity_expert_cases, parity_context_cases, parity_windows,
-                                             parity_update_cases};
+    const struct parity_case *const all[] = {parity_cases,         parity_expert_cases, parity_latent_cases,
+                                             parity_context_cases, parity_windows,      parity_update_cases};
     const int kernel = *(const int *)*state;
     int runs = 0;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)

@@ -282,6 +282,19 @@ static void in_bfloat16(void **state)
     check_bfloat16("--tokens 8 --context-parallel 2 --attention flash");
 }
 
+#define LATENT                                                                                                         \
+    LLAMA "--positions rope --kv-lora-rank 10 --qk-nope-head-dim 12 --qk-rope-head-dim 4 --v-head-dim 16 "
+
+static void with_latent_attention(void **state)
+{
+    (void)state;
+    leave_out_where_slow();
+    same_bits(1, LATENT "--chunks 2 --dropout 0.2 --q-lora-rank 12");
+    check_tensor(LATENT "--chunks 2 --d-ff 24 --dropout 0.2 --sequence-parallel", 2);
+    check_shared(LATENT "--tokens 8 --chunks 2 --attention flash --cp-comm-type all_gather", "--context-parallel", 2);
+    check_bfloat16(LATENT "--attention flash --q-lora-rank 12");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -296,6 +309,7 @@ int main(void)
         cmocka_unit_test(with_experts),
         cmocka_unit_test(with_workers_that_share_rows),
         cmocka_unit_test(in_bfloat16),
+        cmocka_unit_test(with_latent_attention),
     };
     pp_log_init("test_training", true);
     if (pp_backend_find("cuda", &cuda) == PP_OK && (!cuda->available || cuda->available() == PP_OK))

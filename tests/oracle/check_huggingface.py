@@ -49,6 +49,9 @@ GLM4_MOE.update(routed_scaling_factor=1.0)
 SOLAR_OPEN = {name: value for name, value in GLM4_MOE.items() if name not in ("first_k_dense_replace", "use_qk_norm")}
 SOLAR_OPEN.update(attention_bias=False)
 MIXTRAL = dict(LLAMA, num_key_value_heads=2, num_local_experts=4, num_experts_per_tok=2)
+DEEPSEEK = dict(LLAMA, rms_norm_eps=1e-6, kv_lora_rank=10, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=5)
+DEEPSEEK.update(q_lora_rank=14, n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=16, n_shared_experts=2)
+DEEPSEEK.update(first_k_dense_replace=1, routed_scaling_factor=1.5, n_group=1, topk_group=1, num_key_value_heads=4)
 CASES = {  # kind, configuration, how it is saved
     "gpt2": ("GPT2", GPT2, {}),
     "gpt2-inner": ("GPT2", dict(GPT2, n_inner=40, activation_function="gelu", n_positions=TOKENS), {}),
@@ -106,14 +109,24 @@ CASES = {  # kind, configuration, how it is saved
     "solar_open": ("SolarOpen", SOLAR_OPEN, {}),
     "solar_open-groups": ("SolarOpen", dict(SOLAR_OPEN, n_group=2, topk_group=1, routed_scaling_factor=2.5), {}),
     "dots1-fused": ("Dots1", DOTS1, dict(save_original_format=False)),
+    "deepseek-v2": ("DeepseekV2", DEEPSEEK, {}),
+    "deepseek-v2-lite": ("DeepseekV2", dict(DEEPSEEK, q_lora_rank=None, v_head_dim=8), dict(max_shard_size="12KB")),
+    "deepseek-v3": ("DeepseekV3", DEEPSEEK, {}),
+    "deepseek-v3-halves": ("DeepseekV3", dict(DEEPSEEK, rope_interleave=False, norm_topk_prob=False), {}),
+    "deepseek-v2-groups": ("DeepseekV2", dict(DEEPSEEK, n_routed_experts=8, n_group=4, topk_group=2, topk_method="group_limited_greedy"), {}),
+    "deepseek-v2-yarn": ("DeepseekV2", dict(DEEPSEEK, rope_parameters=dict(YARN, mscale=0.7, mscale_all_dim=0.7)), {}),
+    "deepseek-v3-groups": ("DeepseekV3", dict(DEEPSEEK, n_routed_experts=8, n_group=4, topk_group=2), {}),
+    "deepseek-v3-yarn": ("DeepseekV3", dict(DEEPSEEK, rope_parameters=dict(YARN, mscale=1.0, mscale_all_dim=0.5)), {}),
+    "deepseek-v3-fused": ("DeepseekV3", dict(DEEPSEEK, q_lora_rank=None), dict(save_original_format=False)),
 }
 
 
 PLANNED = ("gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "phi3", "olmo2", "olmo3")
 PLANNED += ("smollm3", "granite", "glm4", "mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "granitemoe", "phimoe")
-PLANNED += ("gpt_oss", "dots1", "glm4_moe", "solar_open")
+PLANNED += ("gpt_oss", "dots1", "glm4_moe", "solar_open", "deepseek_v2", "deepseek_v3")
 SIZES = {"glm4_moe": dict(head_dim=128, attention_bias=True)}
 SIZES["dots1"] = dict(n_routed_experts=128, num_experts_per_tok=6, n_shared_experts=2, first_k_dense_replace=1)
+SIZES["deepseek_v2"] = dict(num_experts_per_tok=6, first_k_dense_replace=1)
 PARAMETERS_OFF = 1e-3  # biases, and norms of heads
 
 
@@ -181,7 +194,7 @@ def saved_tensors(folder):
 def split(tensors, kind):
     """Experts one by one, with the names that they have then."""
     place, ups, down = "block_sparse_moe", ("w1", "w3"), ("w2",)
-    if kind in ("Qwen2Moe", "Qwen3Moe", "Dots1", "Glm4Moe", "SolarOpen"):
+    if kind in ("Qwen2Moe", "Qwen3Moe", "Dots1", "Glm4Moe", "SolarOpen", "DeepseekV2", "DeepseekV3"):
         place, ups, down = "mlp", ("gate_proj", "up_proj"), ("down_proj",)
     made = {}
     for name, tensor in tensors.items():

@@ -166,6 +166,12 @@ def random_options(dice):
             made.update(dense_layers=dice.randint(0, min(2, made["layers"] - 1)), experts_every=dice.choice((1, 2, 3)))
             dense = made["dense_layers"] > 0 or made["experts_every"] > 1
             made.update(dense_ff=dice.choice((0, 16, 48))) if dense else None
+    if dice.random() < 0.25:
+        made.update(bias="no", qk_norm="no", positions="rope", rope_theta=made.get("rope_theta", 10000.0), kv_heads=0)
+        made.update(head_dim=0, kv_lora_rank=dice.randint(1, 14), q_lora_rank=dice.choice((0, dice.randint(1, 14))))
+        made.update(qk_nope_head_dim=dice.randint(1, 8), qk_rope_head_dim=2 * dice.randint(1, 4))
+        made.update(v_head_dim=dice.randint(1, 12))
+        made.pop("max_positions", None)
     made.update(tensor=dice.choice(check_golden.tensor_degrees(made)[shared:] or [1]))
     if made["tensor"] > 1 and dice.random() < 0.7:
         made.update(sequence_parallel=True)
@@ -277,7 +283,7 @@ def spread_norms_of_heads(model, seed, folder):
     dice = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, weight in model.named_parameters():
-            if name.endswith(("q_norm.weight", "k_norm.weight")):
+            if name.endswith(("q_norm.weight", "k_norm.weight", "_a_norm.weight")):
                 weight.uniform_(0.5, 1.5, generator=dice)
     make_golden.save(folder / "init.safetensors", dict(model.named_parameters()))
 

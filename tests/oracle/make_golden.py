@@ -190,6 +190,13 @@ CASES["d18-glm"] = dict(CASES["d18-groups"], bias="qkv", qk_norm="yes", head_dim
 CASES["d18-glm"].update(lr=0.002)
 # Norms of queries and keys, with an epsilon that tells, and a bias of in_proj alone.
 CASES["d16-qwen"] = dict(LLAMA, qk_norm="yes", norm_epsilon=1e-3, bias="qkv", tie_embeddings="yes")
+# Latent attention as DeepSeek-V2's, queries from a vector of their own, in its mixture's layers; and as DeepSeek-V2-Lite's,
+# values wider than keys, in layers that end with their norms.
+LATENT = dict(kv_heads=0, kv_lora_rank=10, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=5, norm_epsilon=1e-3)
+CASES["d17-latent"] = dict(CASES["d16-deepseek"], **LATENT, q_lora_rank=12, normalization="rmsnorm", dropout=0.2)
+CASES["d17-latent"].update(attention="flash")
+CASES["d17-latent-lite"] = dict(LLAMA, **LATENT, bias="no", norm="post", mask="none", rope_theta=100.0)
+CASES["d17-latent-lite"].update(v_head_dim=14, qk_nope_head_dim=1, d_ff=32, tokens=8)
 SAME_INIT = {"d36-d2": "d36", "d36-adamw": "d36", "d24-gpt-drop": "d24-gpt", "d24-gelu-tanh": "d24-gpt"}
 SAME_INIT.update({"d24-cosine": "d24-gpt", "d16-window": "d16-llama", "d18-yarn-pairs": "d18-yarn"})
 

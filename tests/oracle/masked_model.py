@@ -66,7 +66,7 @@ class MaskedModel(reference_model.Model):
 
     def project(self, module, x):
         """Queries, keys and values of each head."""
-        if isinstance(module, reference_model.Attention):
+        if isinstance(module, (reference_model.Attention, reference_model.LatentAttention)):
             q, k, v = module.project(x)
             return q, *(part.repeat_interleave(self.o["heads"] // part.shape[1], dim=1) for part in (k, v))
         rows, tokens, d = x.shape

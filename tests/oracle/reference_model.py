@@ -113,6 +113,11 @@ COMMON = dict(
     bias="yes",
     kv_heads=0,
     head_dim=0,
+    kv_lora_rank=0,
+    q_lora_rank=0,
+    qk_nope_head_dim=0,
+    qk_rope_head_dim=0,
+    v_head_dim=0,
     positions="sinusoidal",
     rope_theta=10000.0,
     rotary_dim=0,
@@ -238,6 +243,44 @@ class Attention(nn.Module):
         q, k, v = self.project(x)
         made = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask, scale=self.scale, enable_gqa=True)
         return self.out_proj(made.transpose(1, 2).flatten(2)), None
+
+
+class LatentAttention(nn.Module):
+    """Multi-head latent attention, as Hugging Face's DeepseekV3Attention with the rotated columns in Llama's order. Takes
+    the place of Attention."""
+
+    def __init__(self, o):
+        super().__init__()
+        d, self.heads = o["d_model"], o["heads"]
+        self.still, self.turned, self.values = o["qk_nope_head_dim"], o["qk_rope_head_dim"], o["v_head_dim"]
+        self.rank, columns = o["kv_lora_rank"], self.heads * (self.still + self.turned)
+        self.frequency = frequencies(o, self.turned)
+        if o["q_lora_rank"]:
+            self.q_a_proj = nn.Linear(d, o["q_lora_rank"], bias=False)
+            self.q_a_norm = nn.RMSNorm(o["q_lora_rank"], eps=o["norm_epsilon"])
+            self.q_b_proj = nn.Linear(o["q_lora_rank"], columns, bias=False)
+        else:
+            self.q_proj = nn.Linear(d, columns, bias=False)
+        self.kv_a_proj = nn.Linear(d, self.rank + self.turned, bias=False)
+        self.kv_a_norm = nn.RMSNorm(self.rank, eps=o["norm_epsilon"])
+        self.kv_b_proj = nn.Linear(self.rank, self.heads * (self.still + self.values), bias=False)
+        self.out_proj = nn.Linear(self.heads * self.values, d, bias=False)
+        self.embed_dim, self.dropout = d, 0.0
+
+    def project(self, x):
+        """Queries, keys, values: [rows, heads, tokens, columns]."""
+        rows, tokens, _ = x.shape
+        q = self.q_b_proj(self.q_a_norm(self.q_a_proj(x))) if hasattr(self, "q_a_proj") else self.q_proj(x)
+        q = q.view(rows, tokens, self.heads, -1).transpose(1, 2)
+        latent, shared = self.kv_a_proj(x).split((self.rank, self.turned), dim=-1)
+        kv = self.kv_b_proj(self.kv_a_norm(latent)).view(rows, tokens, self.heads, -1).transpose(1, 2)
+        k, v = kv.split((self.still, self.values), dim=-1)
+        q_still, q_turned = q.split((self.still, self.turned), dim=-1)
+        q = torch.cat((q_still, rotate(q_turned, self.frequency)), dim=-1)
+        shared = rotate(shared.view(rows, 1, tokens, self.turned), self.frequency)
+        return q, torch.cat((k, shared.expand(-1, self.heads, -1, -1)), dim=-1), v
+
+    forward = Attention.forward
 
 
 class LabLayer(nn.TransformerEncoderLayer):
@@ -414,7 +457,10 @@ class Model(nn.Module):
             self.decoder.weight = self.embedding.weight
         self.after_positions = nn.Dropout(o["dropout"] if self.tutorial else 0.0)
         self.rotary = o["positions"] == "rope"
-        if o["kv_heads"] or o["head_dim"] or self.rotary or o["qk_norm"] == "yes" or o["bias"] == "qkv":
+        if o["kv_lora_rank"]:
+            for layer in self.layers:
+                layer.self_attn = LatentAttention(o)
+        elif o["kv_heads"] or o["head_dim"] or self.rotary or o["qk_norm"] == "yes" or o["bias"] == "qkv":
             for layer in self.layers:
                 layer.self_attn = Attention(o)
         self.scale = math.sqrt(d) if self.tutorial and o["positions"] == "sinusoidal" else 1.0

@@ -17,7 +17,7 @@ from tiny_models import MIXTRAL_SHAPES, ABSENT, Case, convert, numbered, raw_ten
 
 MISTRAL = dict(model_type="mistral", architectures=["MistralForCausalLM"])
 REFUSED = [  # a change of LLAMA, words of the message
-    (dict(model_type="gpt_neox"), 'model_type is "gpt_neox", but only gpt2, llama, mistral, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, dots1, glm4_moe, solar_open are'),
+    (dict(model_type="gpt_neox"), 'model_type is "gpt_neox", but only gpt2, llama, mistral, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, dots1, glm4_moe, solar_open, deepseek_v2, deepseek_v3 are'),
     (dict(model_type=None), "model_type is null"),
     (dict(model_type=ABSENT), "model_type is missing, but only gpt2,"),
     (dict(vocab_size=ABSENT), "vocab_size is missing, but must be a number of things"),

@@ -57,7 +57,7 @@ WINDOWS = [  # a change of LLAMA of 12 layers with a sliding_window of 16, the o
 REFUSED = [
     (dict(model_type="deepseek"), 'model_type is "deepseek", but only gpt2, llama, mistral, mixtral, qwen2'),
     (dict(model_type="granitemoe", shared_intermediate_size=3), "is 3, but ppkit knows shared experts of qwen2_moe, dots1, glm4_moe"),
-    (dict(model_type="deepseek_v3", n_shared_experts=1), 'model_type is "deepseek_v3"'),
+    (dict(model_type="deepseek_v4", n_shared_experts=1), 'model_type is "deepseek_v4"'),
     (dict(model_type="mixtral", num_local_experts=5, num_experts_per_tok=6), "num_experts_per_tok is 6"),
     (dict(model_type="qwen3_moe", decoder_sparse_step=2), "decoder_sparse_step is 2, but then no layer has experts"),
     (dict(model_type="qwen3_moe", num_hidden_layers=4, mlp_only_layers=[2]), "mlp_only_layers is [2]"),

@@ -17,6 +17,7 @@ static inline bool is_norm(const struct pp_tensor *t) { return t->ndim == 1 && s
 static inline bool is_partial(const struct pp_model *model, const struct pp_tensor *t, enum pp_join_group group)
 {
     if (group != PP_JOIN_TENSOR_RANKS) return false; /* as replicas, by the plan */
+    if (strstr(t->name, "_a_norm")) return false;    /* of latent vectors of all tokens, whose gradients are sums */
     if (strstr(t->name, "self_attn") && is_norm(t)) return pp_shape_tensor(&model->shape) > 1;
     return pp_shape_parts_tokens(&model->shape) && is_norm(t);
 }

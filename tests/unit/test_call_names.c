@@ -73,6 +73,30 @@ static void test_names_of_calls(void **state)
     check_text((struct pp_call){PP_KERNEL_BALANCE, .balance = {1, 8, 8, 2}}, "balance 1x8");
 }
 
+/* Keys and values that are not of one width; the kernels of latent attention. */
+static void test_names_of_latent_attention(void **state)
+{
+    (void)state;
+    check_text((struct pp_call){PP_KERNEL_FLASH, .attention = {5, 35, 8, 192, 1, .dv = 128}, .precision = PP_BF16},
+               "flash 5x35x8x192x1 v128 plain bf16");
+    check_text((struct pp_call){PP_KERNEL_ATTENTION_GRAD, .attention = {5, 36, 8, 100, 1, 2, 0, 16, 20}},
+               "attention_grad 5x36x8x100x1 kv2 w16 v20");
+    check_text((struct pp_call){PP_KERNEL_ROPE_GRAD, .rope = {5, 35, 8, 192, 64, 0, 128, 128}},
+               "rope_grad 5x35x8x192 turn64/128 v128 plain");
+    check_text((struct pp_call){PP_KERNEL_TO_PIECES, .pieces = {175, 1536, 1536, 2, 1024}, .precision = PP_BF16},
+               "to_pieces 175x1536x1536x2 v1024 bf16");
+    check_text((struct pp_call){PP_KERNEL_SUM_KEYS, .pieces = {175, 1536, 1536, 2, 1024}},
+               "sum_keys 175x1536x1536x2 v1024");
+    check_text((struct pp_call){PP_KERNEL_LATENT_NORM, .latent = {5, 35, 512, 64}}, "latent_norm 5x35x512x64");
+    check_text((struct pp_call){PP_KERNEL_LATENT_NORM_GRAD, .latent = {5, 35, 1536}, .precision = PP_BF16},
+               "latent_norm_grad 5x35x1536x0 bf16");
+    check_text((struct pp_call){PP_KERNEL_JOIN_HEADS, .heads = {5, 35, 8, 128, 64, 96, 512}},
+               "join_heads 5x35x8x128x64x96x512");
+    check_text(
+        (struct pp_call){PP_KERNEL_SPLIT_HEADS, .heads = {128, 131072, 128, 128, 64, 128, 512}, .precision = PP_BF16},
+        "split_heads 128x131072x128x128x64x128x512 bf16");
+}
+
 static void test_names_by_operands(void **state)
 {
     (void)state;
@@ -151,7 +175,9 @@ static void test_layers_without_experts_are_those_of_other_models(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_names_of_calls), cmocka_unit_test(test_names_by_operands),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_names_of_calls),
+                                       cmocka_unit_test(test_names_of_latent_attention),
+                                       cmocka_unit_test(test_names_by_operands),
                                        cmocka_unit_test(test_layers_without_experts_are_those_of_other_models)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -232,6 +232,45 @@ static void test_processor(void **state)
                 walked * (4 * 20 + 6), 0, 0);
 }
 
+/* Values that are not as wide as keys: each product counts its own columns, but on tensor cores the wider ones. */
+static void check_widths(int dh, int dv, double block)
+{
+    enum { SEQ = 200 };
+    const struct loops t = walk(SEQ, 1, 0);
+    const int terms = in_steps(dh, 16), of_values = in_steps(dv, 16), widest = dh > dv ? dh : dv;
+    const double columns = in_steps(widest, (int)block), blocks = columns / block,
+                 tensor = in_steps(widest, widest > 128 ? 64 : 32);
+    const double made = in_steps(dv, 64), grads = 2 * in_steps(dh, 64) + made, pair = terms + of_values;
+    struct pp_call call = {.attention = {1, SEQ, 1, dh, 1, .dv = dv}};
+    for (call.kernel = PP_KERNEL_ATTENTION; call.kernel <= PP_KERNEL_FLASH_GRAD; call.kernel++) {
+        const double flops[] = {t.scores * (2 * terms + 6) + 2 * t.columns * made,
+                                t.scores * (2 * of_values + 6) + 2 * t.columns * grads,
+                                t.scores * (2 * terms * blocks + 6) + 2 * t.columns * columns,
+                                t.scores * (2 * 2 * pair * blocks + 2 * 9) + 2 * 3 * t.columns * columns};
+        check_flops(call, true, flops[call.kernel - PP_KERNEL_ATTENTION], 0, 0);
+    }
+    call.kernel = PP_KERNEL_FLASH;
+    call.precision = PP_BF16;
+    double scores = 0;
+    for (int i = 0; i < SEQ; i += 16) scores += 16 * in_steps(least(SEQ, i + 16), widest > 128 ? 32 : 64);
+    assert_true(pp_call_work(&call, true).flops[PP_BF16] == scores * 2 * 2 * tensor);
+}
+
+static void test_widths(void **state)
+{
+    (void)state;
+    const double all = 150 * 150, seen = 64 * 64 + 64 * 128 + 22 * 150;
+    struct pp_call call = {.attention = {1, 150, 1, 20, 1, .dv = 12}};
+    for (call.kernel = PP_KERNEL_ATTENTION; call.kernel <= PP_KERNEL_FLASH_GRAD; call.kernel++)
+        check_flops(call, false,
+                    (double[]){all * (2 * 32 + 6), all * (4 * 32 + 6), seen * (2 * 32 + 6),
+                               seen * (4 * 32 + 2 * 20 + 9)}[call.kernel - PP_KERNEL_ATTENTION],
+                    0, 0);
+    check_widths(192, 128, 256);
+    check_widths(48, 80, 128);
+    check_widths(64, 32, 64);
+}
+
 /* Scores of tiles that some query of two chunks of a row sees, of worker `rank`. */
 static double seen_by(int rank, int context, int chunk, int queries, int keys, int window)
 {
@@ -293,10 +332,14 @@ static void test_chunks_of_rows(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_chunks_of_rows),     cmocka_unit_test(test_windows_of_chunks),
-        cmocka_unit_test(test_bytes_moved),        cmocka_unit_test(test_bytes_moved_where_gradients_are_added),
-        cmocka_unit_test(test_shape_of_products),  cmocka_unit_test(test_arithmetic),
-        cmocka_unit_test(test_tiles_of_long_rows), cmocka_unit_test(test_processor)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_chunks_of_rows),
+                                       cmocka_unit_test(test_windows_of_chunks),
+                                       cmocka_unit_test(test_bytes_moved),
+                                       cmocka_unit_test(test_bytes_moved_where_gradients_are_added),
+                                       cmocka_unit_test(test_shape_of_products),
+                                       cmocka_unit_test(test_arithmetic),
+                                       cmocka_unit_test(test_tiles_of_long_rows),
+                                       cmocka_unit_test(test_processor),
+                                       cmocka_unit_test(test_widths)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

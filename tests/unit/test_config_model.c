@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "core/config.h"
+#include "core/heads.h"
 #include "core/status.h"
 
 enum { MOST_WORDS = 32, LINE = 256 };

@@ -18,6 +18,7 @@ struct shape {
     double p;
     int kv; /* heads of keys and values; 0: as many */
     int window;
+    int dv; /* columns of a value; 0: dh */
 };
 
 static const struct shape shapes[] = {
@@ -44,29 +45,51 @@ static const struct shape shapes[] = {
     {1, 9, 2, 6, true, 0, 0, 50},
     {1, 70, 2, 5, true, 0.25, 1, 3},
     {1, 100, 1, 16, true, 0.2, 0, 37},
+    /* values narrower than keys, and wider */
+    {2, 9, 3, 6, true, 0.25, 0, 0, 4},
+    {1, 9, 4, 3, true, 0.25, 2, 4, 7},
+    {2, 7, 2, 12, false, 0, 0, 0, 1},
+    {1, 70, 2, 5, true, 0.25, 1, 3, 20},
 };
 /* Whole blocks of queries, one query more, several blocks; products that the library computes and tiny ones. */
 static const struct shape long_shapes[] = {
-    {1, 64, 2, 5, true, 0.2},          {2, 65, 1, 1, true, 0.25},         {1, 65, 1, 9, false, 0.25},
-    {1, 128, 1, 3, true, 0},           {1, 200, 2, 7, true, 0.3},         {1, 150, 1, 40, false, 0.1},
-    {1, 301, 1, 1, true, 0.2},         {2, 130, 2, 16, false, 0},         {2, 130, 4, 3, true, 0.2, 2},
-    {1, 301, 2, 4, true, 0.2, 1, 1},   {2, 301, 1, 16, true, 0, 0, 18},   {1, 301, 4, 9, true, 0.25, 2, 64},
-    {1, 301, 1, 40, true, 0.1, 0, 65}, {1, 192, 2, 3, true, 0.2, 0, 100}, {1, 301, 1, 5, true, 0.2, 0, 300},
+    {1, 64, 2, 5, true, 0.2},
+    {2, 65, 1, 1, true, 0.25},
+    {1, 65, 1, 9, false, 0.25},
+    {1, 128, 1, 3, true, 0},
+    {1, 200, 2, 7, true, 0.3},
+    {1, 150, 1, 40, false, 0.1},
+    {1, 301, 1, 1, true, 0.2},
+    {2, 130, 2, 16, false, 0},
+    {2, 130, 4, 3, true, 0.2, 2},
+    {1, 301, 2, 4, true, 0.2, 1, 1},
+    {2, 301, 1, 16, true, 0, 0, 18},
+    {1, 301, 4, 9, true, 0.25, 2, 64},
+    {1, 301, 1, 40, true, 0.1, 0, 65},
+    {1, 192, 2, 3, true, 0.2, 0, 100},
+    {1, 301, 1, 5, true, 0.2, 0, 300},
+    {1, 200, 2, 24, true, 0.2, 0, 0, 16},
+    {2, 130, 4, 3, true, 0.2, 2, 70, 9},
 };
 enum { MOST_KEYS = 512 };
 
 static int kv_of(const struct shape *s) { return s->kv ? s->kv : s->heads; }
-static int width_of(const struct shape *s) { return (s->heads + 2 * kv_of(s)) * s->dh; }
-/* Where token j's key for queries of head h lies in a row; its value, further on. */
+static int value_columns(const struct shape *s) { return s->dv ? s->dv : s->dh; }
+static int width_of(const struct shape *s) { return s->heads * s->dh + kv_of(s) * (s->dh + value_columns(s)); }
+/* Where token j's key, and value, for queries of head h lie in a row. */
 static int64_t key_at(const struct shape *s, int h, int j)
 {
     return (int64_t)j * width_of(s) + (s->heads + h / (s->heads / kv_of(s))) * s->dh;
 }
-static int to_value(const struct shape *s) { return kv_of(s) * s->dh; }
+static int64_t value_at(const struct shape *s, int h, int j)
+{
+    const int group = s->heads / kv_of(s);
+    return (int64_t)j * width_of(s) + (s->heads + kv_of(s)) * s->dh + h / group * value_columns(s);
+}
 
 static struct pp_call call_of(const struct shape *s)
 {
-    return (struct pp_call){.attention = {s->rows, s->seq, s->heads, s->dh, s->causal, s->kv, 0, s->window},
+    return (struct pp_call){.attention = {s->rows, s->seq, s->heads, s->dh, s->causal, s->kv, 0, s->window, s->dv},
                             .site = s->p > 0 ? CASE_SITE : 0,
                             .p = (float)s->p};
 }
@@ -86,10 +109,10 @@ static void oracle_query(const struct shape *s, const double *qkv, int r, int h,
         for (int k = 0; k < s->dh; k++) score[j] += q[k] * row[key_at(s, h, j) + k];
         sum += score[j] = exp(score[j] / sqrt(s->dh));
     }
-    for (int k = 0; k < s->dh; k++) ctx[k] = 0;
+    for (int k = 0; k < value_columns(s); k++) ctx[k] = 0;
     for (int j = first; j < open; j++) {
         const double p = case_drop(number, j, s->p, score[j] / sum);
-        for (int k = 0; k < s->dh; k++) ctx[k] += p * row[key_at(s, h, j) + to_value(s) + k];
+        for (int k = 0; k < value_columns(s); k++) ctx[k] += p * row[value_at(s, h, j) + k];
     }
 }
 
@@ -98,12 +121,12 @@ static void oracle(const struct shape *s, const double *qkv, double *ctx)
     for (int r = 0; r < s->rows; r++)
         for (int h = 0; h < s->heads; h++)
             for (int i = 0; i < s->seq; i++)
-                oracle_query(s, qkv, r, h, i, ctx + ((int64_t)(r * s->seq + i) * s->heads + h) * s->dh);
+                oracle_query(s, qkv, r, h, i, ctx + ((int64_t)(r * s->seq + i) * s->heads + h) * value_columns(s));
 }
 
 static double weighted(const struct shape *s, const double *qkv, const float *weight, double *ctx)
 {
-    const int64_t n = (int64_t)s->rows * s->seq * s->heads * s->dh;
+    const int64_t n = (int64_t)s->rows * s->seq * s->heads * value_columns(s);
     double sum = 0;
     oracle(s, qkv, ctx);
     for (int64_t i = 0; i < n; i++) sum += weight[i] * ctx[i];
@@ -128,11 +151,11 @@ static void check_grad(const struct shape *s, double *qkv, const float *dctx, co
 
 static void check_attention(const struct pp_cpu_isa *isa, const struct shape *s)
 {
-    const int d = s->heads * s->dh, width = width_of(s);
+    const int d = s->heads * value_columns(s), width = width_of(s);
     const int64_t tokens = (int64_t)s->rows * s->seq, scores = tokens * s->heads * s->seq;
     float *qkv = case_floats(tokens * width, 1), *bias = case_floats(width, 2), *ctx = case_floats(tokens * d, 3);
     float *p = case_floats(scores, 4), *dctx = case_floats(tokens * d, 5);
-    float *scratch = case_floats(pp_attention_scratch(s->seq, s->dh) / (int64_t)sizeof(float), 6);
+    float *scratch = case_floats(pp_attention_scratch(s->seq, s->dh + value_columns(s)) / (int64_t)sizeof(float), 6);
     double *exact = malloc(sizeof *exact * (size_t)(tokens * width)),
            *expected = malloc(sizeof *expected * (size_t)(tokens * d));
     assert_non_null(exact);
@@ -162,7 +185,7 @@ static void oracle_grad_query(const struct shape *s, const struct expected *e, c
     const int open = s->causal ? i + 1 : s->seq, first = first_key(s, i);
     const int64_t row = (int64_t)r * s->seq * width_of(s), query = row + (int64_t)i * width_of(s) + h * s->dh;
     const uint32_t number = (uint32_t)(((CASE_FIRST_ROW + r) * s->heads + h) * s->seq + i);
-    const float *dc = dctx + ((int64_t)(r * s->seq + i) * s->heads + h) * s->dh;
+    const float *dc = dctx + ((int64_t)(r * s->seq + i) * s->heads + h) * value_columns(s);
     double p[MOST_KEYS], dp[MOST_KEYS], sum = 0, mean = 0;
     for (int j = first; j < open; j++) {
         p[j] = 0;
@@ -171,10 +194,10 @@ static void oracle_grad_query(const struct shape *s, const struct expected *e, c
     }
     e->lse[(int64_t)(r * s->heads + h) * s->seq + i] = log(sum);
     for (int j = first; j < open; j++) {
-        const int64_t value = row + key_at(s, h, j) + to_value(s);
+        const int64_t value = row + value_at(s, h, j);
         const double kept = case_drop(number, j, s->p, p[j] /= sum);
         dp[j] = 0;
-        for (int k = 0; k < s->dh; k++) {
+        for (int k = 0; k < value_columns(s); k++) {
             dp[j] += case_drop(number, j, s->p, dc[k] * e->qkv[value + k]);
             e->dqkv[value + k] += kept * dc[k];
         }
@@ -193,9 +216,9 @@ static void oracle_grad_query(const struct shape *s, const struct expected *e, c
 static void check_flash(const struct pp_cpu_isa *isa, const struct shape *s, bool by_differences)
 {
     enum { BORDER = 16 };
-    const int d = s->heads * s->dh, width = width_of(s);
+    const int d = s->heads * value_columns(s), width = width_of(s);
     const int64_t tokens = (int64_t)s->rows * s->seq,
-                  room = pp_flash_scratch(s->seq, s->seq, s->dh) / (int64_t)sizeof(float);
+                  room = pp_flash_scratch(s->seq, s->seq, s->dh + value_columns(s)) / (int64_t)sizeof(float);
     float *qkv = case_floats(tokens * width, 1), *bias = case_floats(width, 2), *ctx = case_floats(tokens * d, 3);
     float *lse = case_floats(tokens * s->heads, 4), *dctx = case_floats(tokens * d, 5);
     float *scratch = case_floats(room + BORDER, 6);
@@ -243,7 +266,7 @@ static void test_flash_of_large_scores(void **state)
     (void)state;
     enum { SEQ = 70 };
     float qkv[SEQ * 3], ctx[SEQ], lse[SEQ], dctx[SEQ], bias[3] = {0};
-    float *scratch = case_floats(pp_flash_scratch(SEQ, SEQ, 1) / (int64_t)sizeof(float), 1);
+    float *scratch = case_floats(pp_flash_scratch(SEQ, SEQ, 2) / (int64_t)sizeof(float), 1);
     assert_int_equal(pp_gemm_open(1), PP_OK);
     FOR_EACH_ISA(isa)
     {
@@ -279,7 +302,8 @@ static void test_plain(void **state)
     for (int kernel = PP_KERNEL_ATTENTION; kernel <= PP_KERNEL_FLASH; kernel += PP_KERNEL_FLASH - PP_KERNEL_ATTENTION) {
         float *qkv = case_floats(n, 1), *given = case_copy(qkv, n), *ctx = case_floats(tokens * d, 2);
         float *expected = case_floats(tokens * d, 3), *kept = case_floats(tokens * s->heads * s->seq, 4);
-        float *scratch = case_floats(pp_flash_scratch(s->seq, s->seq, s->dh) / (int64_t)sizeof(float), 5);
+        float *scratch =
+            case_floats(pp_flash_scratch(s->seq, s->seq, s->dh + value_columns(s)) / (int64_t)sizeof(float), 5);
         struct pp_frame frame = case_frame();
         struct pp_call call = call_of(s);
         isa->run[kernel](&(struct pp_cpu_call){&call, &frame, .p = {expected, kept, qkv, bias, scratch}});
@@ -296,7 +320,8 @@ static void check_hidden(const struct pp_cpu_isa *isa)
     const struct shape shape = {1, 150, 1, 4, true, 0, 0, 20}, *s = &shape;
     const int64_t squares = (int64_t)s->seq * s->seq;
     float *qkv = case_floats((int64_t)s->seq * width_of(s), 1), *ctx = case_floats((int64_t)s->seq * s->dh, 2);
-    float *p = case_floats(squares, 3), *scratch = malloc((size_t)pp_attention_scratch(s->seq, s->dh));
+    float *p = case_floats(squares, 3),
+          *scratch = malloc((size_t)pp_attention_scratch(s->seq, s->dh + value_columns(s)));
     struct pp_frame frame = case_frame();
     struct pp_call call = call_of(s);
     assert_non_null(scratch);

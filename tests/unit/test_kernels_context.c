@@ -320,7 +320,7 @@ static void run_attention(const struct pp_cpu_isa *isa, bool flash, bool back, i
 {
     const struct pp_call call = {
         .attention = {ROWS, SEQ, HEADS / workers, DH, true, KV / workers}, .site = CASE_SITE, .p = 0.4f};
-    float *scratch = malloc((size_t)(flash ? pp_flash_scratch(SEQ, SEQ, DH) : pp_attention_scratch(SEQ, DH)));
+    float *scratch = malloc((size_t)(flash ? pp_flash_scratch(SEQ, SEQ, 2 * DH) : pp_attention_scratch(SEQ, 2 * DH)));
     const enum pp_kernel kernels[2][2] = {{PP_KERNEL_ATTENTION, PP_KERNEL_FLASH},
                                           {PP_KERNEL_ATTENTION_GRAD, PP_KERNEL_FLASH_GRAD}};
     void *forward[PP_CALL_REFS] = {a->ctx, a->kept, a->qkv, NULL, scratch};

@@ -57,7 +57,7 @@ static void run(const struct pp_cpu_isa *isa, const struct shape *s, bool back, 
         .attention = {ROWS, queries, s->heads, DH, s->causal, KV, a->keys ? s->seq : 0, s->window},
         .site = CASE_SITE,
         .p = 0.3f};
-    float *scratch = malloc((size_t)pp_flash_scratch(queries, s->seq, DH));
+    float *scratch = malloc((size_t)pp_flash_scratch(queries, s->seq, 2 * DH));
     assert_non_null(scratch);
     if (back)
         case_run(isa, PP_KERNEL_FLASH_GRAD, &call, 1, 0, frame,

@@ -12,7 +12,7 @@
 #include "tests/unit/kernel_case.h"
 
 struct shape {
-    int tokens, width, shared, parts; /* as the kernel's n[] */
+    int tokens, width, shared, parts, values; /* as the kernel's n[] */
 };
 
 /* Of less than a vector, of whole ones, of some and a rest; as qkv, and as what attention makes of it. */
@@ -20,16 +20,18 @@ static const struct shape shapes[] = {
     {1, 2, 0, 2},    {1, 3, 3, 3},   {5, 6, 0, 3},    {5, 6, 6, 2},     {7, 14, 6, 2},   {3, 32, 0, 2},  {3, 32, 16, 2},
     {2, 48, 48, 3},  {4, 66, 0, 2},  {4, 66, 22, 2},  {2, 99, 33, 3},   {3, 51, 9, 3},   {1, 130, 2, 2}, {6, 102, 0, 3},
     {9, 210, 30, 3}, {2, 100, 4, 2}, {11, 128, 8, 2}, {3, 192, 192, 3}, {2, 34, 102, 2}, {3, 5, 5, 1},
+    {3, 12, 12, 3, 6},   {2, 40, 40, 2, 32}, {5, 18, 6, 2, 22},
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes, BORDER = 16 };
 
-static int row_of(const struct shape *s) { return s->width + 2 * s->shared; }
+static int values_of(const struct shape *s) { return s->values ? s->values : s->shared; }
+static int row_of(const struct shape *s) { return s->width + s->shared + values_of(s); }
 
 /* Where a token's column lies in pieces: in that of the part that has it, behind the columns before it of the same and
  * of former kinds. */
 static int64_t place_of(const struct shape *s, int token, int column)
 {
-    const int kinds[] = {s->width, s->shared, s->shared};
+    const int kinds[] = {s->width, s->shared, values_of(s)};
     int kind = 0, before = 0;
     for (; column >= kinds[kind]; kind++) {
         column -= kinds[kind];
@@ -41,7 +43,7 @@ static int64_t place_of(const struct shape *s, int token, int column)
 
 static struct pp_call call_of(const struct shape *s)
 {
-    return (struct pp_call){.pieces = {s->tokens, s->width, s->shared, s->parts}};
+    return (struct pp_call){.pieces = {s->tokens, s->width, s->shared, s->parts, s->values}};
 }
 
 static void check_to(const struct pp_cpu_isa *isa, const struct shape *s, bool with_bias)

@@ -128,7 +128,7 @@ static void test_activations(void **state)
 static void check_attention(const struct pp_cpu_isa *isa, bool flash)
 {
     enum { KV = 1, GROUP = 2, DH = 4, HEADS = KV * GROUP, ALL = TENSOR * HEADS };
-    const int64_t probabilities = ROWS * ALL * SEQ * SEQ, bytes = pp_attention_scratch(SEQ, DH);
+    const int64_t probabilities = ROWS * ALL * SEQ * SEQ, bytes = pp_attention_scratch(SEQ, 2 * DH);
     const enum pp_kernel kernel = flash ? PP_KERNEL_FLASH : PP_KERNEL_ATTENTION;
     struct pp_frame frame = case_frame();
     struct pp_call call = {.attention = {ROWS, SEQ, ALL, DH, true, TENSOR * KV}, .site = CASE_SITE, .p = 0.4f};

@@ -119,7 +119,7 @@ static void test_no_bias(void **state)
     static const struct {
         int bias, of_layer; /* missing: of a layer, beside the decoder's */
     } kinds[] = {{PP_BIAS_LAYERS, 0}, {PP_NO_BIAS, 4}, {PP_BIAS_QKV, 3}};
-    for (int way = 0; way < 2 * KINDS; way++) {
+    for (int way = 0; way < 2 * LATENT; way++) { /* latent attention has no biases */
         struct runner biased = make_runner(of_kind(tiny, way / 2), 2), bare;
         biased.shape.attention = way % 2 ? PP_ATTENTION_FLASH : PP_ATTENTION_MATH;
         biased.shape.bias = PP_BIAS;

@@ -356,7 +356,7 @@ static void check_gathering(const struct shared *s)
     const int64_t width = 2 * (s->shape.kv_heads ? 8 : 16) / s->shape.tensor * 64,
                   own = SLOT_ROWS * s->own * width * pp_element_bytes(s->shape.precision);
     const int64_t scores =
-        whole_lines(pp_flash_scratch(s->own, s->row, 64)) - whole_lines(pp_flash_scratch(s->own, s->own, 64));
+        whole_lines(pp_flash_scratch(s->own, s->row, 128)) - whole_lines(pp_flash_scratch(s->own, s->own, 128));
     for (size_t i = 0; i < sizeof tasks / sizeof *tasks && s->gathering; i++)
         assert_int_equal(scratch_of(s->gathering, tasks[i].kind, tasks[i].split, s->row) -
                              scratch_of(s->one, tasks[i].kind, tasks[i].split, s->own),
@@ -373,8 +373,8 @@ static void test_scratch_of_parts_of_rows(void **state)
         const bool flash = s.shape.attention == PP_ATTENTION_FLASH;
         const int64_t width = (16 + 2 * (s.shape.kv_heads ? 8 : 16)) / s.shape.tensor * 64;
         const int64_t pieces = 2 * SLOT_ROWS * s.own * width * pp_element_bytes(s.shape.precision);
-        const int64_t row = flash ? pp_flash_scratch(s.row, s.row, 64) : pp_attention_scratch(s.row, 64);
-        const int64_t own = flash ? pp_flash_scratch(s.own, s.own, 64) : pp_attention_scratch(s.own, 64);
+        const int64_t row = flash ? pp_flash_scratch(s.row, s.row, 128) : pp_attention_scratch(s.row, 128);
+        const int64_t own = flash ? pp_flash_scratch(s.own, s.own, 128) : pp_attention_scratch(s.own, 128);
         for (size_t i = 0; i < sizeof tasks / sizeof *tasks; i++)
             assert_int_equal(scratch_of(s.many, tasks[i].kind, tasks[i].split, s.row) -
                                  scratch_of(s.one, tasks[i].kind, tasks[i].split, s.own),

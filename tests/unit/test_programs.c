@@ -42,6 +42,31 @@ static void check_context(struct pp_shape shape, int stages)
     check_experts(shape, stages, 2);
 }
 
+/* Latent attention, with a latent vector of queries and without; of tensor ranks, also with parts of the tokens. */
+static void check_latent(struct pp_shape shape, int stages)
+{
+    shape.kv_heads = shape.head_dim = 0;
+    shape.qk_norm = false;
+    shape.bias = PP_NO_BIAS;
+    shape.positions = PP_POSITIONS_ROPE;
+    shape.kv_lora_rank = 7;
+    shape.q_lora_rank = stages % 2 ? 9 : 0;
+    shape.qk_nope_head_dim = 3;
+    shape.qk_rope_head_dim = 4;
+    shape.v_head_dim = 5 + stages;
+    check_model(&shape, stages);
+    check_experts(shape, stages, 1);
+    check_context(shape, stages);
+    shape.tensor = 2; /* of twice the heads and columns */
+    shape.heads *= 2;
+    shape.d_ff *= 2;
+    for (int parts = 0; parts < 2; parts++) {
+        shape.sequence = parts;
+        check_model(&shape, stages);
+        check_experts(shape, stages, 2);
+    }
+}
+
 static void test_all_programs(void **state)
 {
     (void)state;
@@ -77,6 +102,7 @@ static void test_all_programs(void **state)
                 check_experts(flash, stages, 1);
                 check_context(shape, stages);
                 check_context(flash, stages);
+                check_latent(style % 2 ? flash : shape, stages);
                 flash.tensor = 2; /* of twice the heads and columns */
                 flash.heads = 2 * shape.heads;
                 flash.kv_heads = 2 * shape.kv_heads;

@@ -26,13 +26,14 @@ static const struct pp_shape tiny = {.d_model = 12,
 
 /* The kinds of layers: norm last or first, relu, gelu, or Llama's parts, with biases or (norm first) without; and norm
  * first with heads that share keys and values and are rotated, with biases and all of Llama's parts; and GPT-2's
- * positions, biases and GELU; and Llama's parts with Qwen2's biases and a window in every second layer, and with
- * Qwen3's norms of queries and keys. Behind those the kinds with experts, whose slots hold one microbatch, and which
+ * positions, biases and GELU; and Llama's parts with Qwen2's biases and a window in every second layer, with Qwen3's
+ * norms of queries and keys, and with latent attention: norm first and values narrower than keys, or norm last, wider
+ * ones, and a latent vector of queries. Behind those the kinds with experts, whose slots hold one microbatch, and which
  * depend on what is in it: norm last with gelu, and norm first with Mixtral's parts; not all choices have places; and
  * both with a feed-forward beside them, of which the second has a gate. The last two have layers without experts among
  * those with, which are wider or narrower: first a dense one, and logistic scores, as DeepSeek's; or first one with
  * experts, as with Megatron-LM's --moe-layer-freq 2. */
-enum { SHARED_AND_ROTATED = 6, LLAMA, GPT2, QWEN2, QWEN3, KINDS };
+enum { SHARED_AND_ROTATED = 6, LLAMA, GPT2, QWEN2, QWEN3, LATENT, LATENT_LAST, KINDS };
 enum { EXPERTS = KINDS, MIXTRAL, EXPERTS_BESIDE, MIXTRAL_BESIDE, DENSE_FIRST, EXPERTS_FIRST, ALL_KINDS };
 static inline struct pp_shape with_experts(struct pp_shape shape, int experts, int chosen, double capacity_factor)
 {
@@ -85,6 +86,19 @@ static inline struct pp_shape of_kind(struct pp_shape shape, int kind)
         shape.rope_scaling =
             (struct pp_rope_scaling){PP_ROPE_YARN, .factor = 4, .low = 1, .high = 8, .tokens = 64, .magnitude = 0.9};
         shape.score_factor = kind == QWEN3 ? 0.5 : 0;
+        return shape;
+    }
+    if (kind == LATENT || kind == LATENT_LAST) {
+        shape = of_kind(shape, LLAMA);
+        shape.kv_heads = 0;
+        shape.bias = PP_NO_BIAS;
+        shape.norm = kind == LATENT ? PP_NORM_FIRST : PP_NORM_LAST;
+        shape.kv_lora_rank = 5;
+        shape.q_lora_rank = kind == LATENT ? 0 : 7;
+        shape.qk_nope_head_dim = 3;
+        shape.qk_rope_head_dim = 2;
+        shape.v_head_dim = kind == LATENT ? 4 : 6;
+        shape.norm_epsilon = 1e-2;
         return shape;
     }
     shape.norm = kind % 2 || kind >= SHARED_AND_ROTATED ? PP_NORM_FIRST : PP_NORM_LAST;

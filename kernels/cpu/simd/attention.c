@@ -41,7 +41,7 @@ static void forward_head(const struct attention *a, int row, int head, const flo
         product(PP_GEMM_NT, b.n, b.keys, dh, q + (int64_t)first * width, width, k + key, width, 0, p + at, seq);
         softmax_block(a, b, p);
         if (a->dropping) drop_scores(a, first_vector(a, row, head), b, seq, p + at, kept + at);
-        product(PP_GEMM_NN, b.n, dh, b.keys, kept + at, seq, v + key, width, 0, ctx + (int64_t)first * a->d, a->d);
+        product(PP_GEMM_NN, b.n, a->dv, b.keys, kept + at, seq, v + key, width, 0, ctx + (int64_t)first * a->d, a->d);
         first += b.n;
     }
 }
@@ -50,13 +50,13 @@ void PP_SIMD(pp_cpu_attention)(const struct pp_cpu_call *c)
 {
     const struct pp_attention_memory *at = &c->at.attention;
     const struct attention a = attention_of(c, at->qkv, NULL, NULL);
-    const int seq = a.seq, dh = a.dh, width = a.width;
+    const int seq = a.seq, width = a.width;
     float *ctx = at->ctx, *p = at->probabilities, *qkv = at->qkv;
     for (int r = 0; r < a.rows; r++, ctx += (int64_t)seq * a.d) {
         float *q = qkv + (int64_t)r * seq * width;
         add_bias(&a, q, at->bias);
         for (int h = 0; h < a.heads; h++, p += (int64_t)seq * seq)
-            forward_head(&a, r, h, q + h * dh, ctx + h * dh, p, a.dropping ? at->scratch : p);
+            forward_head(&a, r, h, q + h * a.dh, ctx + h * a.dv, p, a.dropping ? at->scratch : p);
     }
 }
 
@@ -71,7 +71,7 @@ static void softmax_grad_row(const struct attention *a, const float *p, float *d
 /* Scratch of the backward. */
 struct scratch {
     float *ds, *kept; /* [seq, seq] */
-    float *dk, *dv;   /* [seq, dh] */
+    float *dk, *dv;   /* [seq, dh], [seq, dv] */
 };
 
 /* dq in place of q, which then nobody needs any more; dk and dv are written, or added to. q, k, v, p and dctx are those
@@ -79,17 +79,17 @@ struct scratch {
 static void backward_block(const struct attention *a, struct block b, float *q, const float *k, const float *v,
                            const float *p, const float *dctx, float add, const struct scratch *s)
 {
-    const int seq = a->seq, dh = a->dh, width = a->width;
-    const int64_t at = place_of(a, b), key = (int64_t)b.key * width, grad = (int64_t)b.key * dh;
+    const int seq = a->seq, dh = a->dh, dv = a->dv, width = a->width;
+    const int64_t at = place_of(a, b), key = (int64_t)b.key * width;
     float *ds = s->ds + at;
     const float *kept = a->dropping ? s->kept + at : p + at;
     q += (int64_t)b.first * width;
     dctx += (int64_t)b.first * a->d;
-    product(PP_GEMM_NT, b.n, b.keys, dh, dctx, a->d, v + key, width, 0, ds, seq);
+    product(PP_GEMM_NT, b.n, b.keys, dv, dctx, a->d, v + key, width, 0, ds, seq);
     if (a->dropping) kept_scores(a, b, seq, p + at, s->kept + at);
-    product(PP_GEMM_TN, b.keys, dh, b.n, kept, seq, dctx, a->d, add, s->dv + grad, dh);
+    product(PP_GEMM_TN, b.keys, dv, b.n, kept, seq, dctx, a->d, add, s->dv + (int64_t)b.key * dv, dv);
     for (int i = 0; i < b.n; i++) softmax_grad_row(a, p + at + (int64_t)i * seq, ds + (int64_t)i * seq, b.keys);
-    product(PP_GEMM_TN, b.keys, dh, b.n, ds, seq, q, width, add, s->dk + grad, dh);
+    product(PP_GEMM_TN, b.keys, dh, b.n, ds, seq, q, width, add, s->dk + (int64_t)b.key * dh, dh);
     product(PP_GEMM_NN, b.n, dh, b.keys, ds, seq, k + key, width, 0, q, width);
 }
 
@@ -118,7 +118,7 @@ void PP_SIMD(pp_cpu_attention_grad)(const struct pp_cpu_call *c)
     const float *p = c->at.attention_grad.probabilities, *dctx = c->at.attention_grad.dctx;
     for (int r = 0; r < a.rows; r++, dctx += (int64_t)a.seq * a.d)
         for (int h = 0; h < a.heads; h++, p += square) {
-            backward_head(&a, qkv, r, h, p, dctx + h * a.dh, &s);
+            backward_head(&a, qkv, r, h, p, dctx + h * a.dv, &s);
             if ((h + 1) % a.group == 0) settle(&a, r, h, s.dk, s.dv);
         }
 }

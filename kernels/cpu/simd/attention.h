@@ -16,9 +16,10 @@
 
 /* What follows from a call's dimensions and frame. */
 struct attention {
-    int rows, seq, heads, dh, d; /* seq: queries of a row; d = heads * dh */
+    int rows, seq, heads, dh;    /* seq: queries of a row; dh: columns of a query, and of a key */
+    int dv, d;                   /* columns of a value; of ctx: heads * dv */
     int kv, group;               /* heads of keys and values; heads of queries that share each of these */
-    int width;                   /* of qkv: (heads + 2 * kv) * dh */
+    int width;                   /* of qkv: heads * dh + kv * (dh + dv) */
     int keys, key_width;         /* keys of a row; numbers from a token's key to the next token's */
     float *shared, *grads;       /* the first key; where its gradient goes */
     struct pp_row_places places; /* of queries among keys */
@@ -34,19 +35,20 @@ struct attention {
 static inline struct attention attention_of(const struct pp_cpu_call *c, float *qkv, float *keys, float *dkeys)
 {
     const struct pp_attention_dims *n = &c->call->attention;
-    const int d = n->heads * n->dh, kv = PP_KV_HEADS(n);
+    const int queries = n->heads * n->dh, kv = PP_KV_HEADS(n);
     struct attention a = {.rows = n->rows,
                           .seq = n->seq,
                           .heads = n->heads,
                           .dh = n->dh,
-                          .d = d,
+                          .dv = PP_VALUE_COLUMNS(n),
+                          .d = n->heads * PP_VALUE_COLUMNS(n),
                           .kv = kv,
                           .group = n->heads / kv,
-                          .width = PP_QKV_HEADS(n) * n->dh,
+                          .width = PP_QKV_COLUMNS(n),
                           .keys = PP_ROW_KEYS(n),
-                          .key_width = (n->keys ? 2 * kv : PP_QKV_HEADS(n)) * n->dh,
-                          .shared = n->keys ? keys : qkv + d,
-                          .grads = n->keys ? dkeys : qkv + d,
+                          .key_width = n->keys ? PP_KV_COLUMNS(n) : PP_QKV_COLUMNS(n),
+                          .shared = n->keys ? keys : qkv + queries,
+                          .grads = n->keys ? dkeys : qkv + queries,
                           .places = pp_query_places_of(n->seq, c->frame),
                           .causal = n->causal,
                           .window = n->window,
@@ -214,10 +216,15 @@ static inline void dscores_row(const struct attention *a, const float *p, float 
     }
 }
 
-/* From a->shared, or a->grads, to the keys that this head of this row sees: [keys, dh], tokens a->key_width apart. */
+/* From a->shared, or a->grads, to the keys that this head of this row sees, [keys, dh], and to its values, [keys, dv];
+ * tokens lie a->key_width apart. */
 static inline int64_t key_offset(const struct attention *a, int row, int head)
 {
     return (int64_t)row * a->keys * a->key_width + head / a->group * a->dh;
+}
+static inline int64_t value_offset(const struct attention *a, int row, int head)
+{
+    return (int64_t)row * a->keys * a->key_width + a->kv * a->dh + head / a->group * a->dv;
 }
 static inline float *keys_of(const struct attention *a, int row, int head)
 {
@@ -225,30 +232,32 @@ static inline float *keys_of(const struct attention *a, int row, int head)
 }
 static inline float *values_of(const struct attention *a, int row, int head)
 {
-    return keys_of(a, row, head) + a->kv * a->dh;
+    return a->shared + value_offset(a, row, head);
 }
 
-/* Gradients of a group's keys and values, [keys, dh]: zeros for those outside the block. */
-static inline void clear_others(const struct attention *a, struct block b, float *dk, float *dv)
+/* In rows of `columns` numbers, one for each key: zeros for the keys outside the block. */
+static inline void clear_rows(const struct attention *a, struct block b, float *rows, int columns)
 {
     const int end = b.key + b.keys;
-    const size_t before = sizeof(float) * (size_t)b.key * (size_t)a->dh,
-                 behind = sizeof(float) * (size_t)(a->keys - end) * (size_t)a->dh;
-    memset(dk, 0, before);
-    memset(dv, 0, before);
-    memset(dk + (int64_t)end * a->dh, 0, behind);
-    memset(dv + (int64_t)end * a->dh, 0, behind);
+    memset(rows, 0, sizeof(float) * (size_t)b.key * (size_t)columns);
+    memset(rows + (int64_t)end * columns, 0, sizeof(float) * (size_t)(a->keys - end) * (size_t)columns);
 }
 
-/* Copies the gradients of a group's keys and values, both [keys, dh], to their place. All queries of the group must
- * have added to them. */
+/* Gradients of a group's keys, [keys, dh], and values, [keys, dv]: zeros for those outside the block. */
+static inline void clear_others(const struct attention *a, struct block b, float *dk, float *dv)
+{
+    clear_rows(a, b, dk, a->dh);
+    clear_rows(a, b, dv, a->dv);
+}
+
+/* Copies the gradients of a group's keys, [keys, dh], and values, [keys, dv], to their place. All queries of the group
+ * must have added to them. */
 static inline void settle(const struct attention *a, int row, int head, const float *dk, const float *dv)
 {
-    float *keys = a->grads + key_offset(a, row, head), *values = keys + a->kv * a->dh;
-    const size_t bytes = sizeof(float) * (size_t)a->dh;
+    float *keys = a->grads + key_offset(a, row, head), *values = a->grads + value_offset(a, row, head);
     for (int64_t t = 0; t < a->keys; t++) {
-        memcpy(keys + t * a->key_width, dk + t * a->dh, bytes);
-        memcpy(values + t * a->key_width, dv + t * a->dh, bytes);
+        memcpy(keys + t * a->key_width, dk + t * a->dh, sizeof(float) * (size_t)a->dh);
+        memcpy(values + t * a->key_width, dv + t * a->dv, sizeof(float) * (size_t)a->dv);
     }
 }
 

@@ -30,7 +30,7 @@ static struct head head_of(const struct attention *a, float *qkv, float *ctx, fl
     return (struct head){qkv + (int64_t)row * a->seq * a->width + head * a->dh,
                          keys_of(a, row, head),
                          values_of(a, row, head),
-                         ctx + (int64_t)row * a->seq * a->d + head * a->dh,
+                         ctx + (int64_t)row * a->seq * a->d + head * a->dv,
                          lse + ((int64_t)row * a->heads + head) * a->seq,
                          first_vector(a, row, head)};
 }
@@ -56,7 +56,7 @@ static void forward_block(const struct attention *a, const struct head *h, struc
         h->lse[b.first + i] = s.shift + logf(s.sum);
     }
     if (a->dropping) drop_scores(a, h->vector, b, b.keys, p, p);
-    product(PP_GEMM_NN, b.n, a->dh, b.keys, p, b.keys, from_key(a, b, h->v), a->key_width, 0,
+    product(PP_GEMM_NN, b.n, a->dv, b.keys, p, b.keys, from_key(a, b, h->v), a->key_width, 0,
             h->ctx + (int64_t)b.first * a->d, a->d);
 }
 
@@ -100,14 +100,14 @@ static float dot(const float *a, const float *b, int n)
 /* Scratch of the backward. */
 struct scratch {
     float *p, *ds;  /* [queries, keys] */
-    float *dk, *dv; /* [keys, dh] */
+    float *dk, *dv; /* [keys, dh], [keys, dv] */
 };
 
 /* dq in place of q, which then nobody needs any more; dk and dv are written, or added to. dctx: of the head. */
 static void backward_block(const struct attention *a, const struct head *h, const float *dctx, struct block b,
                            float add, const struct scratch *s)
 {
-    const int width = a->width, dh = a->dh;
+    const int width = a->width, dh = a->dh, dv = a->dv;
     float *q = h->q + (int64_t)b.first * width;
     const float *ctx = h->ctx + (int64_t)b.first * a->d;
     dctx += (int64_t)b.first * a->d;
@@ -115,13 +115,13 @@ static void backward_block(const struct attention *a, const struct head *h, cons
     for (int i = 0; i < b.n; i++)
         probabilities_row(a, s->p + (int64_t)i * b.keys, seen_keys(a, b, i), b.keys, h->lse[b.first + i]);
     if (a->dropping) drop_scores(a, h->vector, b, b.keys, s->p, NULL);
-    product(PP_GEMM_NT, b.n, b.keys, dh, dctx, a->d, from_key(a, b, h->v), a->key_width, 0, s->ds, b.keys);
+    product(PP_GEMM_NT, b.n, b.keys, dv, dctx, a->d, from_key(a, b, h->v), a->key_width, 0, s->ds, b.keys);
     for (int i = 0; i < b.n; i++) {
         const int64_t row = (int64_t)i * b.keys, token = (int64_t)i * a->d;
-        dscores_row(a, s->p + row, s->ds + row, dot(ctx + token, dctx + token, dh), b.keys);
+        dscores_row(a, s->p + row, s->ds + row, dot(ctx + token, dctx + token, dv), b.keys);
     }
     if (a->dropping) kept_scores(a, b, b.keys, s->p, s->p);
-    product(PP_GEMM_TN, b.keys, dh, b.n, s->p, b.keys, dctx, a->d, add, s->dv + (int64_t)b.key * dh, dh);
+    product(PP_GEMM_TN, b.keys, dv, b.n, s->p, b.keys, dctx, a->d, add, s->dv + (int64_t)b.key * dv, dv);
     product(PP_GEMM_TN, b.keys, dh, b.n, s->ds, b.keys, q, width, add, s->dk + (int64_t)b.key * dh, dh);
     product(PP_GEMM_NN, b.n, dh, b.keys, s->ds, b.keys, from_key(a, b, h->k), a->key_width, 0, q, width);
 }

@@ -14,10 +14,10 @@ struct run {
 /* Of a token's queries (0), keys (1) or values (2) those of a piece. */
 static struct run run_of(const struct pp_pieces_dims *n, int i, int piece)
 {
-    const int width = n->width / n->parts, shared = n->shared / n->parts;
-    if (i == 0) return (struct run){(int64_t)piece * width, 0, width};
-    return (struct run){n->width + (int64_t)(i - 1) * n->shared + (int64_t)piece * shared,
-                        width + (int64_t)(i - 1) * shared, shared};
+    const int of[] = {n->width, n->shared, PP_PIECE_VALUES(n)}, mine = of[i] / n->parts;
+    int64_t before = 0;
+    for (int k = 0; k < i; k++) before += of[k];
+    return (struct run){before + (int64_t)piece * mine, before / n->parts, mine};
 }
 
 static void copy(float *to, const float *from, const float *bias, int n)
@@ -28,7 +28,7 @@ static void copy(float *to, const float *from, const float *bias, int n)
 void PP_SIMD(pp_cpu_to_pieces)(const struct pp_cpu_call *c)
 {
     const struct pp_pieces_dims *n = &c->call->pieces;
-    const int64_t width = n->width + 2 * (int64_t)n->shared, part = width / n->parts;
+    const int64_t width = PP_PIECE_ROW(n), part = width / n->parts;
     const float *bias = c->at.pieces.bias;
     for (int piece = 0; piece < n->parts; piece++)
         for (int i = 0; i < 3; i++) {
@@ -43,7 +43,7 @@ void PP_SIMD(pp_cpu_to_pieces)(const struct pp_cpu_call *c)
 void PP_SIMD(pp_cpu_from_pieces)(const struct pp_cpu_call *c)
 {
     const struct pp_pieces_dims *n = &c->call->pieces;
-    const int64_t width = n->width + 2 * (int64_t)n->shared, part = width / n->parts;
+    const int64_t width = PP_PIECE_ROW(n), part = width / n->parts;
     for (int piece = 0; piece < n->parts; piece++)
         for (int i = 0; i < 3; i++) {
             const struct run r = run_of(n, i, piece);
@@ -56,19 +56,19 @@ void PP_SIMD(pp_cpu_from_pieces)(const struct pp_cpu_call *c)
 void PP_SIMD(pp_cpu_copy_keys)(const struct pp_cpu_call *c)
 {
     const struct pp_pieces_dims *n = &c->call->pieces;
-    const int width = n->width + 2 * n->shared;
+    const int keys = PP_PIECE_KEYS(n), width = n->width + keys;
     const float *bias = c->at.copy_keys.bias;
     for (int64_t t = 0; t < n->tokens; t++) {
         float *token = (float *)c->at.copy_keys.qkv + t * width;
         if (bias) copy(token, token, bias, width);
-        copy((float *)c->at.copy_keys.to + t * 2 * n->shared, token + n->width, NULL, 2 * n->shared);
+        copy((float *)c->at.copy_keys.to + t * keys, token + n->width, NULL, keys);
     }
 }
 
 void PP_SIMD(pp_cpu_sum_keys)(const struct pp_cpu_call *c)
 {
     const struct pp_pieces_dims *n = &c->call->pieces;
-    const int shared = 2 * n->shared, width = n->width + shared;
+    const int shared = PP_PIECE_KEYS(n), width = n->width + shared;
     const int64_t part = (int64_t)n->tokens * shared;
     for (int64_t t = 0; t < n->tokens; t++)
         for (int j = 0; j < shared; j += VL) {

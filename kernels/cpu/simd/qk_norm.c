@@ -22,7 +22,7 @@ static struct qk_norm qk_norm_of(const struct pp_cpu_call *c)
                             .heads = heads,
                             .dh = n->dh,
                             .columns = heads * n->dh,
-                            .width = PP_QKV_HEADS(n) * n->dh,
+                            .width = PP_QKV_COLUMNS(n),
                             .eps = c->call->eps};
 }
 

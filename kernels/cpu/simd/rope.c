@@ -19,7 +19,8 @@ struct angles {
 
 /* A call taken apart. */
 struct rope {
-    int rows, seq, dh, half; /* half of the rotated columns: columns of a pair lie so far apart */
+    int rows, seq, dh, half; /* half of the columns of a head that are rotated: those of a pair lie so far apart */
+    int still;               /* columns of a head before these, which stay as they are */
     int heads, width;        /* that are rotated, the first ones of a token; all of its columns */
     bool back;               /* turns the other way */
     struct pp_rotation rotation;
@@ -63,8 +64,9 @@ static struct rope rope_of(const struct pp_cpu_call *c, bool back)
                          .seq = n->seq,
                          .dh = n->dh,
                          .half = PP_ROPE_COLUMNS(n) / 2,
+                         .still = n->still,
                          .heads = n->heads + PP_KV_HEADS(n),
-                         .width = PP_QKV_HEADS(n) * n->dh,
+                         .width = PP_QKV_COLUMNS(n),
                          .back = back,
                          .rotation = pp_rotation_of(&c->call->turns, PP_ROPE_COLUMNS(n)),
                          .places = pp_query_places_of(n->seq, c->frame)};
@@ -90,7 +92,8 @@ static void rotate_run(const struct rope *r, int64_t t, int64_t end, int place, 
     begin(&a, r, place, first, n);
     for (; t < end; t++) {
         set_factors(&a, r->rotation.magnitude, n);
-        for (int64_t row = 0; row < r->rows; row++) rotate_token(r, &a, n, qkv + (row * r->seq + t) * r->width + first);
+        for (int64_t row = 0; row < r->rows; row++)
+            rotate_token(r, &a, n, qkv + (row * r->seq + t) * r->width + r->still + first);
         next_token(&a, n);
     }
 }

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Options of latent attention.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/config.h"
+
+static pp_status parse(unsigned tool, const char *line, struct pp_config *out)
+{
+    static char words[512];
+    char *argv[32] = {"program"};
+    int argc = 1, noperands;
+    const char *operands[1];
+    snprintf(words, sizeof words, "%s", line);
+    for (char *word = strtok(words, " "); word; word = strtok(NULL, " ")) argv[argc++] = word;
+    return pp_config_parse(tool, argc, argv, out, operands, 1, &noperands);
+}
+
+static void refused(const char *line, const char *message)
+{
+    struct pp_config c;
+    assert_int_equal(parse(PP_PPSIM, line, &c), PP_USAGE);
+    if (!strstr(pp_message(), message)) fail_msg("'%s' gave '%s'", line, pp_message());
+}
+
+/* A whole latent attention. */
+#define LATENT "--bias no --positions rope --kv-lora-rank 8 --qk-nope-head-dim 4 --qk-rope-head-dim 2 --v-head-dim 4"
+
+static void latent_attention_that_makes_no_sense_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line, *message;
+    } cases[] = {
+        {"--q-lora-rank 8", "add --kv-lora-rank"},
+        {"--v-head-dim 8", "--v-head-dim 8 is of latent attention"},
+        {LATENT " --kv-heads 1", "each head has a key and a value of its own"},
+        {LATENT " --head-dim 8", "say how wide heads are"},
+        {LATENT " --qk-norm yes", "the latent vectors are normalised instead"},
+        {"--bias no --positions rope --kv-lora-rank 8", "add --qk-nope-head-dim, --qk-rope-head-dim and --v-head-dim"},
+        {LATENT " --bias qkv", "add --bias no"},
+        {LATENT " --positions learned", "add --positions rope"},
+        {LATENT " --qk-rope-head-dim 3", "--qk-rope-head-dim 3: pairs of columns are rotated"},
+        {LATENT " --v-head-dim 16777216", "wider than any model"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) refused(cases[i].line, cases[i].message);
+    struct pp_config c;
+    assert_int_equal(parse(PP_PPSIM, LATENT " --kv-heads 2 --heads 2", &c), PP_OK); /* as many as heads */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(latent_attention_that_makes_no_sense_is_refused)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
