@@ -10,7 +10,7 @@
 
 #include "emulator.h"
 
-enum { FUNCTIONS = 2048, CLOCK_KHZ = 1000000 /* kernel.h: clock64() counts ns */ };
+enum { FUNCTIONS = 4096, CLOCK_KHZ = 1000000 /* kernel.h: clock64() counts ns */ };
 
 static _Thread_local int current;
 static atomic_int faults[PP_EMU_DEVICES];
