@@ -122,7 +122,7 @@ struct pp_rope_scalars {
 
 /* rope: qkv += bias; then queries and keys of the row's token t are rotated: columns still + i and still + i + R/2 of a
  * head, x and y, become x cos a - y sin a and y cos a + x sin a, a being t times the angle of pair i (Su et al. 2021).
- * Pairs are those of Hugging Face's Llama ("rotate half"), not neighbours. The other columns stay as they are. R is even.
+ * Pairs are those of Hugging Face's Llama ("rotate half"), not neighbours. Other columns stay as they are. R is even.
  *     turns   struct pp_rope_scalars; sines and cosines are times its magnitude
  *     qkv     in/out  [T, Q]
  *     bias    in      [Q] float; optional

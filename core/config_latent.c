@@ -33,6 +33,12 @@ static pp_status check_replaced(const struct pp_config *config)
                        "--head-dim %d: with --kv-lora-rank, --qk-nope-head-dim, --qk-rope-head-dim and --v-head-dim "
                        "say how wide heads are; leave it out",
                        config->head_dim);
+    if (config->rotary_dim)
+        return pp_fail(
+            PP_USAGE,
+            "--rotary-dim %d: with --kv-lora-rank, --qk-rope-head-dim says how many columns are rotated; leave "
+            "it out",
+            config->rotary_dim);
     if (config->qk_norm)
         return pp_fail(PP_USAGE, "--qk-norm yes: with --kv-lora-rank the latent vectors are normalised instead");
     if (config->bias != PP_NO_BIAS)

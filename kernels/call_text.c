@@ -65,43 +65,46 @@ static const char *pieces_words(const struct pp_call *call, char *buf, size_t si
     return buf;
 }
 
-/* By positions. */
-static const char *const embed_words[] = {
-    [PP_POSITIONS_SINUSOIDAL] = "", [PP_POSITIONS_ROPE] = " plain", [PP_POSITIONS_LEARNED] = " learned"};
+static const char *route_grad_words(const struct pp_call *call, char *buf, size_t size)
+{
+    snprintf(buf, size, "%s", call->route_grad.rules & PP_ROUTE_SIGMOID ? " sigmoid" : "");
+    return buf;
+}
 
-/* What works on heads of queries, keys and values. Dimensions that rope shares with the others have the same places. */
-static const bool of_heads[PP_KERNELS] = {
-    [PP_KERNEL_ATTENTION] = true,  [PP_KERNEL_ATTENTION_GRAD] = true, [PP_KERNEL_FLASH] = true,
-    [PP_KERNEL_FLASH_GRAD] = true, [PP_KERNEL_QK_NORM] = true,        [PP_KERNEL_QK_NORM_GRAD] = true};
+static const char *embed_words(const struct pp_call *call, char *buf, size_t size)
+{
+    static const char *const by_positions[] = {
+        [PP_POSITIONS_SINUSOIDAL] = "", [PP_POSITIONS_ROPE] = " plain", [PP_POSITIONS_LEARNED] = " learned"};
+    snprintf(buf, size, "%s", by_positions[call->embed.positions]);
+    return buf;
+}
+
+static const char *activation_words(const struct pp_call *call, char *buf, size_t size)
+{
+    snprintf(buf, size, "%s%s", call->activation.tanh ? " tanh" : "", pp_call_lacks_bias(call) ? " nobias" : "");
+    return buf;
+}
+
+static const char *bias_words(const struct pp_call *call) { return pp_call_lacks_bias(call) ? " nobias" : ""; }
+
+/* Kernels whose calls have words of their own. */
+static const char *(*const words_by_kernel[PP_KERNELS])(const struct pp_call *call, char *buf, size_t size) = {
+    [PP_KERNEL_GEMM_NT] = product_words,       [PP_KERNEL_GEMM_NN] = product_words,
+    [PP_KERNEL_GEMM_TN] = product_words,       [PP_KERNEL_ATTENTION] = heads_words,
+    [PP_KERNEL_ATTENTION_GRAD] = heads_words,  [PP_KERNEL_FLASH] = heads_words,
+    [PP_KERNEL_FLASH_GRAD] = heads_words,      [PP_KERNEL_QK_NORM] = heads_words,
+    [PP_KERNEL_QK_NORM_GRAD] = heads_words,    [PP_KERNEL_ROPE] = rope_words,
+    [PP_KERNEL_ROPE_GRAD] = rope_words,        [PP_KERNEL_TO_PIECES] = pieces_words,
+    [PP_KERNEL_FROM_PIECES] = pieces_words,    [PP_KERNEL_COPY_KEYS] = pieces_words,
+    [PP_KERNEL_SUM_KEYS] = pieces_words,       [PP_KERNEL_ROUTE] = route_words,
+    [PP_KERNEL_ROUTE_GRAD] = route_grad_words, [PP_KERNEL_EMBED] = embed_words,
+    [PP_KERNEL_GELU] = activation_words,       [PP_KERNEL_GELU_GRAD] = activation_words};
 
 /* What tells calls of one shape apart. */
 static const char *words_of(const struct pp_call *call, char *buf, size_t size)
 {
     if (pp_kernel_is_norm(call->kernel)) return norm_words(call);
-    if (pp_kernel_is_product(call->kernel)) return product_words(call, buf, size);
-    if (of_heads[call->kernel]) return heads_words(call, buf, size);
-    switch (call->kernel) {
-    case PP_KERNEL_TO_PIECES:
-    case PP_KERNEL_FROM_PIECES:
-    case PP_KERNEL_COPY_KEYS:
-    case PP_KERNEL_SUM_KEYS:
-        return pieces_words(call, buf, size);
-    case PP_KERNEL_ROPE:
-    case PP_KERNEL_ROPE_GRAD:
-        return rope_words(call, buf, size);
-    case PP_KERNEL_EMBED:
-        return embed_words[call->embed.positions];
-    case PP_KERNEL_ROUTE_GRAD:
-        return call->route_grad.rules & PP_ROUTE_SIGMOID ? " sigmoid" : "";
-    case PP_KERNEL_GELU:
-    case PP_KERNEL_GELU_GRAD:
-        snprintf(buf, size, "%s%s", call->activation.tanh ? " tanh" : "", pp_call_lacks_bias(call) ? " nobias" : "");
-        return buf;
-    case PP_KERNEL_ROUTE:
-        return route_words(call, buf, size);
-    default:
-        return pp_call_lacks_bias(call) ? " nobias" : "";
-    }
+    return words_by_kernel[call->kernel] ? words_by_kernel[call->kernel](call, buf, size) : bias_words(call);
 }
 
 /* Has it columns of no word? */

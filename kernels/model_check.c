@@ -15,11 +15,16 @@ static pp_status check_heads(const struct pp_shape *shape)
         return pp_fail(PP_USAGE, "--heads %d does not divide --d-model %d", shape->heads, shape->d_model);
     if (shape->kv_heads < 0 || (shape->kv_heads && shape->heads % shape->kv_heads))
         return pp_fail(PP_USAGE, "--kv-heads %d does not divide --heads %d", shape->kv_heads, shape->heads);
-    const int turned = pp_shape_is_latent(shape) ? shape->qk_rope_head_dim : pp_head_dim(shape);
-    if (shape->positions == PP_POSITIONS_ROPE && (turned % 2 || !(shape->rope_theta >= 1)))
+    return PP_OK;
+}
+
+static pp_status check_rotation(const struct pp_shape *shape)
+{
+    const int columns = pp_shape_is_latent(shape) ? shape->qk_rope_head_dim : pp_head_dim(shape);
+    if (shape->positions == PP_POSITIONS_ROPE && (columns % 2 || !(shape->rope_theta >= 1)))
         return pp_fail(PP_USAGE,
                        "--positions rope needs heads of an even number of columns, not %d, and --rope-theta 1 or more",
-                       turned);
+                       columns);
     if (shape->rotary_dim < 0 || shape->rotary_dim % 2 || pp_rotary_dim(shape) > pp_head_dim(shape))
         return pp_fail(PP_USAGE, "--rotary-dim %d must be an even number of a head's %d columns", shape->rotary_dim,
                        pp_head_dim(shape));
@@ -152,6 +157,7 @@ pp_status pp_shape_check(const struct pp_shape *shape)
     if (shape->d_model < 2 || shape->d_model % 2)
         return pp_fail(PP_USAGE, "--d-model %d must be an even number of at least 2", shape->d_model);
     PP_TRY(check_heads(shape));
+    PP_TRY(check_rotation(shape));
     PP_TRY(check_latent(shape));
     PP_TRY(check_window(shape));
     if (shape->d_ff < 1 || shape->layers < 1 || shape->vocab < 2)

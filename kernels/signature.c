@@ -39,7 +39,8 @@ static void write_positions(const struct pp_writer *w, bool tensors, char *text,
     const struct pp_shape *shape = &w->model->shape;
     const bool embed = w->stage->embed && w->part.lowest;
     *text = '\0';
-    if (shape->positions == PP_POSITIONS_ROPE && !tensors && pp_rotary_dim(shape) < pp_head_dim(shape))
+    if (shape->positions == PP_POSITIONS_ROPE && !tensors &&
+        pp_rotary_dim(shape) + pp_unrotated_dim(shape) < pp_head_dim(shape))
         snprintf(text, size, " rope%d", pp_rotary_dim(shape));
     else if (shape->positions == PP_POSITIONS_ROPE && !tensors)
         snprintf(text, size, " rope");

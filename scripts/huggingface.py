@@ -359,7 +359,7 @@ def grouped_attention(config, kind, d, heads):
             made += norm(mine + name, theirs + name, columns)
         return made
 
-    return dict(kv_heads=groups, head_dim=columns, **rotations.rotary_dim(config, columns)), rows
+    return dict(kv_heads=groups, head_dim=columns), rows
 
 
 def pairs_apart(still, turned, times=1):
@@ -419,6 +419,7 @@ def llama(config, kind=LLAMA, mixture=None):
     options.update(normalization="rmsnorm", norm_epsilon=config.epsilon("rms_norm_eps", 1e-6), activation="swiglu")
     options.update(bias="qkv" if kind.qkv_bias else "no", **(dict(qk_norm="yes") if kind.qk_norm else {}))
     options.update(positions="rope", rope_theta=rotations.theta(config), **rotations.scaling(config))
+    options.update({} if kind.latent else rotations.rotary_dim(config, of_heads["head_dim"]))
     options.update(mixture if experts else {}, **windows(config, layers))
     rows = [Row("embedding.weight", d, [("model.embed_tokens.weight", vocab)])]
     for i in range(layers):
@@ -483,19 +484,17 @@ def deepseek(config, kind):
     dense = config.get("first_k_dense_replace") and config.count("first_k_dense_replace", most=MOST_LAYERS)
     width, beside = config.count("moe_intermediate_size"), config.count("n_shared_experts")
     config.values["num_local_experts"] = config.get("n_routed_experts")
-    mixture = dict(experts_of(config), shared_ff=beside * width, **expert_groups(config))
-    if kind.bias:
-        mixture.update(router_score="sigmoid", expert_bias="yes")
-    elif "expert_groups" in mixture:
-        mixture.update(group_score="best")
+    mixture = dict(experts_of(config), **(dict(router_score="sigmoid") if kind.bias else {}), shared_ff=beside * width)
+    mixture.update(dict(expert_bias="yes") if kind.bias else {})
     mixture.update(gate_scale=number(config, "routed_scaling_factor", 1.0, 1e-6, 1000))
+    mixture.update(expert_groups(config, {} if kind.bias else dict(group_score="best")))
     mixture.update(layer_options(config, "first_k_dense_replace", [i >= dense for i in range(layers)]))
     config.values["intermediate_size"] = width
     return llama(config, kind, mixture)
 
 
-def expert_groups(config):
-    """Options of groups of experts that tokens choose from."""
+def expert_groups(config, more):
+    """Options of groups of experts that tokens choose from, and more where there are such."""
     groups, picked = config.count("n_group", 1), config.count("topk_group", 1)
     size, rest = divmod(config.count("n_routed_experts"), groups)
     if groups == 1:
@@ -504,7 +503,7 @@ def expert_groups(config):
         config.refuse("n_group", groups, "experts must be in equal groups of two or more")
     if picked > groups or picked * size < config.count("num_experts_per_tok"):
         config.refuse("topk_group", picked, "so many groups must be there, and have the experts of a token")
-    return dict(expert_groups=groups, groups_per_token=picked)
+    return dict(expert_groups=groups, groups_per_token=picked, **more)
 
 
 def decoder(options, rows, tied, vocab, d):

@@ -64,8 +64,8 @@ struct parity_kernel {
 
 extern const struct parity_kernel parity_kernels[PP_KERNELS];
 /* Each ends with a row of no shape. The second: of workers that have parts of the tokens of rows. */
-extern const struct parity_case parity_cases[], parity_expert_cases[], parity_latent_cases[], parity_context_cases[], parity_windows[],
-    parity_update_cases[];
+extern const struct parity_case parity_cases[], parity_expert_cases[], parity_latent_cases[],
+    parity_context_cases[], parity_windows[], parity_update_cases[];
 
 /* Runs the case in one variant on the device, twice, and on the cpu. Fails the test that calls it with a message. */
 void parity_call(const struct parity_device *d, const struct parity_case *c, unsigned variant);

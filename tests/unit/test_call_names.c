@@ -82,7 +82,7 @@ static void test_names_of_latent_attention(void **state)
     check_text((struct pp_call){PP_KERNEL_ATTENTION_GRAD, .attention = {5, 36, 8, 100, 1, 2, 0, 16, 20}},
                "attention_grad 5x36x8x100x1 kv2 w16 v20");
     check_text((struct pp_call){PP_KERNEL_ROPE_GRAD, .rope = {5, 35, 8, 192, 64, 0, 128, 128}},
-               "rope_grad 5x35x8x192 turn64/128 v128 plain");
+               "rope_grad 5x35x8x192 turn64/128 v128");
     check_text((struct pp_call){PP_KERNEL_TO_PIECES, .pieces = {175, 1536, 1536, 2, 1024}, .precision = PP_BF16},
                "to_pieces 175x1536x1536x2 v1024 bf16");
     check_text((struct pp_call){PP_KERNEL_SUM_KEYS, .pieces = {175, 1536, 1536, 2, 1024}},
