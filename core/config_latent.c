@@ -4,23 +4,6 @@
  */
 #include "core/config.h"
 
-/* Options that mean nothing without --kv-lora-rank. */
-static pp_status check_without(const struct pp_config *config)
-{
-    const struct {
-        const char *option;
-        int value;
-    } rows[] = {{"q-lora-rank", config->q_lora_rank},
-                {"qk-nope-head-dim", config->qk_nope_head_dim},
-                {"qk-rope-head-dim", config->qk_rope_head_dim},
-                {"v-head-dim", config->v_head_dim}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (rows[i].value)
-            return pp_fail(PP_USAGE, "--%s %d is of latent attention: add --kv-lora-rank", rows[i].option,
-                           rows[i].value);
-    return PP_OK;
-}
-
 /* What latent attention replaces. */
 static pp_status check_replaced(const struct pp_config *config)
 {
@@ -49,7 +32,7 @@ static pp_status check_replaced(const struct pp_config *config)
 pp_status pp_config_check_latent(const struct pp_config *config)
 {
     const int nope = config->qk_nope_head_dim, rope = config->qk_rope_head_dim, value = config->v_head_dim;
-    if (!config->kv_lora_rank) return check_without(config);
+    if (!config->kv_lora_rank) return PP_OK;
     PP_TRY(check_replaced(config));
     if (nope < 1 || rope < 1 || value < 1)
         return pp_fail(

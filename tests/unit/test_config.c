@@ -98,7 +98,7 @@ static void presets_of_published_models_have_their_initial_weights(void **state)
         snprintf(line, sizeof line, "--preset %s", name);
         assert_int_equal(parse(PP_PPEXEC, line, &c), PP_OK);
         pp_config_shape(&c, &shape);
-        static const char *const families[] = {"gpt", "llama", "mistral", "mixtral", "qwen", "glm"};
+        static const char *const families[] = {"gpt", "llama", "mistral", "mixtral", "qwen", "glm", "deepseek"};
         bool published = false;
         for (size_t i = 0; i < sizeof families / sizeof *families; i++)
             published = published || strncmp(name, families[i], strlen(families[i])) == 0;

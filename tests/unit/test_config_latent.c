@@ -38,8 +38,8 @@ static void latent_attention_that_makes_no_sense_is_refused(void **state)
     static const struct {
         const char *line, *message;
     } cases[] = {
-        {"--q-lora-rank 8", "add --kv-lora-rank"},
-        {"--v-head-dim 8", "--v-head-dim 8 is of latent attention"},
+        {"--q-lora-rank 8", "--q-lora-rank is of --kv-lora-rank; add that"},
+        {"--v-head-dim 8", "--v-head-dim is of --kv-lora-rank; add that"},
         {LATENT " --kv-heads 1", "each head has a key and a value of its own"},
         {LATENT " --head-dim 8", "say how wide heads are"},
         {LATENT " --qk-norm yes", "the latent vectors are normalised instead"},

@@ -237,6 +237,8 @@ static void test_presets(void **state)
         {"--preset qwen3-30b-a3b", 30532122624, 32},
         {"--preset qwen2-57b-a14b", 57408658944, 32},
         {"--preset glm-4.5-air", 106852251264, 32},
+        {"--preset deepseek-v2-lite", 15706484224, 32},
+        {"--preset deepseek-v3", 671026419200, 32},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct pp_job *job = NULL;
