@@ -16,9 +16,10 @@
  *   qwen2-57b-a14b          Qwen2 (Yang et al., 2024)
  *   glm-4.5-air             GLM-4.5 (GLM-4.5 Team, 2025), without the layer that predicts one token more. Its sizes are
  *                           those of transformers' Glm4MoeConfig; rope-theta, biases and aux-loss are from memory
- *   deepseek-v2-lite, -v3   DeepSeek-V2 and V3 (DeepSeek-AI, 2024), before rows were made longer; V3 without the layer that
- *                           predicts one token more, and in bf16 in place of FP8. Sizes are those of their published
- *                           configurations, from memory; V3 has the report's optimizer, learning rate and deviation
+ *   deepseek-v2-lite, -v3   DeepSeek-V2 and V3 (DeepSeek-AI, 2024), before rows were made longer; V3 without the layer
+ *                           that predicts one token more, and in bf16 in place of FP8. Sizes are those of their
+ *                           published configurations, and the deviation of initial weights is that of the reports, from
+ *                           memory; V3 has its report's optimizer and learning rate, too
  *
  * Training: the GPT presets have learning rate, betas, decay and clipping of GPT-3. The Llama presets have those of
  * their reports, except for the schedule of the learning rate; Llama 3's report has no decay, clipping or epsilon, so
@@ -134,14 +135,14 @@ static const struct preset presets[] = {
      {{"d-model", "2048"}, {"heads", "16"}, {"kv-heads", "0"}, {"kv-lora-rank", "512"}, {"qk-nope-head-dim", "128"},
       {"qk-rope-head-dim", "64"}, {"v-head-dim", "128"}, {"d-ff", "1408"}, {"layers", "27"}, {"experts", "64"},
       {"experts-per-token", "6"}, {"gates", "all"}, {"shared-ff", "2816"}, {"dense-layers", "1"}, {"dense-ff", "10944"},
-      {"aux-loss", "0.001"}, {"vocab", "102400"}, {"norm-epsilon", "1e-6"}, {"rope-theta", "10000"}, {"stages", "9"},
-      {"tensor", "1"}}, "mixtral-8x7b"},
+      {"aux-loss", "0.001"}, {"vocab", "102400"}, {"norm-epsilon", "1e-6"}, {"rope-theta", "10000"},
+      {"init-std", "0.006"}, {"stages", "9"}, {"tensor", "1"}}, "mixtral-8x7b"},
     {"deepseek-v3", "61 layers, d 7168, 256 experts, 6.71e11 parameters; 32 x 4096 tokens, 16 stages, 32 chunks",
      {{"d-model", "7168"}, {"heads", "128"}, {"q-lora-rank", "1536"}, {"d-ff", "2048"}, {"layers", "61"},
       {"experts", "256"}, {"experts-per-token", "8"}, {"gates", "chosen"}, {"router-score", "sigmoid"},
       {"gate-scale", "2.5"}, {"expert-groups", "8"}, {"groups-per-token", "4"}, {"expert-bias", "yes"},
       {"shared-ff", "2048"}, {"dense-layers", "3"}, {"dense-ff", "18432"}, {"aux-loss", "0.0001"}, {"vocab", "129280"},
-      {"optimizer", "adamw-bf16"}, {"lr", "2.2e-4"}, {"init-std", "0.006"}, {"stages", "16"}}, "deepseek-v2-lite"},
+      {"optimizer", "adamw-bf16"}, {"lr", "2.2e-4"}, {"stages", "16"}}, "deepseek-v2-lite"},
 };
 
 enum { PRESETS = sizeof presets / sizeof *presets };
