@@ -23,7 +23,7 @@ enum { MOST_ADDITIONS = 64 };
 /* Writes all of them; returns their number. */
 static int additions_of(const struct pp_config *config, struct addition out[MOST_ADDITIONS])
 {
-    const bool adamw = pp_optimizers[config->optimizer].states > 0;
+    const bool adamw = config->optimizer != PP_SGD;
     const bool falls = config->over_steps.schedule != PP_LR_CONSTANT;
     const bool rope = config->positions == PP_POSITIONS_ROPE, learned = config->positions == PP_POSITIONS_LEARNED;
     const bool windows = config->window_size || !config->window_attn_skip_freq;
