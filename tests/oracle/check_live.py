@@ -168,6 +168,7 @@ def random_options(dice):
             made.update(dense_ff=dice.choice((0, 16, 48))) if dense else None
     if dice.random() < 0.25:
         made.update(bias="no", qk_norm="no", positions="rope", rope_theta=made.get("rope_theta", 10000.0), kv_heads=0)
+        made.pop("rotary_dim", None)
         made.update(head_dim=0, kv_lora_rank=dice.randint(1, 14), q_lora_rank=dice.choice((0, dice.randint(1, 14))))
         made.update(qk_nope_head_dim=dice.randint(1, 8), qk_rope_head_dim=2 * dice.randint(1, 4))
         made.update(v_head_dim=dice.randint(1, 12))

@@ -254,7 +254,8 @@ class LatentAttention(nn.Module):
         d, self.heads = o["d_model"], o["heads"]
         self.still, self.turned, self.values = o["qk_nope_head_dim"], o["qk_rope_head_dim"], o["v_head_dim"]
         self.rank, columns = o["kv_lora_rank"], self.heads * (self.still + self.turned)
-        self.frequency = frequencies(o, self.turned)
+        self.frequency, self.magnitude = frequencies(o, self.turned), magnitude(o)
+        self.scale = o["score_factor"] / math.sqrt(self.still + self.turned)
         if o["q_lora_rank"]:
             self.q_a_proj = nn.Linear(d, o["q_lora_rank"], bias=False)
             self.q_a_norm = nn.RMSNorm(o["q_lora_rank"], eps=o["norm_epsilon"])
@@ -276,8 +277,8 @@ class LatentAttention(nn.Module):
         kv = self.kv_b_proj(self.kv_a_norm(latent)).view(rows, tokens, self.heads, -1).transpose(1, 2)
         k, v = kv.split((self.still, self.values), dim=-1)
         q_still, q_turned = q.split((self.still, self.turned), dim=-1)
-        q = torch.cat((q_still, rotate(q_turned, self.frequency)), dim=-1)
-        shared = rotate(shared.view(rows, 1, tokens, self.turned), self.frequency)
+        q = torch.cat((q_still, rotate(q_turned, self.frequency, self.magnitude)), dim=-1)
+        shared = rotate(shared.view(rows, 1, tokens, self.turned), self.frequency, self.magnitude)
         return q, torch.cat((k, shared.expand(-1, self.heads, -1, -1)), dim=-1), v
 
     forward = Attention.forward
