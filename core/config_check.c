@@ -58,10 +58,11 @@ static pp_status check_heads(const struct pp_config *config)
                        "--positions rope rotates pairs of a head's columns, and --d-model %d with --heads %d has %d of "
                        "them; choose an even number",
                        config->d_model, config->heads, columns);
-    if (config->rotary_dim % 2 || config->rotary_dim > columns)
-        return pp_fail(PP_USAGE,
-                       "--rotary-dim %d: pairs of a head's %d columns are rotated; choose an even number of "
-                       "them",
+    if (config->rotary_dim % 2)
+        return pp_fail(PP_USAGE, "--rotary-dim %d: pairs of columns are rotated; choose an even number",
+                       config->rotary_dim);
+    if (config->rotary_dim > columns)
+        return pp_fail(PP_USAGE, "--rotary-dim %d: heads have %d columns; choose as many at most, or 0 for all",
                        config->rotary_dim, columns);
     if ((int64_t)config->heads * columns > 1 << 24)
         return pp_fail(PP_USAGE, "--head-dim: %d heads of %d columns are wider than any model", config->heads, columns);

@@ -10,11 +10,14 @@ static pp_status check_groups(const struct pp_config *config)
     if (config->experts % groups || size < (config->group_by_best ? 1 : 2))
         return pp_fail(PP_USAGE, "--expert-groups %d: --experts %d cannot be in so many equal groups%s", groups,
                        config->experts, config->group_by_best ? "" : " of two or more");
-    if (chosen > groups || chosen * size < config->experts_per_token)
+    if (chosen > groups)
+        return pp_fail(PP_USAGE, "--groups-per-token %d: there are --expert-groups %d; choose as many at most", chosen,
+                       groups);
+    if (chosen * size < config->experts_per_token)
         return pp_fail(PP_USAGE,
-                       "--groups-per-token %d: of --expert-groups %d with %d experts each a token cannot choose "
-                       "from these %d experts",
-                       chosen, groups, size, config->experts_per_token);
+                       "--groups-per-token %d: so many of the groups have %d experts, and a token chooses "
+                       "--experts-per-token %d; choose more groups",
+                       chosen, chosen * size, config->experts_per_token);
     return PP_OK;
 }
 

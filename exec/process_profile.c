@@ -29,12 +29,13 @@ static void shrink(struct pp_config *config, int layers)
     if (config->d_model > MOST_WIDTH || config->kv_lora_rank ||
         (int64_t)config->heads * config->head_dim > MOST_WIDTH) {
         config->heads = 1;
-        config->kv_heads = config->head_dim = config->kv_lora_rank = 0;
+        config->kv_heads = config->head_dim = config->rotary_dim = config->kv_lora_rank = 0;
     }
     config->d_model = at_most(config->d_model, MOST_WIDTH);
     config->d_ff = at_most(config->d_ff, MOST_INNER);
     config->shared_ff = at_most(config->shared_ff, MOST_INNER);
     config->experts = at_most(config->experts, config->experts_per_token);
+    config->expert_groups = config->groups_per_token = 1;
     config->dense_layers = 0; /* all layers have experts, if any has */
     config->experts_every = 1;
     config->vocab = at_most(config->vocab, MOST_WORDS);

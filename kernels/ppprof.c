@@ -110,7 +110,7 @@ static pp_status measure_worker(struct session *s, const struct pp_link_setup *s
     config.heads = config.d_ff = config.layers = config.replicas = 1;
     config.context_parallel = config.expert_parallel = (struct pp_ints){0};
     config.d_model = config.vocab = 2;
-    config.kv_heads = config.head_dim = config.kv_lora_rank = config.experts = config.shared_ff = 0;
+    config.kv_heads = config.head_dim = config.rotary_dim = config.kv_lora_rank = config.experts = config.shared_ff = 0;
     config.split = "uniform";
     config.rows = config.rows > 1 ? config.rows : 2;
     pp_status status = pp_job_create(&config, &point, &pp_schedules, &pp_model_ops, false, NULL, &few);

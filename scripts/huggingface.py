@@ -481,8 +481,12 @@ def deepseek(config, kind):
     bias that chooses experts scores are a DeepSeek-V3's, without it a DeepSeek-V2's."""
     layers = config.count("num_hidden_layers", most=MOST_LAYERS)
     config.must("moe_layer_freq", 1, "of ppkit's layers behind the dense ones all have experts")
-    dense = config.get("first_k_dense_replace") and config.count("first_k_dense_replace", most=MOST_LAYERS)
+    dense = config.get("first_k_dense_replace")
+    if dense != 0:
+        dense = config.count("first_k_dense_replace", most=MOST_LAYERS)
     width, beside = config.count("moe_intermediate_size"), config.count("n_shared_experts")
+    if beside * width > MOST:
+        config.refuse("n_shared_experts", beside, f"so many of {width} columns are wider than any model")
     config.values["num_local_experts"] = config.get("n_routed_experts")
     mixture = dict(experts_of(config), **(dict(router_score="sigmoid") if kind.bias else {}), shared_ff=beside * width)
     mixture.update(dict(expert_bias="yes") if kind.bias else {})

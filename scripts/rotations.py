@@ -5,6 +5,7 @@ import math
 
 LARGEST_FLOAT = 3.4028234663852886e38
 MOST_TOKENS = 1 << 24
+MOST_GROWTH = 100  # of mscale and mscale_all_dim, which published models have at about 1
 
 # What of an object of the file each kind of scaling needs and may have, by ppkit's options. None: what the options
 # are made of otherwise.
@@ -93,10 +94,12 @@ def yarn_magnitude(given):
 
 def score_factor(config):
     """What a DeepSeek multiplies its scores by where rotations are slowed down."""
-    for _, given in parameters(config):
-        growth = given.get("mscale_all_dim") or 0
-        if growth and given.get("factor", 1) > 1:
-            return dict(score_factor=(0.1 * growth * math.log(given["factor"]) + 1) ** 2)
+    for name, given in parameters(config):
+        growth, factor = given.get("mscale_all_dim") or 0, given.get("factor", 1)
+        if not is_number(growth) or not is_number(factor) or not 0 <= growth <= MOST_GROWTH or not 1 <= factor <= 1e6:
+            config.refuse(name, given, "its numbers make no sense together")
+        if growth and factor > 1:
+            return dict(score_factor=(0.1 * growth * math.log(factor) + 1) ** 2)
     return {}
 
 
@@ -105,6 +108,7 @@ def scaled(config, name, given, kind, more):
     truncate = more.pop("truncate", True)
     low, high = BANDS[kind]
     sound = all(map(is_number, more.values())) and isinstance(truncate, bool) and 1 <= more["factor"] <= 1e6
+    sound = sound and all(0 <= more.get(growth, 0) <= MOST_GROWTH for growth in ("mscale", "mscale_all_dim"))
     if sound:
         more.update(yarn_magnitude(more))
     options = {{**NEEDED[kind], **OPTIONAL[kind]}[key]: value for key, value in more.items() if key[:6] != "mscale"}

@@ -16,6 +16,8 @@ V3.update(qk_nope_head_dim=3, qk_rope_head_dim=4, v_head_dim=2, num_key_value_he
 LITE = dict(V3, model_type="deepseek_v2", architectures=["DeepseekV2ForCausalLM"], q_lora_rank=None)
 LITE.update(topk_method="greedy", norm_topk_prob=False, routed_scaling_factor=1.0, rope_interleave=ABSENT)
 
+YARN = dict(type="yarn", factor=40, original_max_position_embeddings=16, mscale=1.0, mscale_all_dim=1.0)
+
 NAMES = {"embedding.weight": "model.embed_tokens", "norm.weight": "model.norm", "decoder.weight": "lm_head"}
 SHAPES = {"model.embed_tokens.weight": [5, 4], "model.norm.weight": [4], "lm_head.weight": [5, 4]}
 LINEARS = {  # ppkit's name, theirs, shape
@@ -90,6 +92,13 @@ REFUSED = [
     (V3, dict(attention_bias=True), "attention_bias is true"),
     (V3, dict(rope_interleave=1), "rope_interleave is 1, but must be true or false"),
     (V3, dict(rope_scaling=dict(type="dynamic", factor=40)), "rope_scaling is"),
+    (V3, dict(rope_scaling=dict(YARN, factor="40")), "its numbers make no sense together"),
+    (V3, dict(rope_scaling=dict(YARN, mscale_all_dim=[1])), "its numbers make no sense together"),
+    (V3, dict(rope_scaling=dict(YARN, mscale=1e300, mscale_all_dim=1e300)), "its numbers make no sense together"),
+    (V3, dict(rope_scaling=dict(YARN, factor=2.718281828459045, mscale=-10, mscale_all_dim=-10)), "its numbers make no sense"),
+    (V3, dict(first_k_dense_replace=None), "first_k_dense_replace is null"),
+    (V3, dict(first_k_dense_replace=""), 'first_k_dense_replace is ""'),
+    (V3, dict(n_shared_experts=10000000), "n_shared_experts is 10000000, but so many of 3 columns are wider than any model"),
     (V3, dict(q_lora_rank=None), "has no model.layers.0.self_attn.q_proj.weight"),
     (LITE, dict(topk_method="noaux_tc"), 'topk_method is "noaux_tc", but only greedy, group_limited_greedy are known'),
     (LITE, dict(norm_topk_prob=True), "norm_topk_prob is true"),
@@ -138,6 +147,16 @@ class DeepSeek(Case):
         self.put(dict(V3, rope_interleave=False), numbered(shapes))
         self.convert()
         self.expect_rows(names, {})
+
+    def test_layers_that_predict_more(self):
+        shapes, names = model(False)
+        more = {f"model.layers.{i}.eh_proj.weight": [1, 4] for i in (2, 2 * 10**7 + 1)}
+        self.put(dict(V3, num_nextn_predict_layers=2 * 10**7), numbered({**shapes, **more}))
+        self.convert()
+        self.expect_rows(names, ORDERS)
+        self.file.unlink()
+        self.put(dict(V3, num_nextn_predict_layers=1), numbered({**shapes, **more}))
+        self.refuse("model.layers.20000001.eh_proj.weight")
 
     def test_what_is_refused(self):
         for base, change, message in REFUSED:
