@@ -20,6 +20,13 @@ struct addition {
 };
 enum { MOST_ADDITIONS = 64 };
 
+/* Are rotations slowed down in another way than all alike? */
+static bool has_bands(const struct pp_config *config)
+{
+    const struct pp_rope_scaling *scaling = &config->rope_scaling;
+    return config->positions == PP_POSITIONS_ROPE && pp_rope_scales(scaling) && pp_rope_kinds[scaling->kind].high > 0;
+}
+
 /* Writes all of them; returns their number. */
 static int additions_of(const struct pp_config *config, struct addition out[MOST_ADDITIONS])
 {
@@ -28,7 +35,7 @@ static int additions_of(const struct pp_config *config, struct addition out[MOST
     const bool rope = config->positions == PP_POSITIONS_ROPE, learned = config->positions == PP_POSITIONS_LEARNED;
     const bool windows = config->window_size || !config->window_attn_skip_freq;
     const bool scaled = rope && pp_rope_scales(&config->rope_scaling), yarn = config->rope_scaling.kind == PP_ROPE_YARN;
-    const bool bands = scaled && pp_rope_kinds[config->rope_scaling.kind].high > 0;
+    const bool bands = has_bands(config);
     const struct addition additions[] = {
         {"experts-per-token", "--experts; add that", config->experts},
         {"capacity-factor", "--experts; add that", config->experts},
@@ -78,13 +85,11 @@ pp_status pp_config_check_additions(const struct pp_config *config)
 {
     struct addition additions[MOST_ADDITIONS];
     const struct pp_rope_scaling *rope = &config->rope_scaling;
-    const bool bands =
-        config->positions == PP_POSITIONS_ROPE && pp_rope_scales(rope) && pp_rope_kinds[rope->kind].high > 0;
     const int n = additions_of(config, additions);
     for (int i = 0; i < n; i++)
         if (!additions[i].there && pp_config_given(config, additions[i].option))
             return pp_fail(PP_USAGE, "--%s is of %s, or leave it out", additions[i].option, additions[i].of);
-    if (bands && rope->high <= rope->low)
+    if (has_bands(config) && rope->high <= rope->low)
         return pp_fail(PP_USAGE, "--rope-high-freq-factor %g must be more than --rope-low-freq-factor %g", rope->high,
                        rope->low);
     return PP_OK;

@@ -146,6 +146,10 @@ def raw_tensors(path):
     return {name: (shapes[name], list(values)) for name, values in safetensors_file.read(path).items()}
 
 
+def present(values):
+    return {name: value for name, value in values.items() if value is not ABSENT}
+
+
 class Case(unittest.TestCase):
     def setUp(self):
         keep = tempfile.TemporaryDirectory()
@@ -170,6 +174,16 @@ class Case(unittest.TestCase):
         self.assertEqual((status, err), (0, ""))
         return out.strip()
 
+    def expect_back(self, config, name):
+        """The file gives the model back, in a folder of that name: its tensors as they are, and its configuration."""
+        back = self.root / name
+        made = self.run_script("--to-huggingface", self.folder / "config.json", self.file, back)
+        self.assertEqual(made, (0, "", ""))
+        self.assertEqual(raw_tensors(back / "model.safetensors"), raw_tensors(self.folder / "model.safetensors"))
+        expected = dict(config, dtype="float32")
+        expected.pop("torch_dtype", None)
+        self.assertEqual(json.loads((back / "config.json").read_text()), expected)
+
     def expect_joined(self, tensors, names):
         made = raw_tensors(self.file)
         self.assertEqual(set(made), set(names))
@@ -183,8 +197,7 @@ class Case(unittest.TestCase):
         """cases: a change of the configuration, words of the message"""
         for change, message in cases:
             with self.subTest(message=message):
-                values = {name: value for name, value in {**base, **change}.items() if value is not ABSENT}
-                self.put(values, numbered(shapes))
+                self.put(present({**base, **change}), numbered(shapes))
                 self.refuse(message)
 
     def refuse(self, message, *words):

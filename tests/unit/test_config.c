@@ -1,27 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/config.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "core/devices.h"
 #include "core/movers.h"
-
-static pp_status parse(unsigned tool, const char *line, struct pp_config *out)
-{
-    static char words[512];
-    char *argv[32] = {"program"};
-    int argc = 1, noperands;
-    const char *operands[1];
-    snprintf(words, sizeof words, "%s", line);
-    for (char *word = strtok(words, " "); word; word = strtok(NULL, " ")) argv[argc++] = word;
-    return pp_config_parse(tool, argc, argv, out, operands, 1, &noperands);
-}
+#include "tests/unit/config_case.h"
 
 static void small_is_the_default(void **state)
 {
@@ -194,13 +176,6 @@ static void a_gpu_pads_the_vocabulary_unless_told(void **state)
     assert_int_equal(columns("--device auto", "cpu"), 28782);
     assert_int_equal(columns("--device cuda --vocab-multiple 1", "cuda"), 28782);
     assert_int_equal(columns("--vocab-multiple 1000", "cpu"), 29000);
-}
-
-static void refused(const char *line, const char *message)
-{
-    struct pp_config c;
-    assert_int_equal(parse(PP_PPSIM, line, &c), PP_USAGE);
-    if (!strstr(pp_message(), message)) fail_msg("'%s' gave '%s'", line, pp_message());
 }
 
 static void impossible_numbers_are_refused(void **state)

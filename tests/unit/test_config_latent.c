@@ -2,32 +2,7 @@
  *
  * Options of latent attention.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "core/config.h"
-
-static pp_status parse(unsigned tool, const char *line, struct pp_config *out)
-{
-    static char words[512];
-    char *argv[32] = {"program"};
-    int argc = 1, noperands;
-    const char *operands[1];
-    snprintf(words, sizeof words, "%s", line);
-    for (char *word = strtok(words, " "); word; word = strtok(NULL, " ")) argv[argc++] = word;
-    return pp_config_parse(tool, argc, argv, out, operands, 1, &noperands);
-}
-
-static void refused(const char *line, const char *message)
-{
-    struct pp_config c;
-    assert_int_equal(parse(PP_PPSIM, line, &c), PP_USAGE);
-    if (!strstr(pp_message(), message)) fail_msg("'%s' gave '%s'", line, pp_message());
-}
+#include "tests/unit/config_case.h"
 
 /* A whole latent attention. */
 #define LATENT "--bias no --positions rope --kv-lora-rank 8 --qk-nope-head-dim 4 --qk-rope-head-dim 2 --v-head-dim 4"

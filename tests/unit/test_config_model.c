@@ -2,33 +2,8 @@
  *
  * Options of rotations and of experts: what is refused, and numbers that follow from others.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "core/config.h"
 #include "core/heads.h"
-#include "core/status.h"
-
-enum { MOST_WORDS = 32, LINE = 256 };
-
-/* The text of the options stays in `copy` as long as the config is used. */
-static pp_status parse(const char *line, char copy[LINE], struct pp_config *c)
-{
-    char *argv[MOST_WORDS] = {"test"};
-    int argc = 1, operands;
-    assert_true(strlen(line) < LINE);
-    strcpy(copy, line);
-    for (char *word = strtok(copy, " "); word; word = strtok(NULL, " ")) {
-        assert_true(argc < MOST_WORDS - 1);
-        argv[argc++] = word;
-    }
-    return pp_config_parse(PP_PPSIM, argc, argv, c, NULL, 0, &operands);
-}
+#include "tests/unit/config_case.h"
 
 static void combinations_without_sense_are_refused(void **state)
 {
@@ -59,32 +34,27 @@ static void combinations_without_sense_are_refused(void **state)
         {"--experts 4 --bias no --expert-bias-rate 0.1", "--expert-bias-rate is of --expert-bias"},
         {"--experts 4 --bias no --expert-bias yes --grad-reduce-in-bf16 --replicas 2", "would round the numbers"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char copy[LINE];
-        struct pp_config c;
-        assert_int_equal(parse(cases[i].line, copy, &c), PP_USAGE);
-        if (!strstr(pp_message(), cases[i].message)) fail_msg("'%s' gave '%s'", cases[i].line, pp_message());
-    }
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) refused(cases[i].line, cases[i].message);
 }
 
 /* What is not given of a kind of scaling is that kind's. */
 static void kinds_of_scaling_have_numbers_of_their_own(void **state)
 {
     (void)state;
-    char copy[LINE];
     struct pp_config c;
-    assert_int_equal(parse("--positions rope --rope-factor 8", copy, &c), PP_OK);
+    assert_int_equal(parse(PP_PPSIM, "--positions rope --rope-factor 8", &c), PP_OK);
     assert_true(c.rope_scaling.kind == PP_ROPE_LLAMA3 && c.rope_scaling.low == 1 && c.rope_scaling.high == 4);
     assert_true(pp_rope_magnitude(&c.rope_scaling) == 1);
-    assert_int_equal(parse("--positions rope --rope-factor 40 --rope-scaling yarn", copy, &c), PP_OK);
+    assert_int_equal(parse(PP_PPSIM, "--positions rope --rope-factor 40 --rope-scaling yarn", &c), PP_OK);
     assert_true(c.rope_scaling.low == 1 && c.rope_scaling.high == 32 && c.rope_scaling.truncate);
     assert_true(fabs(pp_rope_magnitude(&c.rope_scaling) - 1.36888794541139) < 1e-14);
-    assert_int_equal(parse("--positions rope --rope-factor 40 --rope-scaling yarn --rope-high-freq-factor 5 "
+    assert_int_equal(parse(PP_PPSIM,
+                           "--positions rope --rope-factor 40 --rope-scaling yarn --rope-high-freq-factor 5 "
                            "--rope-attention-factor 0.5",
-                           copy, &c),
+                           &c),
                      PP_OK);
     assert_true(c.rope_scaling.high == 5 && pp_rope_magnitude(&c.rope_scaling) == 0.5);
-    assert_int_equal(parse("--positions rope", copy, &c), PP_OK);
+    assert_int_equal(parse(PP_PPSIM, "--positions rope", &c), PP_OK);
     assert_true(!pp_rope_scales(&c.rope_scaling) && pp_rope_magnitude(&c.rope_scaling) == 1);
 }
 
@@ -92,23 +62,22 @@ static void kinds_of_scaling_have_numbers_of_their_own(void **state)
 static void shapes_have_what_counts(void **state)
 {
     (void)state;
-    char copy[LINE];
     struct pp_config c;
     struct pp_shape shape;
-    assert_int_equal(parse("--positions rope --head-dim 64 --rotary-dim 64", copy, &c), PP_OK);
+    assert_int_equal(parse(PP_PPSIM, "--positions rope --head-dim 64 --rotary-dim 64", &c), PP_OK);
     pp_config_shape(&c, &shape);
     assert_true(shape.rotary_dim == 0 && pp_rotary_dim(&shape) == 64);
-    assert_int_equal(parse("--positions rope --head-dim 64 --rotary-dim 32", copy, &c), PP_OK);
+    assert_int_equal(parse(PP_PPSIM, "--positions rope --head-dim 64 --rotary-dim 32", &c), PP_OK);
     pp_config_shape(&c, &shape);
     assert_int_equal(pp_rotary_dim(&shape), 32);
-    assert_int_equal(parse("--bias no --experts 8 --expert-bias yes --expert-groups 4 --groups-per-token 2", copy, &c),
-                     PP_OK);
+    assert_int_equal(
+        parse(PP_PPSIM, "--bias no --experts 8 --expert-bias yes --expert-groups 4 --groups-per-token 2", &c), PP_OK);
     pp_config_shape(&c, &shape);
     assert_true(shape.expert_bias && shape.expert_bias_rate == 0.001 && pp_shape_expert_groups(&shape) == 4);
-    assert_int_equal(parse("--bias no --experts 8 --expert-groups 4 --groups-per-token 4", copy, &c), PP_OK);
+    assert_int_equal(parse(PP_PPSIM, "--bias no --experts 8 --expert-groups 4 --groups-per-token 4", &c), PP_OK);
     pp_config_shape(&c, &shape);
     assert_int_equal(pp_shape_expert_groups(&shape), 0); /* of all groups */
-    assert_int_equal(parse("", copy, &c), PP_OK);
+    assert_int_equal(parse(PP_PPSIM, "", &c), PP_OK);
     pp_config_shape(&c, &shape);
     assert_true(!shape.expert_bias && shape.expert_bias_rate == 0 && !shape.expert_groups);
 }

@@ -11,33 +11,7 @@
 
 #include <cmocka.h>
 
-#include "kernels/kernels.h"
-#include "kernels/model.h"
-
-enum { SEQ = 5 };
-
-static struct pp_model *make_model(const struct pp_shape *shape, int stages)
-{
-    struct pp_model *model;
-    if (pp_model_create(shape, stages, NULL, NULL, &model) != PP_OK) fail_msg("%s", pp_message());
-    return model;
-}
-
-static void check_part(struct pp_shape shape, struct pp_class cls, const char *expected)
-{
-    struct pp_model *model = make_model(&shape, 2);
-    struct pp_program program;
-    if (pp_model_program(model, &cls, &(struct pp_program_spec){SEQ, 3, true, false}, &program) != PP_OK)
-        fail_msg("%s", pp_message());
-    assert_string_equal(program.signature, expected);
-    pp_program_free(&program);
-    pp_model_free(model);
-}
-
-static void check_signature(struct pp_shape shape, int kind, int stage, const char *expected)
-{
-    check_part(shape, (struct pp_class){kind, stage, kind == PP_STEP ? 0 : 3}, expected);
-}
+#include "tests/unit/program_signature.h"
 
 static void test_signatures(void **state)
 {

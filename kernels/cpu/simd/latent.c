@@ -3,19 +3,8 @@
  * Latent attention: the norms of latent vectors, and how queries, keys and values of all heads are put together and
  * taken apart, token by token.
  */
-#include <math.h>
-
 #include "kernels/cpu/simd/kernels.h"
-
-static float rstd_of(const float *x, int rank, float eps)
-{
-    vf squares = {0};
-    for (int j = 0; j < rank; j += VL) {
-        const vf v = vf_load(x + j, rank - j);
-        squares += v * v;
-    }
-    return 1 / sqrtf(vf_sum(squares) / (float)rank + eps);
-}
+#include "kernels/cpu/simd/rms.h"
 
 void PP_SIMD(pp_cpu_latent_norm)(const struct pp_cpu_call *c)
 {
@@ -23,30 +12,8 @@ void PP_SIMD(pp_cpu_latent_norm)(const struct pp_cpu_call *c)
     const float *x = c->at.latent_norm.x, *gamma = c->at.latent_norm.gamma;
     float *y = c->at.latent_norm.y, *kept = c->at.latent_norm.rstd;
     for (int64_t t = 0; t < (int64_t)n->rows * n->seq; t++, x += n->rank + n->shared, y += n->rank) {
-        const float rstd = kept[t] = rstd_of(x, n->rank, c->call->eps);
-        for (int j = 0; j < n->rank; j += VL) {
-            const int left = n->rank - j;
-            vf_store(y + j, left, vf_load(x + j, left) * rstd * vf_load(gamma + j, left));
-        }
-    }
-}
-
-/* One latent vector x becomes its gradient; dgamma is added to. */
-static void grad_vector(const struct pp_latent_dims *n, float *x, float rstd, const float *dy, const float *gamma,
-                        float *dgamma)
-{
-    vf sum = {0};
-    for (int j = 0; j < n->rank; j += VL) {
-        const int left = n->rank - j;
-        const vf xhat = vf_load(x + j, left) * rstd, d = vf_load(dy + j, left);
-        vf_store(dgamma + j, left, vf_load(dgamma + j, left) + d * xhat);
-        sum += d * vf_load(gamma + j, left) * xhat;
-    }
-    const float mean = vf_sum(sum) / (float)n->rank;
-    for (int j = 0; j < n->rank; j += VL) {
-        const int left = n->rank - j;
-        const vf g = vf_load(dy + j, left) * vf_load(gamma + j, left);
-        vf_store(x + j, left, (g - vf_load(x + j, left) * rstd * mean) * rstd);
+        kept[t] = rms_scale(x, n->rank, c->call->eps);
+        rms_norm(y, x, kept[t], gamma, n->rank);
     }
 }
 
@@ -60,7 +27,7 @@ void PP_SIMD(pp_cpu_latent_norm_grad)(const struct pp_cpu_call *c)
     float *x = at->x, *dgamma = at->gamma_grad;
     if (!c->frame->accumulate) memset(dgamma, 0, sizeof *dgamma * (size_t)n->rank);
     for (int64_t t = 0; t < (int64_t)n->rows * n->seq; t++, x += n->rank + n->shared, dy += n->rank) {
-        grad_vector(n, x, rstd[t], dy, at->gamma, dgamma);
+        rms_grad(x, dy, x, rstd[t], at->gamma, dgamma, n->rank);
         if (n->shared) copy(x + n->rank, dshared + t * n->shared, n->shared);
     }
 }

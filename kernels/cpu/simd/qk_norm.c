@@ -2,9 +2,8 @@
  *
  * Queries and keys divided by their root mean square, head by head, with in_proj's bias, and the gradients of that.
  */
-#include <math.h>
-
 #include "kernels/cpu/simd/kernels.h"
+#include "kernels/cpu/simd/rms.h"
 
 /* A call taken apart: of a token the heads of queries, all heads that are normalised, the columns of these, and all. */
 struct qk_norm {
@@ -36,16 +35,6 @@ static void add_bias(float *x, const float *bias, float *kept, int n)
     }
 }
 
-static float scale_of(const float *x, int dh, float eps)
-{
-    vf squares = {0};
-    for (int j = 0; j < dh; j += VL) {
-        const vf v = vf_load(x + j, dh - j);
-        squares += v * v;
-    }
-    return 1 / sqrtf(vf_sum(squares) / (float)dh + eps);
-}
-
 void PP_SIMD(pp_cpu_qk_norm)(const struct pp_cpu_call *c)
 {
     const struct pp_qk_norm_memory *at = &c->at.qk_norm;
@@ -58,32 +47,15 @@ void PP_SIMD(pp_cpu_qk_norm)(const struct pp_cpu_call *c)
         for (int h = 0; h < q.heads; h++) {
             const float *gamma = h < q.queries ? at->q_gamma : at->k_gamma;
             float *head = x + (int64_t)h * q.dh;
-            const float scale = scale_of(head, q.dh, q.eps);
-            for (int j = 0; j < q.dh; j += VL) {
-                const int left = q.dh - j;
-                vf_store(head + j, left, vf_load(head + j, left) * scale * vf_load(gamma + j, left));
-            }
+            rms_norm(head, head, rms_scale(head, q.dh, q.eps), gamma, q.dh);
         }
     }
 }
 
-/* One head of one token: dx is in place of dy; x as it was before the norm. dgamma is added to. */
+/* One head of one token: dx is in place of dy; x as it was before the norm. */
 static void grad_head(const struct qk_norm *q, float *dy, const float *x, const float *gamma, float *dgamma)
 {
-    const float scale = scale_of(x, q->dh, q->eps);
-    vf sum = {0};
-    for (int j = 0; j < q->dh; j += VL) {
-        const int left = q->dh - j;
-        const vf xhat = vf_load(x + j, left) * scale, d = vf_load(dy + j, left);
-        vf_store(dgamma + j, left, vf_load(dgamma + j, left) + d * xhat);
-        sum += d * vf_load(gamma + j, left) * xhat;
-    }
-    const float mean = vf_sum(sum) / (float)q->dh;
-    for (int j = 0; j < q->dh; j += VL) {
-        const int left = q->dh - j;
-        const vf g = vf_load(dy + j, left) * vf_load(gamma + j, left);
-        vf_store(dy + j, left, (g - vf_load(x + j, left) * scale * mean) * scale);
-    }
+    rms_grad(dy, dy, x, rms_scale(x, q->dh, q->eps), gamma, dgamma, q->dh);
 }
 
 void PP_SIMD(pp_cpu_qk_norm_grad)(const struct pp_cpu_call *c)
