@@ -8,10 +8,11 @@ import pathlib
 import tempfile
 
 from fidelity_table import markdown, percent
-from published_facts import command, span
+from published_facts import command, read_facts, span
 from published_modern import GIB, OVERLAP, machine_file, sums_of
 
 TOKENS = 4096
+KERNEL_FACTS = pathlib.Path(__file__).resolve().parent / "published_kernels.tsv"
 WHOSE = {
     "mcore": "Megatron-Core 0.8",
     "recipes": "Megatron-LM",
@@ -20,7 +21,6 @@ WHOSE = {
     "users": "a user of Bridge",
     "zoo": "Megatron MoE Model Zoo",
 }
-SLOWEST = 553.9e12  # FLOP/s of an H100: the slowest grouped products by Transformer Engine in published_kernels.tsv
 MOST_US = 1e4  # that issuing a call may take, in the search for what the host would have to take
 
 
@@ -151,10 +151,16 @@ class Predictor:
         return words[0].tokens(self.row(*words)["ms_per_batch"] / 1e3)
 
 
+def slowest_products():
+    """GFLOP/s of an H100: of the slowest grouped products by Transformer Engine."""
+    rows = read_facts(KERNEL_FACTS)["grouped"]
+    return min(row[-2] for row in rows if row[0] == "h100" and row[-1].startswith("Transformer Engine")) * 1e3
+
+
 def slow_products(machine):
     arithmetic = machine["precisions"]["bf16"]
     del arithmetic["tiles"]
-    arithmetic["efficiency"] = SLOWEST / 1e9 / machine_file("h100")["precisions"]["bf16"]["peak_gflops"]
+    arithmetic["efficiency"] = slowest_products() / machine_file("h100")["precisions"]["bf16"]["peak_gflops"]
 
 
 def slow_memory(machine):

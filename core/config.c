@@ -45,10 +45,10 @@ pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config
     if (out->help || out->version || out->list) return PP_OK;
     if (out->resume_changed) out->resume = true;
     pp_config_cut_rows(out);
-    /* A preset's T makes tensor ranks share the experts. It does not apply to expert ranks, nor to given times. */
-    if ((pp_config_gives_times(out) || pp_ints_most(&out->expert_parallel) > 1) && !pp_config_given(out, "tensor"))
-        out->tensor = (struct pp_ints){1, {1}};
+    if (pp_config_gives_times(out) && !pp_config_given(out, "tensor")) out->tensor = (struct pp_ints){1, {1}};
+    if (out->expert_parallel.n == 1) pp_config_set_expert_parallel(out, out->expert_parallel.v[0]);
     set_rope_scaling(out);
+    PP_TRY(pp_config_check_additions(out));
     PP_TRY(pp_config_make_canonical(out));
     return pp_config_check(out, tool);
 }
@@ -102,6 +102,12 @@ const char *pp_config_machine(const struct pp_config *config)
 }
 
 double pp_config_price(const struct pp_config *config) { return config->price.n > 0 ? config->price.v[0] : 0; }
+
+void pp_config_set_expert_parallel(struct pp_config *config, int n)
+{
+    config->expert_parallel = (struct pp_ints){1, {n}};
+    if (n > 1 && !pp_config_given(config, "tensor")) config->tensor = (struct pp_ints){1, {1}};
+}
 
 int pp_config_copies(const struct pp_config *config)
 {

@@ -156,6 +156,8 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out);
  * list: the first. */
 int pp_config_context(const struct pp_config *config);
 int pp_config_expert_parallel(const struct pp_config *config);
+/* Sets N. A preset's T makes tensor ranks share the experts: it does not apply where expert ranks do. */
+void pp_config_set_expert_parallel(struct pp_config *config, int n);
 /* The machine, and the price of a device for an hour; NULL, 0: not given. Only ppsim takes lists of them; it makes a
  * config with one value for each (sim/targets.h). Of a list: the first. */
 const char *pp_config_machine(const struct pp_config *config);
@@ -192,13 +194,15 @@ pp_status pp_config_make_canonical(struct pp_config *config) PP_MUST_CHECK;
 /* Checks options against each other, which the range of a single option cannot (config_check.c; pp_config_parse() calls
  * it). A list passes if at least one of its values is possible. tool: one of enum pp_tool. PP_USAGE. */
 pp_status pp_config_check(const struct pp_config *config, unsigned tool) PP_MUST_CHECK;
-/* The part of it about options that only have a meaning beside another one (config_additions.c). PP_USAGE. */
+/* Refuses options that were given and have no meaning beside the others (config_additions.c; pp_config_parse() calls it
+ * before options are made canonical). PP_USAGE. */
 pp_status pp_config_check_additions(const struct pp_config *config) PP_MUST_CHECK;
 /* Checks the options of experts against each other (config_check_experts.c; pp_config_check() calls it). PP_USAGE. */
 pp_status pp_config_check_experts(const struct pp_config *config) PP_MUST_CHECK;
-/* The same of latent attention's options alone (config_latent.c); pp_config_check() calls it. */
+/* Checks the options of latent attention against each other (config_latent.c; pp_config_check() calls it). PP_USAGE. */
 pp_status pp_config_check_latent(const struct pp_config *config) PP_MUST_CHECK;
-/* Checks one value of each list (of --context-parallel the first) against the other options. PP_USAGE. */
+/* Checks one value of each list (of --context-parallel and --expert-parallel the first) against the other options.
+ * PP_USAGE. */
 pp_status pp_config_check_values(const struct pp_config *config, int checkpoint, int zero) PP_MUST_CHECK;
 /* Does the config say how long the tasks of a rank take (--times, --device delay), instead of leaving it to a model? */
 bool pp_config_gives_times(const struct pp_config *config);

@@ -34,8 +34,9 @@ static int additions_of(const struct pp_config *config, struct addition out[MOST
     const bool falls = config->over_steps.schedule != PP_LR_CONSTANT;
     const bool rope = config->positions == PP_POSITIONS_ROPE, learned = config->positions == PP_POSITIONS_LEARNED;
     const bool windows = config->window_size || !config->window_attn_skip_freq;
-    const bool scaled = rope && pp_rope_scales(&config->rope_scaling), yarn = config->rope_scaling.kind == PP_ROPE_YARN;
-    const bool bands = has_bands(config);
+    const bool scaled = rope && pp_rope_scales(&config->rope_scaling),
+               truncates = scaled && pp_rope_kinds[config->rope_scaling.kind].truncates;
+    const bool grows = scaled && pp_rope_kinds[config->rope_scaling.kind].growth > 0, bands = has_bands(config);
     const struct addition additions[] = {
         {"experts-per-token", "--experts; add that", config->experts},
         {"capacity-factor", "--experts; add that", config->experts},
@@ -65,8 +66,8 @@ static int additions_of(const struct pp_config *config, struct addition out[MOST
         {"rope-low-freq-factor", "--rope-factor with --rope-scaling llama3 or yarn; choose one", bands},
         {"rope-high-freq-factor", "--rope-factor with --rope-scaling llama3 or yarn; choose one", bands},
         {"rope-original-tokens", "--rope-factor with --rope-scaling llama3 or yarn; choose one", bands},
-        {"rope-truncate", "--rope-factor and --rope-scaling yarn; add both", scaled && yarn},
-        {"rope-attention-factor", "--rope-factor and --rope-scaling yarn; add both", scaled && yarn},
+        {"rope-truncate", "--rope-factor and --rope-scaling yarn; add both", truncates},
+        {"rope-attention-factor", "--rope-factor and --rope-scaling yarn; add both", grows},
         {"window-attn-skip-freq", "--window-size; add that", windows},
         {"max-positions", "--positions learned; add that", learned},
         {"adam-beta1", "--optimizer adamw; add that", adamw},
@@ -95,16 +96,26 @@ pp_status pp_config_check_additions(const struct pp_config *config)
     return PP_OK;
 }
 
-/* Sets the options whose value says "as another option" where they are equal to that. */
+/* Sets the options whose value says "as another option" where they are equal to that. (With latent attention nothing is
+ * as wide as --d-model / --heads, and what is given of such widths is refused.) */
 static void leave_to_others(struct pp_config *config)
 {
-    const int heads = config->heads;
+    const int heads = config->heads, even = heads && config->d_model % heads == 0 ? config->d_model / heads : 0;
     if (config->kv_heads == heads) config->kv_heads = 0;
-    if (heads && config->d_model % heads == 0 && config->head_dim == config->d_model / heads) config->head_dim = 0;
-    if (heads && config->rotary_dim == (config->head_dim ? config->head_dim : config->d_model / heads))
-        config->rotary_dim = 0;
+    if (even && !config->kv_lora_rank) {
+        if (config->rotary_dim == (config->head_dim ? config->head_dim : even)) config->rotary_dim = 0;
+        if (config->head_dim == even) config->head_dim = 0;
+    }
     if (config->dense_ff == config->d_ff) config->dense_ff = 0;
     if (config->max_positions == config->tokens) config->max_positions = 0;
+}
+
+/* Groups from all of which tokens choose are none. */
+static void leave_groups(struct pp_config *config)
+{
+    if (config->groups_per_token != config->expert_groups) return;
+    config->expert_groups = config->groups_per_token = 1;
+    config->group_by_best = 0;
 }
 
 /* Counts that are beyond the last layer: they mean the same as the least such count, or as none. */
@@ -125,6 +136,7 @@ pp_status pp_config_make_canonical(struct pp_config *config)
         PP_TRY(pp_options_set(row, row->def, config));
     }
     leave_to_others(config);
+    leave_groups(config);
     leave_to_layers(config);
     return PP_OK;
 }

@@ -205,6 +205,9 @@ pp_status pp_config_check_values(const struct pp_config *config, int checkpoint,
     const bool asked = zero > 0 || (pp_config_holders(config) > 1 && pp_ints_have(&config->zero, 0));
     PP_TRY(check_context(config, pp_config_context(config)));
     PP_TRY(check_checkpoint(config, checkpoint));
+    if (config->experts && config->expert_bias && config->expert_bias_rate > 0 && pp_config_sums_bf16(config))
+        return pp_fail(PP_USAGE, "--grad-reduce-in-bf16 would round the numbers of tokens by which --expert-bias "
+                                 "changes; leave it out, or add --expert-bias-rate 0");
     return asked ? check_zero(config, zero) : PP_OK;
 }
 
@@ -239,7 +242,6 @@ pp_status pp_config_check_database(const char *path)
 
 pp_status pp_config_check(const struct pp_config *config, unsigned tool)
 {
-    PP_TRY(pp_config_check_additions(config));
     PP_TRY(check_norms(config));
     PP_TRY(pp_config_check_latent(config));
     if (!config->kv_lora_rank) PP_TRY(check_heads(config));

@@ -37,9 +37,6 @@ pp_status pp_config_check_experts(const struct pp_config *config)
         return pp_fail(PP_USAGE, "--capacity-factor: with 0 experts have room for no token; choose more");
     if ((float)config->gate_scale == 0) /* kernels have it as a float */
         return pp_fail(PP_USAGE, "--gate-scale: with 0 nothing would come of what experts make; choose more");
-    if (config->expert_bias && config->expert_bias_rate > 0 && pp_config_sums_bf16(config))
-        return pp_fail(PP_USAGE, "--grad-reduce-in-bf16 would round the numbers of tokens by which --expert-bias "
-                                 "changes; leave it out, or add --expert-bias-rate 0");
     if (config->batch_w > 1)
         return pp_fail(PP_USAGE,
                        "--experts have places for one microbatch at a time, so there is no --batch-w %d with them",

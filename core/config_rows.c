@@ -87,8 +87,8 @@ const struct pp_opt pp_config_rows[] = {
      "ranks of the pipeline, P (default from the preset)", 0},
     {"tensor", PP_OPT_INTS, AT(tensor), PP_RUNS, PIPELINE, NULL, "1", 1, 65536, NULL,
      "workers of each rank, T, that share the tensors of its layers (tensor parallelism, cut as in Megatron-LM): a "
-     "divisor of --heads, --kv-heads and --d-ff / 4 (of a mixture of experts: of --experts and --dense-ff / 4 in "
-     "place of --d-ff / 4), far below --vocab",
+     "divisor of --heads and --kv-heads, and of a quarter of the width of feed-forwards without experts (--d-ff, or "
+     "--dense-ff); in a mixture of experts also of --experts and --shared-ff; far below --vocab",
      0},
     {"sequence-parallel", PP_OPT_FLAG, AT(sequence_parallel), PP_RUNS, PIPELINE, NULL, NULL, 0, 0, NULL,
      "with --tensor: in each of the T workers, norms, dropout and the stream between layers and stages have only a "

@@ -64,7 +64,7 @@ static void add_experts(const struct pp_shape *shape, char *buf, size_t size)
     char scale[32] = "", groups[48] = "";
     if (pp_shape_expert_groups(shape))
         snprintf(groups, sizeof groups, ", from %d of %d groups", shape->groups_per_token, shape->expert_groups);
-    if (pp_gate_scale(shape) != 1) snprintf(scale, sizeof scale, " times %g", pp_gate_scale(shape));
+    if (pp_gate_scale(shape) != 1) snprintf(scale, sizeof scale, ", gates times %g", pp_gate_scale(shape));
     snprintf(buf, size, " of %d expert%s (%d of a token%s%s%s%s%s, room for %g times that)", shape->experts,
              pp_plural(shape->experts), shape->experts_per_token, groups,
              shape->gates_of_all ? ", gates among all" : "", shape->sigmoid_scores ? ", logistic scores" : "",

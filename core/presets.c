@@ -23,11 +23,11 @@
  *
  * Training: the GPT presets have learning rate, betas, decay and clipping of GPT-3. The Llama presets have those of
  * their reports, except for the schedule of the learning rate; Llama 3's report has no decay, clipping or epsilon, so
- * these are Llama 2's. All others train like llama-3-8b (how mistral-nemo-12b was trained is not published). Mixtral's
- * and Qwen's presets have the sizes, and mixtures the weight of the routers' loss, of their published configurations;
- * mixtures have the default --capacity-factor, though those models drop no tokens. All but the first four begin with
- * GPT-2's initial weights, whose standard deviation is also the initializer_range in the published configurations of
- * Llama, Mistral, Mixtral, Qwen2 and Qwen3.
+ * these are Llama 2's. All others but deepseek-v3 train like llama-3-8b (how mistral-nemo-12b was trained is not
+ * published). Mixtral's and Qwen's presets have the sizes, and mixtures the weight of the routers' loss, of their
+ * published configurations; mixtures have the default --capacity-factor, though those models drop no tokens. All but
+ * the first four, and DeepSeek's, begin with GPT-2's initial weights, whose standard deviation is also the
+ * initializer_range in the published configurations of Llama, Mistral, Mixtral, Qwen2 and Qwen3.
  *
  * Schedule: all but the first five begin with 1f1b, since no device has memory for all microbatches of a large model at
  * once, which gpipe holds.

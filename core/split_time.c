@@ -120,7 +120,7 @@ void pp_split_time_workers(const struct pp_config *config, const struct pp_model
         *out = *config;
         out->tensor = (struct pp_ints){1, {tensor->v[i / experts->n / context->n]}};
         out->context_parallel = (struct pp_ints){1, {context->v[i / experts->n % context->n]}};
-        out->expert_parallel = (struct pp_ints){1, {experts->v[i % experts->n]}};
+        pp_config_set_expert_parallel(out, experts->v[i % experts->n]);
         if (i < last && is_possible(out, ops)) break;
     }
 }

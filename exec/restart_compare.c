@@ -36,13 +36,15 @@ static const struct pp_opt *option_of(const struct pp_note *note)
     return strncmp(note->name, "--", 2) == 0 ? pp_config_row(note->name + 2) : NULL;
 }
 
-/* The other's value of a note; of an option that its checkpoint is too old to name, the default. */
-static const char *value_of(const struct pp_notes *theirs, const char *name)
+/* Adds options that a checkpoint is too old to name, as what they were without a name: the default. */
+static void add_later(struct pp_notes *notes)
 {
-    const char *value = pp_notes_find(theirs, name);
-    if (value || strncmp(name, "--", 2) != 0) return value;
-    const struct pp_opt *row = pp_config_row(name + 2);
-    return row && row->traits & PP_OPT_LATER ? row->def : NULL;
+    char name[PP_NOTE_NAME];
+    for (int i = 0; i < pp_config_nrows; i++) {
+        const struct pp_opt *row = &pp_config_rows[i];
+        snprintf(name, sizeof name, "--%s", row->name);
+        if (row->traits & PP_OPT_LATER && !pp_notes_find(notes, name)) pp_notes_add(notes, name, row->def);
+    }
 }
 
 pp_status pp_restart_make_canonical(struct pp_notes *notes)
@@ -50,6 +52,7 @@ pp_status pp_restart_make_canonical(struct pp_notes *notes)
     struct pp_config *config;
     bool known[PP_NOTES] = {false};
     PP_TRY(PP_NEW(&config, 1));
+    if (pp_notes_find(notes, PP_NOTE_CHECKPOINT)) add_later(notes);
     for (int i = 0; i < notes->n; i++) {
         const struct pp_opt *row = option_of(&notes->v[i]);
         known[i] = row && row->traits & PP_OPT_FIXED && pp_options_set(row, notes->v[i].value, config) == PP_OK;
@@ -96,7 +99,7 @@ pp_status pp_restart_compare(const char *path, const struct pp_notes *mine, cons
                        version, OLD_VERSION, PP_RESTART_VERSION);
     for (int i = 0; i < mine->n; i++) {
         const struct pp_note *note = &mine->v[i];
-        const char *other = value_of(theirs, note->name);
+        const char *other = pp_notes_find(theirs, note->name);
         if (!other && pp_restart_is_old(theirs) && strcmp(note->name, note_rows) == 0)
             continue; /* the key has the replicas */
         if (!version || !other)

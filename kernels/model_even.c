@@ -16,7 +16,8 @@ struct evening {
     const int *stage_rank;
     const double *cost; /* [layers + 2] of the embedding, the layers, the decoder */
     double *stage_cost, *rank_cost;
-    int *begin; /* [stages + 1] first layer of each stage */
+    double stage_squares, rank_squares; /* sums of squares of these */
+    int *begin;                         /* [stages + 1] first layer of each stage */
     int stages, ranks;
     bool ends; /* the first and the last stage may have no layers */
     bool last;
@@ -48,10 +49,15 @@ static int cheapest_stage(const struct evening *e, int rank)
     return best;
 }
 
+static double squared(double x) { return x * x; }
+
 static void add_cost(struct evening *e, int stage, double cost)
 {
-    e->stage_cost[stage] += cost;
-    e->rank_cost[e->stage_rank[stage]] += cost;
+    double *of_stage = &e->stage_cost[stage], *of_rank = &e->rank_cost[e->stage_rank[stage]];
+    e->stage_squares += squared(*of_stage + cost) - squared(*of_stage);
+    e->rank_squares += squared(*of_rank + cost) - squared(*of_rank);
+    *of_stage += cost;
+    *of_rank += cost;
 }
 
 /* Deals out as many layers as there are, of mean cost. */
@@ -74,31 +80,20 @@ static void deal(struct evening *e, int layers, int *out)
     }
 }
 
-/* How even it is: less is better, of `max` first. */
-struct load {
-    double max;           /* of the rank that has most */
-    double ranks, stages; /* sums of squares */
-};
-
-static struct load load_of(const struct evening *e)
-{
-    struct load load = {0};
-    for (int r = 0; r < e->ranks; r++) {
-        if (e->rank_cost[r] == DBL_MAX) continue;
-        if (e->rank_cost[r] > load.max) load.max = e->rank_cost[r];
-        load.ranks += e->rank_cost[r] * e->rank_cost[r];
-    }
-    for (int s = 0; s < e->stages; s++) load.stages += e->stage_cost[s] * e->stage_cost[s];
-    return load;
-}
-
 /* By more than rounding. */
 static int compare(double a, double b) { return a < b * (1 - 1e-9) ? -1 : b < a * (1 - 1e-9); }
 
+/* How even it is: sums of squares, of what ranks have and of what stages have; less is better, of ranks first. */
+struct load {
+    double ranks, stages;
+};
+
+static struct load load_of(const struct evening *e) { return (struct load){e->rank_squares, e->stage_squares}; }
+
 static bool is_less(const struct load *a, const struct load *b)
 {
-    const int max = compare(a->max, b->max), ranks = compare(a->ranks, b->ranks);
-    return max ? max < 0 : ranks ? ranks < 0 : compare(a->stages, b->stages) < 0;
+    const int ranks = compare(a->ranks, b->ranks);
+    return ranks ? ranks < 0 : compare(a->stages, b->stages) < 0;
 }
 
 /* Moves the border before a stage by one layer, back (-1) or on (1). */
@@ -132,11 +127,12 @@ static bool give(struct evening *e, int stage, int way)
 /* Layers that differ have been dealt out as mean ones: moves single layers on as long as that makes it more even. */
 static void weigh_each(struct evening *e, int layers, int *out)
 {
-    enum { MOST_STAGES = 256, ROUNDS = 50 }; /* so that it takes some milliseconds at most */
+    enum { MOST_STAGES = 256, ROUNDS = 50 }; /* each round tries all pairs of stages */
     bool better = e->stages <= MOST_STAGES;
     for (int s = 0; s < e->stages; s++) e->begin[s + 1] = e->begin[s] + out[s];
     for (int s = 0; s < e->stages; s++) e->stage_cost[s] = 0;
     for (int s = 0; s < e->stages; s++) e->rank_cost[e->stage_rank[s]] = 0;
+    e->stage_squares = e->rank_squares = 0;
     add_cost(e, 0, e->cost[0]);
     add_cost(e, e->stages - 1, e->cost[layers + 1]);
     for (int s = 0; s < e->stages; s++)

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Backward programs. Input gradients (I) and weight gradients (W) are written layer by layer from the last to the
- * first, of each its feed-forward part and then its attention; the full backward (B) is both in turn for each of these,
- * while its operands are in the caches. I and W alone make the same calls in the same order, so they give the same
- * bits. Where the inputs of layers are checkpoints, B makes a layer's activations again before its gradients.
+ * Backward programs. Gradients of inputs (I) and of weights (W) are written layer by layer from the last to the first,
+ * of each its feed-forward part and then its attention; the full backward (B) is both in turn for each, which finds
+ * operands in caches. I and W give the same bits. B first makes layers again where their inputs are checkpoints.
  */
 #include "kernels/model_program.h"
 
@@ -325,6 +324,7 @@ static struct pp_ref stage_output(const struct pp_writer *w, const struct path *
 
 /* Gradients of weights need u of a layer, and those of inputs where the layer has experts, for the router. */
 static bool reads_inner(const struct path *path, bool experts) { return path->weights || experts; }
+
 static struct path make_path(struct pp_writer *w, bool input_grads, bool weight_grads)
 {
     const struct pp_shape *shape = &w->model->local;

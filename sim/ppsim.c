@@ -32,8 +32,8 @@ static const struct pp_program_info info = {
     .operands = "",
     .description =
         "Simulates the tasks of one training step in the order of a schedule, and prints time, bubble, "
-        "memory and what the time is above the least possible. A list of schedules, tensor ranks, pieces of "
-        "their sums, stages, virtual stages, stages of ZeRO, chunks, checkpoint modes or machines is a sweep; "
+        "memory and what the time is above the least possible. Lists, in options that end in ,... and in "
+        "--checkpoint, are a sweep over all combinations; "
         "--workers tries all ways to divide so many devices into pipelines.\n\n"
         "Task times are those that ppprof measured, if the database (pp.db of this folder, or --db) or the "
         "text of --profile has them; else they are computed for a machine. With --machine nothing of a "

@@ -15,7 +15,7 @@ static pp_status tell_model(const struct pp_predictor *p)
     struct pp_model *model;
     char text[PP_MODEL_TEXT];
     pp_config_shape(p->config, &shape);
-    shape.context = 1; /* the model is the same for any C, and the first C of a list may be impossible */
+    shape.context = shape.expert_parallel = 1; /* it is the same for any, and the first of a list may be impossible */
     PP_TRY(p->ops->create(&shape, &(struct pp_cut){.stages = 1}, &model));
     pp_info("model       %s", pp_model_text(model, text, sizeof text));
     p->ops->destroy(model);

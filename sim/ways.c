@@ -42,7 +42,7 @@ pp_status pp_ways_prepare(struct pp_config *config)
 static void set_degrees(const struct pp_way *way, struct pp_config *config)
 {
     config->context_parallel = (struct pp_ints){1, {way->context}};
-    config->expert_parallel = (struct pp_ints){1, {way->experts}};
+    pp_config_set_expert_parallel(config, way->experts);
 }
 
 void pp_way_config(const struct pp_config *config, const struct pp_way *way, struct pp_config *out)
@@ -138,8 +138,10 @@ static pp_status find(const struct pp_config *config, const struct pp_schedules 
     }
     for (int w = 0; w < config->workers.n; w++)
         for (int i = 0; i < config->tensor.n * each; i++) {
-            const struct pp_point shape = {.tensor = config->tensor.v[i / each]};
             const struct pp_way degrees = degrees_of(config, i % each);
+            struct pp_config one = *config;
+            set_degrees(&degrees, &one);
+            const struct pp_point shape = {.tensor = one.tensor.v[i / each]};
             PP_TRY(find_shapes(config, schedules, config->workers.v[w], shape, &degrees, ways, n));
         }
     return PP_OK;

@@ -4,7 +4,7 @@
 
 # Words of --help: "--name" with what follows the equals sign, one a line.
 _ppkit_options() {
-    "$1" --help 2>/dev/null | sed -nE 's/^  --([a-z-]+)(=([^ ]+))?.*/--\1 \3/p'
+    "$1" --help 2>/dev/null | sed -nE 's/^  --([a-z0-9-]+)(=([^ ]+))?.*/--\1 \3/p'
 }
 
 _ppkit() {

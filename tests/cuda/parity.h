@@ -63,7 +63,7 @@ struct parity_kernel {
 };
 
 extern const struct parity_kernel parity_kernels[PP_KERNELS];
-/* Each ends with a row of no shape. The second: of workers that have parts of the tokens of rows. */
+/* Each ends with a row of no shape. parity_context_cases: of workers that have parts of the tokens of rows. */
 extern const struct parity_case parity_cases[], parity_expert_cases[], parity_latent_cases[],
     parity_context_cases[], parity_windows[], parity_update_cases[];
 

@@ -106,6 +106,7 @@ static void make_call(struct run *r)
                                  .accumulate = r->variant & PARITY_ACCUMULATE,
                                  .loss_scale = 1.0f / 64,
                                  .learning_rate = 0.25f,
+                                 .tokens = 10,
                                  .adamw = {0.9f, 0.25f, 0.75f, 0.125f, 0.5f, 0.7f, 0.01f},
                                  .clip_factor = clip,
                                  .tensor = c->tensor,

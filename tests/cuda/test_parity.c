@@ -22,6 +22,7 @@
 #include "kernels/cpu/gemm.h"
 
 static struct parity_device devices[3]; /* [precision] */
+
 void parity_status(pp_status status, const char *what)
 {
     if (status != PP_OK) fail_msg("%s: %s", what, pp_message());

@@ -113,6 +113,7 @@ static void with_adamw(void **state)
     leave_out_where_slow();
     same_bits(1, "--chunks 2 --optimizer adamw --adam-eps 1e-4 --lr 0.01 --lr-schedule cosine --lr-steps 3");
     same_bits(1, "--chunks 2 --optimizer adamw-bf16 --adam-eps 1e-4 --lr 0.01");
+    same_bits(1, "--chunks 2 --bias no --experts 8 --expert-bias yes --expert-groups 4 --groups-per-token 2");
 }
 
 /* Workers that share a rank's tensors, or rows, round sums otherwise than one worker; all cuts of theirs alike. */

@@ -61,6 +61,9 @@ PATH=$prefix/bin:$PATH
 COMP_WORDS=(ppsim --chec) COMP_CWORD=1
 _ppkit
 test "${COMPREPLY[*]}" = --checkpoint
+COMP_WORDS=(ppsim --grad-r) COMP_CWORD=1
+_ppkit
+test "${COMPREPLY[*]}" = --grad-reduce-in-bf16
 COMP_WORDS=(ppsim --checkpoint ex) COMP_CWORD=2
 _ppkit
 test "${COMPREPLY[*]}" = except_last

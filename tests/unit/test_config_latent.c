@@ -13,6 +13,8 @@ static void latent_attention_that_makes_no_sense_is_refused(void **state)
     static const struct {
         const char *line, *message;
     } cases[] = {
+        {LATENT " --d-model 64 --heads 4 --head-dim 16", "--head-dim 16: with --kv-lora-rank"},
+        {LATENT " --d-model 64 --heads 4 --rotary-dim 16", "--rotary-dim 16: with --kv-lora-rank"},
         {"--q-lora-rank 8", "--q-lora-rank is of --kv-lora-rank; add that"},
         {"--v-head-dim 8", "--v-head-dim is of --kv-lora-rank; add that"},
         {LATENT " --kv-heads 1", "each head has a key and a value of its own"},

@@ -306,11 +306,11 @@ static void test_balance(void **state)
             assert_true(bias[i] == (float)i - 2 + (loads[i] < 6 ? 0.125f : loads[i] > 6 ? -0.125f : 0));
     }
     /* Batches of more tokens than float has whole numbers for. */
-    float bias[2] = {0, 0}, many[2] = {16777214, 16777216};
+    float bias[3] = {0}, many[3] = {16777214, 16777215, 16777216};
     struct pp_frame frame = {.tokens = 16777215};
-    const struct pp_call call = {.balance = {1, 2, 2, 2}, .scale = 1};
+    const struct pp_call call = {.balance = {1, 3, 3, 3}, .scale = 1};
     FOR_EACH_ISA(isa) isa->run[PP_KERNEL_BALANCE](&(struct pp_cpu_call){&call, &frame, .p = {bias, many}});
-    assert_true(bias[0] >= 1 && bias[0] == -bias[1]);
+    assert_true(bias[0] >= 1 && bias[1] == 0 && bias[0] == -bias[2]);
 }
 
 int main(void)
