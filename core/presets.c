@@ -14,12 +14,13 @@
  *   mixtral-8x7b            Mixtral (Jiang et al., 2024)
  *   qwen3-8b, -30b-a3b      Qwen3 (Yang et al., 2025)
  *   qwen2-57b-a14b          Qwen2 (Yang et al., 2024)
- *   glm-4.5-air             GLM-4.5 (GLM-4.5 Team, 2025), without the layer that predicts one token more. Its sizes are
- *                           those of transformers' Glm4MoeConfig; rope-theta, biases and aux-loss are from memory
+ *   glm-4.5-air             GLM-4.5 (GLM-4.5 Team, 2025), without the layer that predicts one token more. Its sizes,
+ *                           biases and rope-theta are those of its published configuration, after rows were made
+ *                           longer; aux-loss is that of the report's section 2.4
  *   deepseek-v2-lite, -v3   DeepSeek-V2 and V3 (DeepSeek-AI, 2024), before rows were made longer; V3 without the layer
  *                           that predicts one token more, and in bf16 in place of FP8. Sizes are those of their
- *                           published configurations, and the deviation of initial weights is that of the reports, from
- *                           memory; V3 has its report's optimizer and learning rate, too
+ *                           published configurations; the deviation of initial weights is that of the reports, and so
+ *                           are V3's optimizer and learning rate (section 4.2)
  *
  * Training: the GPT presets have learning rate, betas, decay and clipping of GPT-3. The Llama presets have those of
  * their reports, except for the schedule of the learning rate; Llama 3's report has no decay, clipping or epsilon, so
