@@ -4,7 +4,7 @@
  * its dimensions and operands are named, in core/calls_*.h:
  *
  *   calls_embedding.h   copy, embed, embed_grad, positions_grad
- *   calls_products.h    gemm_nt, gemm_nn, gemm_tn
+ *   calls_products.h    gemm_nt, gemm_nn, gemm_tn; gemm_fp8, amax, to_fp8
  *   calls_attention.h   attention, flash, qk_norm, rope, and their gradients
  *   calls_latent.h      latent_norm, join_heads, and their gradients
  *   calls_layer.h       layernorm, rmsnorm, residual, relu, gelu, swiglu, and their gradients
@@ -22,8 +22,8 @@
  *       a      in/out  [T, width]; only read without a bias
  *       bias   in      [width] float; optional          ... optional: may lie nowhere (PP_MEM_NONE)
  *
- * Shapes are row-major and without gaps. Elements are those of activations, unless the block says float, int32 or bf16:
- * float32, but bfloat16 in programs of precision bf16 (core/program.h). "grad": a gradient of parameters, which is
+ * Shapes are row-major and without gaps. Elements are those of activations, unless the block says float, int32, bf16 or
+ * fp8: float32, but bfloat16 in programs of precision bf16 or fp8 (core/program.h). "grad": a gradient of parameters, which is
  * written, or added to where pp_frame.accumulate is set. A bias that lies nowhere is not added, and an operand that
  * would only be written to add it is then not written either.
  *
@@ -64,6 +64,7 @@
     X(embed)                                                                                                           \
     X(positions)                                                                                                       \
     X(gemm)                                                                                                            \
+    X(fp8)                                                                                                             \
     X(attention)                                                                                                       \
     X(rope)                                                                                                            \
     X(latent)                                                                                                          \
@@ -88,6 +89,9 @@
     X(embed_grad)                                                                                                      \
     X(positions_grad)                                                                                                  \
     X(gemm)                                                                                                            \
+    X(gemm_fp8)                                                                                                        \
+    X(amax)                                                                                                            \
+    X(to_fp8)                                                                                                          \
     X(attention)                                                                                                       \
     X(attention_grad)                                                                                                  \
     X(flash)                                                                                                           \
@@ -168,7 +172,7 @@ struct pp_call {
 #undef X
     };
     int32_t site;      /* of dropout: the part of the random numbers' key that tells calls apart; 0: no dropout */
-    int32_t precision; /* enum pp_precision */
+    int32_t precision; /* enum pp_precision; never PP_FP8 */
     float p;           /* probability of dropout, with which site != 0 and pp_frame.training zero an element */
     union {            /* scalars, by their names in the kernel's block */
         float scale, eps;

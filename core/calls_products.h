@@ -15,8 +15,9 @@ enum pp_gemm_mode {
     PP_GEMM_ADD_ONCE  /* added to by tensor rank 0, written by the others: a sum over the tensor ranks follows */
 };
 
-/* mode: enum pp_gemm_mode; wide: 1: C is float32 whatever the precision; times: number of products, 0: one */
-PP_DIMS(gemm, m, n, k, mode, wide, times);
+/* mode: enum pp_gemm_mode; wide: 1: C is float32 whatever the precision; times: number of products, 0: one; gradient:
+ * of gemm_fp8, 1: A is E5M2 */
+PP_DIMS(gemm, m, n, k, mode, wide, times, gradient);
 
 /* gemm_nt: C = A B'
  * gemm_nn: C = A B
@@ -27,5 +28,37 @@ PP_DIMS(gemm, m, n, k, mode, wide, times);
  *     b   in      [k, n]; of gemm_nt [n, k]
  */
 PP_OPERANDS(gemm, c, a, b);
+
+/* gemm_fp8: C = scale_a scale_b A B'; sizes are multiples of PP_FP8_STEP
+ * With `times`, so many such products with the same scales.
+ *     c         out     [m, n]; in/out where the mode adds; float if wide
+ *     a         in      [m, k] fp8: E4M3, with `gradient` E5M2
+ *     b         in      [n, k] fp8: E4M3
+ *     scale_a   in      [1] float
+ *     scale_b   in      [1] float
+ */
+PP_OPERANDS(gemm_fp8, c, a, b, scale_a, scale_b);
+
+/* Factors of FP8 begin, and their rows end, at multiples of so many bytes (the cuBLAS documentation asks for that). */
+enum { PP_FP8_STEP = 16 };
+
+/* times: number of matrices, 0: one; gradient: 1: numbers become E5M2 (else E4M3) */
+PP_DIMS(fp8, rows, width, times, gradient);
+
+/* amax: amax = the largest |x|, NaN left aside
+ *     amax   out  [1] float
+ *     x      in   [times, rows, width]
+ */
+PP_OPERANDS(amax, amax, x);
+
+/* to_fp8: scale = amax divided by the largest number of the format; q = x / scale, rounded to the nearest, ties to
+ * even (core/fp8.h: pp_fp8_factor(), pp_fp8())
+ *     q        out  [times, rows, width] fp8; optional
+ *     turned   out  [times, width, rows] fp8: each matrix transposed; optional
+ *     scale    out  [1] float
+ *     x        in   [times, rows, width]
+ *     amax     in   [1] float
+ */
+PP_OPERANDS(to_fp8, q, turned, scale, x, amax);
 
 #endif

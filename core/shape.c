@@ -3,7 +3,7 @@
 
 #include "core/layers.h"
 
-const char *const pp_precision_names[] = {"fp32", "tf32", "bf16"};
+const char *const pp_precision_names[] = {"fp32", "tf32", "bf16", "fp8"};
 const struct pp_rope_kind_info pp_rope_kinds[PP_ROPE_KINDS] = {
     [PP_ROPE_LLAMA3] = {"llama3", .low = 1, .high = 4},
     [PP_ROPE_YARN] = {"yarn", .low = 1, .high = 32, .growth = 0.1, .truncates = true},

@@ -14,10 +14,13 @@
 #include "core/optimizer.h"
 #include "core/rope.h"
 
-enum pp_precision { PP_FP32, PP_TF32, PP_BF16, PP_PRECISIONS };
+/* PP_FP8 is PP_BF16 but for products of layers' linears, whose factors are FP8 (kernels/program_linear.c). */
+enum pp_precision { PP_FP32, PP_TF32, PP_BF16, PP_FP8, PP_PRECISIONS };
 extern const char *const pp_precision_names[];
+/* Are activations, and the weights that products read, bfloat16? */
+static inline bool pp_in_bf16(int precision) { return precision == PP_BF16 || precision == PP_FP8; }
 /* Bytes of one number of an activation (enum pp_precision). */
-static inline int pp_element_bytes(int precision) { return precision == PP_BF16 ? 2 : 4; }
+static inline int pp_element_bytes(int precision) { return pp_in_bf16(precision) ? 2 : 4; }
 
 enum pp_mask { PP_MASK_NONE, PP_MASK_CAUSAL };
 /* What attention keeps for its backward. */
@@ -329,7 +332,7 @@ static inline int pp_shape_zero(const struct pp_shape *shape)
  * optimizer step reads them. */
 static inline bool pp_shape_splits_weights(const struct pp_shape *shape)
 {
-    return shape->zero && shape->precision == PP_BF16;
+    return shape->zero && pp_in_bf16(shape->precision);
 }
 
 /* The default of torch.nn.LayerNorm; Llama 2 uses it for its RMSNorm, too. */

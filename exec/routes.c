@@ -128,7 +128,7 @@ static int crossing_lanes(const struct pp_world *world, const struct pp_job *job
 static bool joins(const struct pp_job *job, int worker, enum pp_join_group group, int type)
 {
     const struct pp_shape *shape = &job->model->shape;
-    const int activations = shape->precision == PP_BF16 ? PP_SUM_BF16 : PP_SUM_FLOAT;
+    const int activations = pp_in_bf16(shape->precision) ? PP_SUM_BF16 : PP_SUM_FLOAT;
     if (pp_join_members(job->train, worker, group).n == 1) return false;
     if (type == activations) return true;
     return type == PP_SUM_FLOAT && group != PP_JOIN_CONTEXT_RANKS &&

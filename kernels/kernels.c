@@ -37,7 +37,8 @@ double pp_call_again_bytes(const struct pp_call *call)
     switch (call->kernel) {
     case PP_KERNEL_GEMM_NT:
     case PP_KERNEL_GEMM_NN:
-    case PP_KERNEL_GEMM_TN: {
+    case PP_KERNEL_GEMM_TN:
+    case PP_KERNEL_GEMM_FP8: {
         const struct pp_gemm_dims *n = &call->gemm;
         const double c = (double)pp_element_bytes(n->wide ? PP_FP32 : call->precision) * n->m * n->n;
         return n->mode == PP_GEMM_BY_FRAME ? PP_TIMES(n) * c : 0;

@@ -37,6 +37,9 @@ enum { PP_SOFTMAX_FLOPS = 6, PP_SOFTMAX_AGAIN_FLOPS = 9 };
     X(GEMM_NT, gemm_nt, gemm, 3, 2 * n->m * n->n * n->k * PP_TIMES(n))                                                 \
     X(GEMM_NN, gemm_nn, gemm, 3, 2 * n->m * n->n * n->k * PP_TIMES(n))                                                 \
     X(GEMM_TN, gemm_tn, gemm, 3, 2 * n->m * n->n * n->k * PP_TIMES(n))                                                 \
+    X(GEMM_FP8, gemm_fp8, gemm, 3, 2 * n->m * n->n * n->k * PP_TIMES(n))                                               \
+    X(AMAX, amax, fp8, 2, n->rows * n->width * PP_TIMES(n))                                                            \
+    X(TO_FP8, to_fp8, fp8, 2, 2 * n->rows * n->width * PP_TIMES(n))                                                    \
     X(ATTENTION, attention, attention, 5, PP_SCORES(n) * (2 * PP_PAIR_COLUMNS(n) + PP_SOFTMAX_FLOPS))                  \
     X(ATTENTION_GRAD, attention_grad, attention, 5, PP_SCORES(n) * (4 * PP_PAIR_COLUMNS(n) + PP_SOFTMAX_FLOPS))        \
     X(FLASH, flash, attention, 5, PP_SCORES(n) * (2 * PP_PAIR_COLUMNS(n) + PP_SOFTMAX_FLOPS))                          \
@@ -107,7 +110,8 @@ extern const struct pp_kernel_info pp_kernel_table[PP_KERNELS];
 
 static inline bool pp_kernel_is_product(int kernel)
 {
-    return kernel == PP_KERNEL_GEMM_NT || kernel == PP_KERNEL_GEMM_NN || kernel == PP_KERNEL_GEMM_TN;
+    return kernel == PP_KERNEL_GEMM_NT || kernel == PP_KERNEL_GEMM_NN || kernel == PP_KERNEL_GEMM_TN ||
+           kernel == PP_KERNEL_GEMM_FP8;
 }
 
 /* Is it a layernorm or rmsnorm, or the gradient of one? */
@@ -136,7 +140,7 @@ static inline int pp_sum_index(const struct pp_call *call, const struct pp_frame
     return call->sumsq.index + (call->sumsq.apart ? frame->expert_rank : 0);
 }
 
-enum pp_operand_type { PP_TYPE_ACTIVATION, PP_TYPE_FLOAT, PP_TYPE_BF16, PP_TYPE_INT32 };
+enum pp_operand_type { PP_TYPE_ACTIVATION, PP_TYPE_FLOAT, PP_TYPE_BF16, PP_TYPE_INT32, PP_TYPE_FP8 };
 enum pp_operand_use { PP_USE_READ = 1, PP_USE_WRITE = 2, PP_USE_BOTH = 3 };
 
 /* What the table of operands (kernels/operands.c) says of one operand of a call. */
@@ -185,7 +189,9 @@ void pp_call_meet(const struct pp_call *call, const struct pp_frame *frame);
  *   of4/8       route: groups that a token chooses from, and all of them
  *   biased      route: experts are chosen with a bias
  *   nobias      where having no bias spares a pass over memory
- *   times8      number of products
+ *   times8      number of products, or of matrices
+ *   e5m2        gemm_fp8, to_fp8: A, or what is made, is a gradient
+ *   turned      to_fp8: what is made is transposed; both: one is, and one is not
  *   drop        a dropout site
  *   bf16, tf32  the precision; wide: a product, sum or exchange whose result is float32 in bf16
  *

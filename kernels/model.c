@@ -105,7 +105,7 @@ static void place_tensor(const struct pp_shape *local, struct pp_stage *s, const
         t->part_elements = whole_lines(local, (elements + parts - 1) / parts);
         elements = parts * t->part_elements;
     }
-    const bool copied = local->precision == PP_BF16 && !embedding && t->ndim == 2;
+    const bool copied = pp_in_bf16(local->precision) && !embedding && t->ndim == 2;
     t->bytes = aligned(elements * (int64_t)sizeof(float));
     take(&s->param_bytes, t->bytes, &t->offset);
     take(&s->share_bytes, t->bytes / shares, &t->share_offset);

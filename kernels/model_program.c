@@ -126,7 +126,8 @@ struct pp_call *pp_writer_call(struct pp_writer *w, enum pp_kernel kernel)
 {
     const int at = w->out->ncalls++;
     struct pp_call *call = &w->out->calls[w->counts ? 0 : at];
-    *call = (struct pp_call){.kernel = kernel, .precision = w->model->local.precision};
+    const int precision = w->model->local.precision;
+    *call = (struct pp_call){.kernel = kernel, .precision = precision == PP_FP8 ? PP_BF16 : precision};
     return call;
 }
 
@@ -210,8 +211,9 @@ static void write_calls(struct pp_writer *w, const struct pp_class *cls)
     }
 }
 
-/* Writes the program once into the void, for the number of its calls. */
-static int count_calls(const struct pp_writer *w, const struct pp_class *cls)
+/* Writes the program once into the void, for the number of its calls. Places w->fp8 behind the scratch that it takes;
+ * returns the number of calls and the bytes of all scratch. */
+static struct pp_program count_calls(struct pp_writer *w, const struct pp_class *cls)
 {
     struct pp_call one;
     struct pp_program counted = {.calls = &one};
@@ -219,7 +221,11 @@ static int count_calls(const struct pp_writer *w, const struct pp_class *cls)
     counting.out = &counted;
     counting.counts = true;
     write_calls(&counting, cls);
-    return counted.ncalls;
+    w->out->work_bytes = counted.work_bytes;
+    pp_writer_take_fp8(w, &counting);
+    counted.work_bytes = w->out->work_bytes;
+    w->out->work_bytes = 0;
+    return (struct pp_program){.ncalls = counted.ncalls, .work_bytes = counted.work_bytes};
 }
 
 pp_status pp_model_program(const struct pp_model *model, const struct pp_class *cls, const struct pp_program_spec *spec,
@@ -257,8 +263,10 @@ pp_status pp_model_program(const struct pp_model *model, const struct pp_class *
             "the activations of a microbatch of %d row%s of %d token%s are too large to be counted: use more "
             "chunks, fewer --tokens or more stages",
             spec->slot_rows, pp_plural(spec->slot_rows), spec->seq, pp_plural(spec->seq));
-    PP_TRY(PP_NEW(&out->calls, count_calls(&w, cls)));
+    const struct pp_program counted = count_calls(&w, cls);
+    PP_TRY(PP_NEW(&out->calls, counted.ncalls));
     write_calls(&w, cls);
+    out->work_bytes = counted.work_bytes;
     PP_TRY(pp_write_signature(&w, cls->kind));
     for (int i = 0; i < out->ncalls; i++) out->flops += pp_call_flops(&out->calls[i]);
     return PP_OK;

@@ -10,6 +10,7 @@
  *   program_experts.c     the feed-forward of layers with experts
  *   program_shared.c      the feed-forward beside experts
  *   program_sums.c        what tensor ranks sum and gather, and the products beside which it stands
+ *   program_linear.c      products of linears, which are FP8 in models of that precision
  *   program_step.c        NORM, STEP
  *   program_shards.c      PUT_PARAM, ADD_GRAD, and what a B clears, where workers keep shares alone
  *   signature.c           the name of the whole program
@@ -22,6 +23,7 @@
 
 #include "kernels/kernels.h"
 #include "kernels/model.h"
+#include "kernels/program_linear.h"
 #include "kernels/slot.h"
 
 /* Tensors of one layer in model order. */
@@ -95,7 +97,8 @@ struct pp_writer {
     struct pp_ref full[2];  /* by_tokens: [T, d] of all tensor ranks' tokens */
     struct pp_ref own;      /* by_tokens, several pieces, backward: [T', d], the worker's part of each piece in turn */
     struct pp_latent_scratch latent;
-    struct pp_ref pieces[2]; /* context: [T, q], what attention reads and makes; or keys and values */
+    struct pp_ref pieces[2];   /* context: [T, q], what attention reads and makes; or keys and values */
+    struct pp_fp8_scratch fp8; /* behind all other scratch of the program */
     struct pp_program *out;
     bool counts; /* calls are counted only: each overwrites the first one in out->calls */
 };
@@ -103,6 +106,11 @@ struct pp_writer {
 static inline struct pp_ref pp_ref_to(enum pp_region region, int64_t offset)
 {
     return (struct pp_ref){region, offset, 0};
+}
+static inline struct pp_ref pp_ref_further(struct pp_ref ref, int64_t bytes)
+{
+    ref.offset += bytes;
+    return ref;
 }
 
 /* A tensor of layer l of the stage; a tensor behind the layers. NULL where the model does not have it. */
@@ -217,6 +225,7 @@ struct pp_token_product {
     struct pp_ref c, a, weight;
     int n, k;
     bool wide;
+    bool plain; /* as in struct pp_linear */
 };
 
 /* Takes w->full[0 .. n-1] and, with n = 2, w->own; nothing unless by_tokens. */
@@ -303,11 +312,6 @@ void pp_write_forward(struct pp_writer *w, bool recompute);
 void pp_write_layer_again(struct pp_writer *w, int l, const struct pp_scratch *scratch);
 /* Writes I (input_grads), W (weight_grads), or B (both). */
 void pp_write_backward(struct pp_writer *w, bool input_grads, bool weight_grads);
-/* Gradients of a linear's weight [m, n] and bias [m], if it has one, from dy [T, m], the gradient at its output, and
- * its input [T, n]. */
-void pp_write_weight_grads(struct pp_writer *w, struct pp_ref weight, struct pp_ref bias, struct pp_ref dy, int m,
-                           struct pp_ref input, int n);
-
 /* Writes NORM, STEP. */
 void pp_write_norm(struct pp_writer *w);
 void pp_write_step(struct pp_writer *w);

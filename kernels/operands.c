@@ -26,6 +26,7 @@ bool pp_call_lacks_bias(const struct pp_call *call)
 #define FLOAT PP_TYPE_FLOAT
 #define INT32 PP_TYPE_INT32
 #define BF16 PP_TYPE_BF16
+#define FP8 PP_TYPE_FP8
 #define READ PP_USE_READ
 #define WRITE PP_USE_WRITE
 #define BOTH PP_USE_BOTH
@@ -37,11 +38,12 @@ bool pp_call_lacks_bias(const struct pp_call *call)
 /* How often each element of a sum moves: it is read, too, where it is added to. Where the frame says so,
  * pp_call_again_bytes() counts that. */
 #define SUMMED(mode) ((mode) == PP_GEMM_ADD || (mode) == PP_GEMM_ADD_ONCE ? 2 : 1)
-#define PRODUCT(X, ID)                                                                                                 \
-    X(ID, gemm, c, n->wide ? FLOAT : ACTIVATION, n->mode == PP_GEMM_WRITE ? WRITE : BOTH, PP_TIMES(n) * n->m * n->n,   \
-      PP_TIMES(n) * SUMMED(n->mode) * n->m * n->n)                                                                     \
-    X(ID, gemm, a, ACTIVATION, READ, PP_TIMES(n) * n->m * n->k, PP_TIMES(n) * n->m * n->k)                             \
-    X(ID, gemm, b, ACTIVATION, READ, PP_TIMES(n) * n->n * n->k, PP_TIMES(n) * n->n * n->k)
+#define PRODUCT(X, ID, operands, factors)                                                                              \
+    X(ID, operands, c, n->wide ? FLOAT : ACTIVATION, n->mode == PP_GEMM_WRITE ? WRITE : BOTH,                          \
+      PP_TIMES(n) * n->m * n->n, PP_TIMES(n) * SUMMED(n->mode) * n->m * n->n)                                          \
+    X(ID, operands, a, factors, READ, PP_TIMES(n) * n->m * n->k, PP_TIMES(n) * n->m * n->k)                            \
+    X(ID, operands, b, factors, READ, PP_TIMES(n) * n->n * n->k, PP_TIMES(n) * n->n * n->k)
+#define MATRICES (t * PP_TIMES(n))
 
 #define STEP(X, ID)                                                                                                    \
     X(ID, step, w, FLOAT, BOTH, n->rows * n->width, 2 * n->rows * n->width)                                            \
@@ -98,9 +100,19 @@ bool pp_call_lacks_bias(const struct pp_call *call)
     X(EMBED_GRAD, embed_grad, dy, ACTIVATION, READ, t * n->d, t * n->d)                                                \
     X(POSITIONS_GRAD, positions_grad, positions_grad, FLOAT, BOTH, n->d * n->places, n->d * n->places)                 \
     X(POSITIONS_GRAD, positions_grad, dy, ACTIVATION, READ, t * n->d, t * n->d)                                        \
-    PRODUCT(X, GEMM_NT)                                                                                                \
-    PRODUCT(X, GEMM_NN)                                                                                                \
-    PRODUCT(X, GEMM_TN)                                                                                                \
+    PRODUCT(X, GEMM_NT, gemm, ACTIVATION)                                                                              \
+    PRODUCT(X, GEMM_NN, gemm, ACTIVATION)                                                                              \
+    PRODUCT(X, GEMM_TN, gemm, ACTIVATION)                                                                              \
+    PRODUCT(X, GEMM_FP8, gemm_fp8, FP8)                                                                                \
+    X(GEMM_FP8, gemm_fp8, scale_a, FLOAT, READ, 1, 0)                                                                  \
+    X(GEMM_FP8, gemm_fp8, scale_b, FLOAT, READ, 1, 0)                                                                  \
+    X(AMAX, amax, amax, FLOAT, WRITE, 1, 0)                                                                            \
+    X(AMAX, amax, x, ACTIVATION, READ, MATRICES, MATRICES)                                                             \
+    X(TO_FP8, to_fp8, q, FP8, WRITE, MATRICES, MATRICES)                                                               \
+    X(TO_FP8, to_fp8, turned, FP8, WRITE, MATRICES, MATRICES)                                                          \
+    X(TO_FP8, to_fp8, scale, FLOAT, WRITE, 1, 0)                                                                       \
+    X(TO_FP8, to_fp8, x, ACTIVATION, READ, MATRICES, MATRICES)                                                         \
+    X(TO_FP8, to_fp8, amax, FLOAT, READ, 1, 0)                                                                         \
     X(ATTENTION, attention, ctx, ACTIVATION, WRITE, t *CONTEXT, t *CONTEXT)                                            \
     X(ATTENTION, attention, probabilities, ACTIVATION, WRITE, t * n->heads * n->seq, t * n->heads * n->seq)            \
     X(ATTENTION, attention, qkv, ACTIVATION, RENEWED, t *WIDTH, RENEWALS *t *WIDTH)                                    \
@@ -301,6 +313,7 @@ struct pp_operand pp_call_operand(const struct pp_call *call, int i)
     const int element_bytes[] = {[PP_TYPE_ACTIVATION] = pp_element_bytes(call->precision),
                                  [PP_TYPE_FLOAT] = sizeof(float),
                                  [PP_TYPE_BF16] = 2,
+                                 [PP_TYPE_FP8] = 1,
                                  [PP_TYPE_INT32] = sizeof(int32_t)};
     union pp_call_sizes sizes;
     for (int k = 0; k < PP_CALL_DIMS; k++) sizes.n[k] = call->n[k];

@@ -142,7 +142,7 @@ static pp_status fill_received(struct pp_profile_arena *arena)
         for (int slot = pool->first; slot < pool->first + pool->slots; slot++) {
             const int64_t at = slot_offset(job, slot);
             const struct numbers numbers = {
-                .seed = (uint64_t)at, .bound = gradient ? gradient_scale : 1, .bf16 = shape->precision == PP_BF16};
+                .seed = (uint64_t)at, .bound = gradient ? gradient_scale : 1, .bf16 = pp_in_bf16(shape->precision)};
             PP_TRY(fill_reals(arena, at, n, &numbers));
         }
     }

@@ -77,18 +77,6 @@ static struct pp_ref gathered(struct pp_writer *w, const struct path *path, stru
     return w->by_tokens && path->inputs ? w->full[PP_FULL_GRADIENTS] : pp_writer_gather(w, PP_FULL_GRADIENTS, dz);
 }
 
-void pp_write_weight_grads(struct pp_writer *w, struct pp_ref weight, struct pp_ref bias, struct pp_ref dy, int m,
-                           struct pp_ref input, int n)
-{
-    struct pp_call *product =
-        pp_writer_gemm(w, PP_KERNEL_GEMM_TN, (const int[]){m, n, (int)w->tokens}, PP_GEMM_BY_FRAME, weight, dy, input);
-    product->gemm.wide = true;
-    if (bias.region == PP_MEM_NONE) return;
-    struct pp_call *call = pp_writer_call(w, PP_KERNEL_COLSUM);
-    call->matrix = (struct pp_matrix_dims){.rows = (int)w->tokens, .width = m};
-    call->at.colsum = (struct pp_colsum_refs){.grad = bias, .in = dy};
-}
-
 struct norm_grad {
     enum pp_dropout_place place;
     enum pp_layer_tensor gamma, beta;
@@ -287,8 +275,10 @@ static void write_decoder_input_grad(struct pp_writer *w, struct path *path, str
 {
     const struct pp_ref dlogits = pp_ref_slot(w->slot.dlogits);
     const struct pp_ref to = pp_writer_norm_first(w) ? path->stream : out;
-    const struct pp_ref dx = write_summed_gradient(w, PP_GEMM_WRITE, to, dlogits, pp_padded_vocab(&w->model->local),
-                                                   pp_ref_decoder_weight(w));
+    struct pp_token_product product = input_product(PP_GEMM_WRITE, to, w->model->local.d_model, dlogits,
+                                                    pp_padded_vocab(&w->model->local), pp_ref_decoder_weight(w));
+    product.plain = true;
+    const struct pp_ref dx = pp_write_summed_gradient(w, &product);
     path->incoming = out;
     if (pp_writer_norm_first(w))
         write_plain_norm_grad(w,
@@ -308,7 +298,7 @@ static void write_decoder_grads(struct pp_writer *w, struct path *path, struct p
 {
     if (path->inputs) write_decoder_input_grad(w, path, out);
     if (!path->weights) return;
-    pp_write_weight_grads(
+    pp_write_plain_weight_grads(
         w, pp_ref_last(w, PP_MEM_GRAD, PP_DECODER_WEIGHT), pp_ref_last(w, PP_MEM_GRAD, PP_DECODER_BIAS),
         pp_ref_slot(w->slot.dlogits), pp_padded_vocab(&w->model->local),
         pp_writer_gather(w, PP_FULL_OTHERS, pp_ref_slot(w->slot.decoder_input)), w->model->local.d_model);
@@ -387,6 +377,7 @@ static void write_embedding_end(struct pp_writer *w, const struct path *path, st
 void pp_write_backward(struct pp_writer *w, bool input_grads, bool weight_grads)
 {
     struct path path = make_path(w, input_grads, weight_grads);
+    w->fp8.both = input_grads && weight_grads && w->sum_pieces == 1;
     const struct pp_ref output = stage_output(w, &path);
     const int last = w->part.end - 1;
     const bool decode = w->stage->decode && w->part.highest;

@@ -32,9 +32,13 @@ static int expert_rows(const struct pp_writer *w)
 static struct pp_call *write_products(struct pp_writer *w, enum pp_kernel kernel, const int mnk[3],
                                       enum pp_gemm_mode mode, struct pp_ref c, struct pp_ref a, struct pp_ref b)
 {
-    struct pp_call *call = pp_writer_gemm(w, kernel, mnk, mode, c, a, b);
-    if (own_experts(w) > 1) call->gemm.times = own_experts(w);
-    return call;
+    return pp_writer_linear(w, &(struct pp_linear){.kernel = kernel,
+                                                   .mode = mode,
+                                                   .mnk = {mnk[0], mnk[1], mnk[2]},
+                                                   .times = own_experts(w),
+                                                   .c = c,
+                                                   .a = a,
+                                                   .b = b});
 }
 
 /* Rows of `width` numbers, of all places, to the workers that have their experts, or back. wide: float32 whatever the
@@ -353,8 +357,8 @@ void pp_write_expert_weights(struct pp_writer *w, int l, const struct pp_expert_
                        pp_ref_u(w, l));
     if (!is_apart(w)) write_dispatch(w, l, inputs, x);
     write_weight_grads(w, l, PP_LINEAR1_WEIGHT, (const int[]){pp_linear1_width(shape), d, rows}, dh, inputs);
-    pp_write_weight_grads(w, pp_ref_layer(w, PP_MEM_GRAD, l, PP_ROUTER_WEIGHT), (struct pp_ref){0},
-                          droute_of(w, l, scratch), w->model->shape.experts, x, d);
+    pp_write_plain_weight_grads(w, pp_ref_layer(w, PP_MEM_GRAD, l, PP_ROUTER_WEIGHT), (struct pp_ref){0},
+                                droute_of(w, l, scratch), w->model->shape.experts, x, d);
     if (shape->expert_bias) write_loads(w, l);
     pp_write_shared_weights(w, l, scratch, dz, x);
 }

@@ -285,7 +285,7 @@ static void write_decoder(struct pp_writer *w)
     struct pp_token_product product =
         linear(pp_ref_slot(w->slot.logits), pp_padded_vocab(shape), pp_ref_slot(w->slot.decoder_input), shape->d_model,
                pp_ref_decoder_weight(w));
-    product.wide = true;
+    product.wide = product.plain = true;
     pp_write_gathered_product(w, 0, &product);
     if (pp_shape_tensor(shape) > 1)
         write_shared_loss(w);

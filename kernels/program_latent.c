@@ -79,15 +79,23 @@ static struct pp_ref dkv_of(const struct pp_writer *w, int l)
 static void write_product(struct pp_writer *w, int l, struct pp_ref c, int n, struct pp_ref a, int k,
                           enum pp_layer_tensor weight)
 {
-    pp_writer_gemm(w, PP_KERNEL_GEMM_NT, (const int[]){(int)w->tokens, n, k}, PP_GEMM_WRITE, c, a,
-                   pp_ref_weight(w, l, weight));
+    pp_writer_linear(w, &(struct pp_linear){.kernel = PP_KERNEL_GEMM_NT,
+                                            .mnk = {(int)w->tokens, n, k},
+                                            .c = c,
+                                            .a = a,
+                                            .b = pp_ref_weight(w, l, weight)});
 }
 
 /* C [T, n] = A [T, k] * weight [k, n], or added to C. */
 static void write_gradient(struct pp_writer *w, int l, enum pp_gemm_mode mode, struct pp_ref c, int n, struct pp_ref a,
                            int k, enum pp_layer_tensor weight)
 {
-    pp_writer_gemm(w, PP_KERNEL_GEMM_NN, (const int[]){(int)w->tokens, n, k}, mode, c, a, pp_ref_weight(w, l, weight));
+    pp_writer_linear(w, &(struct pp_linear){.kernel = PP_KERNEL_GEMM_NN,
+                                            .mode = mode,
+                                            .mnk = {(int)w->tokens, n, k},
+                                            .c = c,
+                                            .a = a,
+                                            .b = pp_ref_weight(w, l, weight)});
 }
 
 static struct pp_call *write_norm(struct pp_writer *w, enum pp_kernel kernel, const struct latent *v)

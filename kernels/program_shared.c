@@ -55,8 +55,11 @@ void pp_write_shared_up(struct pp_writer *w, int l, struct pp_ref x)
 {
     if (!is_there(w, l)) return;
     if (w->model->shape.shared_gate) write_gate(w, l, x);
-    pp_writer_gemm(w, PP_KERNEL_GEMM_NT, (const int[]){(int)w->tokens, width(w), w->model->local.d_model},
-                   PP_GEMM_WRITE, pp_shared_inner_of(w, l).a, x, pp_ref_weight(w, l, PP_SHARED1_WEIGHT));
+    pp_writer_linear(w, &(struct pp_linear){.kernel = PP_KERNEL_GEMM_NT,
+                                            .mnk = {(int)w->tokens, width(w), w->model->local.d_model},
+                                            .c = pp_shared_inner_of(w, l).a,
+                                            .a = x,
+                                            .b = pp_ref_weight(w, l, PP_SHARED1_WEIGHT)});
     write_inner(w, l, false);
 }
 
@@ -69,8 +72,12 @@ void pp_write_shared_down(struct pp_writer *w, int l, struct pp_ref z)
 {
     if (!is_there(w, l)) return;
     const struct pp_inner inner = pp_shared_inner_of(w, l);
-    pp_writer_gemm(w, PP_KERNEL_GEMM_NT, (const int[]){(int)w->tokens, w->model->local.d_model, inner.width},
-                   PP_GEMM_ADD, z, inner.u, pp_ref_weight(w, l, PP_SHARED2_WEIGHT));
+    pp_writer_linear(w, &(struct pp_linear){.kernel = PP_KERNEL_GEMM_NT,
+                                            .mode = PP_GEMM_ADD,
+                                            .mnk = {(int)w->tokens, w->model->local.d_model, inner.width},
+                                            .c = z,
+                                            .a = inner.u,
+                                            .b = pp_ref_weight(w, l, PP_SHARED2_WEIGHT)});
 }
 
 void pp_writer_shared_scratch(struct pp_writer *w, struct pp_expert_scratch *scratch)
@@ -121,8 +128,11 @@ void pp_write_shared_grad(struct pp_writer *w, int l, const struct pp_expert_scr
     if (!is_there(w, l)) return;
     const struct pp_inner inner = pp_shared_inner_of(w, l);
     const struct pp_ref du = du_of(w, l, scratch);
-    pp_writer_gemm(w, PP_KERNEL_GEMM_NN, (const int[]){(int)w->tokens, inner.width, w->model->local.d_model},
-                   PP_GEMM_WRITE, du, dz, pp_ref_weight(w, l, PP_SHARED2_WEIGHT));
+    pp_writer_linear(w, &(struct pp_linear){.kernel = PP_KERNEL_GEMM_NN,
+                                            .mnk = {(int)w->tokens, inner.width, w->model->local.d_model},
+                                            .c = du,
+                                            .a = dz,
+                                            .b = pp_ref_weight(w, l, PP_SHARED2_WEIGHT)});
     if (w->model->shape.shared_gate) write_gate_grad(w, l, scratch, du, dx);
     pp_write_activation_grad(w, l, &inner, du, dh_of(w, l, scratch));
 }
@@ -130,8 +140,12 @@ void pp_write_shared_grad(struct pp_writer *w, int l, const struct pp_expert_scr
 void pp_write_shared_input_grad(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, struct pp_ref dx)
 {
     if (!is_there(w, l)) return;
-    pp_writer_gemm(w, PP_KERNEL_GEMM_NN, (const int[]){(int)w->tokens, w->model->local.d_model, width(w)}, PP_GEMM_ADD,
-                   dx, dh_of(w, l, scratch), pp_ref_weight(w, l, PP_SHARED1_WEIGHT));
+    pp_writer_linear(w, &(struct pp_linear){.kernel = PP_KERNEL_GEMM_NN,
+                                            .mode = PP_GEMM_ADD,
+                                            .mnk = {(int)w->tokens, w->model->local.d_model, width(w)},
+                                            .c = dx,
+                                            .a = dh_of(w, l, scratch),
+                                            .b = pp_ref_weight(w, l, PP_SHARED1_WEIGHT)});
 }
 
 void pp_write_shared_weights(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, struct pp_ref dz,
@@ -144,5 +158,5 @@ void pp_write_shared_weights(struct pp_writer *w, int l, const struct pp_expert_
     pp_write_weight_grads(w, pp_ref_layer(w, PP_MEM_GRAD, l, PP_SHARED2_WEIGHT), none, dz, d, inner.u, inner.width);
     pp_write_weight_grads(w, pp_ref_layer(w, PP_MEM_GRAD, l, PP_SHARED1_WEIGHT), none, dh_of(w, l, scratch), width(w),
                           x, d);
-    if (w->model->shape.shared_gate) pp_write_weight_grads(w, gate, none, dlogit_of(w, l, scratch), 1, x, d);
+    if (w->model->shape.shared_gate) pp_write_plain_weight_grads(w, gate, none, dlogit_of(w, l, scratch), 1, x, d);
 }

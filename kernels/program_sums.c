@@ -24,24 +24,18 @@ static int64_t piece_rows(const struct pp_writer *w)
     return w->by_tokens ? own_rows(w) * pp_shape_tensor(&w->model->local) : w->tokens / w->sum_pieces;
 }
 
-static struct pp_ref further(struct pp_ref ref, int64_t bytes)
-{
-    ref.offset += bytes;
-    return ref;
-}
-
 /* Of a piece of w->full[full]: the worker's own part. */
 static struct pp_ref own_part(const struct pp_writer *w, int full, int piece)
 {
     const int64_t bytes = row_bytes(w, w->model->local.d_model);
-    struct pp_ref ref = further(w->full[full], piece * piece_rows(w) * bytes);
+    struct pp_ref ref = pp_ref_further(w->full[full], piece * piece_rows(w) * bytes);
     ref.part_bytes = own_rows(w) * bytes;
     return ref;
 }
 
 static struct pp_ref own_piece(const struct pp_writer *w, struct pp_ref own, int piece)
 {
-    return further(own, piece * own_rows(w) * row_bytes(w, w->model->local.d_model));
+    return pp_ref_further(own, piece * own_rows(w) * row_bytes(w, w->model->local.d_model));
 }
 
 static void copy_own(struct pp_writer *w, struct pp_ref to, struct pp_ref from)
@@ -58,7 +52,7 @@ static void start_join(struct pp_writer *w, enum pp_kernel kernel, struct pp_ref
     if (pp_shape_tensor(&w->model->local) == 1) return;
     struct pp_call *call = pp_writer_call(w, kernel);
     call->join = (struct pp_join_dims){.rows = (int)piece_rows(w), .width = d, .beside = beside};
-    call->at.join.memory = further(memory, piece * piece_rows(w) * row_bytes(w, d));
+    call->at.join.memory = pp_ref_further(memory, piece * piece_rows(w) * row_bytes(w, d));
 }
 
 static void await(struct pp_writer *w, int piece)
@@ -130,9 +124,14 @@ static void write_rows(struct pp_writer *w, const struct pp_token_product *p, st
     const int64_t rows = n < w->tokens - begin ? n : w->tokens - begin;
     const int64_t wide = p->wide ? p->n * (int64_t)sizeof(float) : row_bytes(w, p->n);
     if (rows <= 0) return;
-    struct pp_call *call = pp_writer_gemm(w, p->kernel, (const int[]){(int)rows, p->n, p->k}, p->mode,
-                                          further(c, begin * wide), further(a, begin * row_bytes(w, p->k)), p->weight);
-    call->gemm.wide = p->wide;
+    const struct pp_linear product = {.kernel = p->kernel,
+                                      .mode = p->mode,
+                                      .mnk = {(int)rows, p->n, p->k},
+                                      .c = pp_ref_further(c, begin * wide),
+                                      .a = pp_ref_further(a, begin * row_bytes(w, p->k)),
+                                      .b = p->weight,
+                                      .plain = p->plain};
+    pp_writer_linear(w, &product)->gemm.wide = p->wide;
 }
 
 void pp_write_gathered_product(struct pp_writer *w, int full, const struct pp_token_product *p)

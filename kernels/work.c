@@ -179,7 +179,7 @@ static void add_attention(const struct pp_call *call, bool gpu, struct pp_work *
 
 static void add_product(const struct pp_call *call, struct pp_work *work)
 {
-    work->flops[call->precision] = pp_call_flops(call);
+    work->flops[call->kernel == PP_KERNEL_GEMM_FP8 ? PP_FP8 : call->precision] = pp_call_flops(call);
     work->product = (struct pp_product){.m = call->gemm.m,
                                         .n = call->gemm.n,
                                         .k = call->gemm.k,

@@ -69,6 +69,13 @@ static pp_status check_rate(const struct pp_machine *m, int precision)
                    m->name, pp_precision_names[precision]);
 }
 
+/* Beside FP8 products there are others in bf16. */
+static pp_status check_rates(const struct pp_machine *m, int precision)
+{
+    if (precision == PP_FP8) PP_TRY(check_rate(m, PP_BF16));
+    return check_rate(m, precision);
+}
+
 /* The part of a stage's tasks of this kind that add to gradients: all but the first of a step. */
 static double adding(const struct pp_plan *plan, int kind)
 {
@@ -177,7 +184,7 @@ pp_status pp_cost_from_machine(const struct pp_job *job, const struct pp_machine
     struct pp_machine_calls calls;
     *out = NULL;
     if (m->cores == 0) PP_TRY(pp_cost_check_sharers(job));
-    PP_TRY(check_rate(m, job->config->precision));
+    PP_TRY(check_rates(m, job->config->precision));
     PP_TRY(pp_cost_create(job->train, PP_COST_MACHINE, out));
     struct pp_cost *cost = *out;
     const struct pp_placement placement = pp_placement_of(job, m);
@@ -236,6 +243,6 @@ pp_status pp_machine_split_time(const struct pp_machine *m, struct pp_config *co
         [PP_JOIN_CONTEXT_RANKS] = {.stride = tensor * experts, .n = pp_config_context(&one)}};
     for (int i = 0; i < PP_JOIN_GROUPS; i++) sheet.rings[i] = pp_placement_ring(&sheet.placement, &groups[i]);
     const struct pp_call_times times = {call_ns, &sheet};
-    PP_TRY(check_rate(m, config->precision));
+    PP_TRY(check_rates(m, config->precision));
     return pp_split_time_by(config, &one, ops, &times);
 }

@@ -223,7 +223,7 @@ static pp_status read_precisions(const char *where, json_t *root, struct pp_mach
     {
         const int precision = find_precision(name);
         if (precision == PP_PRECISIONS)
-            return bad((struct spot){where, "precisions", name}, "is none of fp32, tf32, bf16");
+            return bad((struct spot){where, "precisions", name}, "is none of fp32, tf32, bf16, fp8");
         PP_TRY(read_precision(where, precision, entry, out));
     }
     if (out->flops_per_ns[PP_FP32] > 0) return PP_OK;

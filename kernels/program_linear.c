@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The products of layers' linears, in FP8 where the model has that precision: both factors are scaled, each as a whole
+ * so that its largest number becomes the largest one of the format, and rounded: activations and weights to E4M3,
+ * gradients to E5M2. That is what Transformer Engine calls Float8CurrentScaling. Results are bfloat16, or float32 as
+ * gradients of weights are. All else is as in bf16: the embedding, the decoder, routers, the gate beside experts,
+ * attention, norms, what is sent, and products of sizes that are no multiples of PP_FP8_STEP.
+ *
+ * cuBLAS has one kind of product of FP8 matrices, A B'. So a factor that lies in memory the other way is turned as it
+ * is rounded. Where a program has both gradients of a linear, the gradient at its output is rounded once, both ways.
+ */
+#include "kernels/model_program.h"
+
+enum { NUMBERS_OF_SCALE = 2 }; /* amax and the scale itself */
+
+static bool is_fp8(const struct pp_writer *w, const struct pp_linear *p)
+{
+    bool fits = true;
+    for (int i = 0; i < 3; i++) fits = fits && p->mnk[i] % PP_FP8_STEP == 0;
+    return w->model->local.precision == PP_FP8 && !p->plain && fits;
+}
+
+static struct pp_ref amax_of(const struct pp_writer *w, int buffer)
+{
+    return pp_ref_further(w->fp8.scales, NUMBERS_OF_SCALE * buffer * (int64_t)sizeof(float));
+}
+
+static struct pp_ref scale_of(const struct pp_writer *w, int buffer)
+{
+    return pp_ref_further(amax_of(w, buffer), sizeof(float));
+}
+
+static struct pp_call *write_pass(struct pp_writer *w, enum pp_kernel kernel, const struct pp_fp8_factor *f)
+{
+    struct pp_call *call = pp_writer_call(w, kernel);
+    call->fp8 = (struct pp_fp8_dims){
+        .rows = f->rows, .width = f->width, .times = f->times > 1 ? f->times : 0, .gradient = f->gradient};
+    return call;
+}
+
+/* Notes that a buffer has to be so large, and what it holds. */
+static struct pp_ref use_buffer(struct pp_writer *w, int buffer, const struct pp_fp8_factor *f)
+{
+    struct pp_fp8_buffer *b = &w->fp8.buffers[buffer];
+    const int64_t bytes = (int64_t)f->rows * f->width * f->times;
+    if (bytes > b->bytes) b->bytes = bytes;
+    b->of = *f;
+    return b->numbers;
+}
+
+/* What a product reads in the place of a factor. */
+struct rounded {
+    struct pp_ref numbers, scale;
+};
+
+/* Rounds a factor into a buffer; other: where it goes the other way as well, or PP_FP8_NOWHERE. */
+static struct rounded write_rounding(struct pp_writer *w, int buffer, int other, const struct pp_fp8_factor *f)
+{
+    const bool both = other != PP_FP8_NOWHERE;
+    const int scales = both ? other : buffer; /* that of the other way is needed for longer */
+    const struct pp_ref to = use_buffer(w, buffer, f),
+                        opposite = both ? use_buffer(w, other, f) : pp_ref_to(PP_MEM_NONE, 0);
+    write_pass(w, PP_KERNEL_AMAX, f)->at.amax = (struct pp_amax_refs){.amax = amax_of(w, scales), .x = f->ref};
+    write_pass(w, PP_KERNEL_TO_FP8, f)->at.to_fp8 = (struct pp_to_fp8_refs){.q = f->turned ? opposite : to,
+                                                                            .turned = f->turned ? to : opposite,
+                                                                            .scale = scale_of(w, scales),
+                                                                            .x = f->ref,
+                                                                            .amax = amax_of(w, scales)};
+    return (struct rounded){to, scale_of(w, scales)};
+}
+
+static bool holds(const struct pp_fp8_buffer *b, const struct pp_fp8_factor *f)
+{
+    const struct pp_ref *is = &b->of.ref, *ref = &f->ref;
+    return is->region == ref->region && is->offset == ref->offset && is->row_bytes == ref->row_bytes &&
+           is->part_bytes == ref->part_bytes && is->expert_bytes == ref->expert_bytes && b->of.rows == f->rows &&
+           b->of.width == f->width && b->of.times == f->times;
+}
+
+/* The buffer of gradients that holds it, or else, with `takes`, a free one; PP_FP8_NOWHERE if there is none. */
+static int find_gradient(const struct pp_writer *w, const struct pp_fp8_factor *f, bool takes)
+{
+    const struct pp_fp8_buffer *b = w->fp8.buffers;
+    int found = PP_FP8_NOWHERE;
+    for (int i = PP_FP8_BUFFERS - 1; i >= PP_FP8_GRADIENTS; i--)
+        if (takes && b[i].of.ref.region == PP_MEM_NONE) found = i;
+    for (int i = PP_FP8_GRADIENTS; i < PP_FP8_BUFFERS; i++)
+        if (holds(&b[i], f)) found = i;
+    return found;
+}
+
+/* Activations, and gradients at the outputs of linears. Of these the gradient of the input (not turned) comes first,
+ * and that of the weight is the last to read them. */
+static struct rounded round_a(struct pp_writer *w, const struct pp_fp8_factor *f)
+{
+    const int other = w->fp8.both && f->gradient ? find_gradient(w, f, !f->turned) : PP_FP8_NOWHERE;
+    if (other == PP_FP8_NOWHERE || !f->turned) return write_rounding(w, PP_FP8_A, other, f);
+    struct pp_fp8_buffer *b = &w->fp8.buffers[other];
+    b->of = (struct pp_fp8_factor){0};
+    return (struct rounded){b->numbers, scale_of(w, other)};
+}
+
+/* Weights, which do not change while a program runs, and activations. */
+static struct rounded round_b(struct pp_writer *w, const struct pp_fp8_factor *f)
+{
+    const struct pp_fp8_buffer *b = &w->fp8.buffers[PP_FP8_B];
+    if (f->ref.region == PP_MEM_PARAM16 && holds(b, f) && b->of.turned == f->turned)
+        return (struct rounded){b->numbers, scale_of(w, PP_FP8_B)};
+    return write_rounding(w, PP_FP8_B, PP_FP8_NOWHERE, f);
+}
+
+/* In bfloat16, or float32. */
+static struct pp_call *write_plain(struct pp_writer *w, const struct pp_linear *p)
+{
+    struct pp_call *call = pp_writer_gemm(w, p->kernel, p->mnk, p->mode, p->c, p->a, p->b);
+    if (p->times > 1) call->gemm.times = p->times;
+    return call;
+}
+
+static struct pp_fp8_factor factor_of(const struct pp_linear *p, struct pp_ref ref, int rows, int width, bool turned)
+{
+    return (struct pp_fp8_factor){.ref = ref,
+                                  .rows = turned ? width : rows,
+                                  .width = turned ? rows : width,
+                                  .times = p->times > 1 ? p->times : 1,
+                                  .turned = turned};
+}
+
+struct pp_call *pp_writer_linear(struct pp_writer *w, const struct pp_linear *p)
+{
+    const int m = p->mnk[0], n = p->mnk[1], k = p->mnk[2];
+    struct pp_fp8_factor a = factor_of(p, p->a, m, k, p->kernel == PP_KERNEL_GEMM_TN);
+    const struct pp_fp8_factor b = factor_of(p, p->b, n, k, p->kernel != PP_KERNEL_GEMM_NT);
+    if (!is_fp8(w, p)) return write_plain(w, p);
+    a.gradient = p->kernel != PP_KERNEL_GEMM_NT;
+    const struct rounded of_a = round_a(w, &a);
+    const struct rounded of_b = round_b(w, &b);
+    struct pp_call *call = pp_writer_gemm(w, PP_KERNEL_GEMM_FP8, p->mnk, p->mode, p->c, of_a.numbers, of_b.numbers);
+    if (p->times > 1) call->gemm.times = p->times;
+    call->gemm.gradient = a.gradient;
+    call->at.gemm_fp8.scale_a = of_a.scale;
+    call->at.gemm_fp8.scale_b = of_b.scale;
+    return call;
+}
+
+static void write_weight_grads(struct pp_writer *w, const struct pp_linear *product, struct pp_ref bias)
+{
+    const int m = product->mnk[0];
+    pp_writer_linear(w, product)->gemm.wide = true;
+    if (bias.region == PP_MEM_NONE) return;
+    struct pp_call *call = pp_writer_call(w, PP_KERNEL_COLSUM);
+    call->matrix = (struct pp_matrix_dims){.rows = (int)w->tokens, .width = m};
+    call->at.colsum = (struct pp_colsum_refs){.grad = bias, .in = product->a};
+}
+
+static struct pp_linear weight_product(const struct pp_writer *w, struct pp_ref weight, struct pp_ref dy, int m,
+                                       struct pp_ref input, int n)
+{
+    return (struct pp_linear){.kernel = PP_KERNEL_GEMM_TN,
+                              .mode = PP_GEMM_BY_FRAME,
+                              .mnk = {m, n, (int)w->tokens},
+                              .c = weight,
+                              .a = dy,
+                              .b = input};
+}
+
+void pp_write_weight_grads(struct pp_writer *w, struct pp_ref weight, struct pp_ref bias, struct pp_ref dy, int m,
+                           struct pp_ref input, int n)
+{
+    const struct pp_linear product = weight_product(w, weight, dy, m, input, n);
+    write_weight_grads(w, &product, bias);
+}
+
+void pp_write_plain_weight_grads(struct pp_writer *w, struct pp_ref weight, struct pp_ref bias, struct pp_ref dy, int m,
+                                 struct pp_ref input, int n)
+{
+    struct pp_linear product = weight_product(w, weight, dy, m, input, n);
+    product.plain = true;
+    write_weight_grads(w, &product, bias);
+}
+
+void pp_writer_take_fp8(struct pp_writer *w, const struct pp_writer *counted)
+{
+    if (counted->fp8.buffers[PP_FP8_A].bytes == 0) return;
+    for (int i = 0; i < PP_FP8_BUFFERS; i++)
+        w->fp8.buffers[i].numbers = pp_writer_scratch(w, counted->fp8.buffers[i].bytes);
+    w->fp8.scales = pp_writer_scratch(w, NUMBERS_OF_SCALE * PP_FP8_BUFFERS * (int64_t)sizeof(float));
+}
