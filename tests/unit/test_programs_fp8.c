@@ -99,6 +99,7 @@ static void check_scratch(const struct pair *p, int i)
 static void amax(struct pair *p)
 {
     const struct factor x = factor_of_call(p, PP_OPERAND(amax, x));
+    require(p, !x.gradient); /* the largest number is the same for both formats, so both have calls of one name */
     check_scratch(p, PP_OPERAND(amax, amax));
     set_content(&p->rounded, p->call, PP_OPERAND(amax, amax), p->who, made_of(&x, AMAX));
 }
