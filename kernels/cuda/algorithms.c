@@ -9,6 +9,7 @@
 #include "kernels/kernels.h"
 
 #define TITLE "ppkit algorithms 1"
+#define GRADIENT " e5m2" /* behind the sizes of an FP8 product whose A is a gradient */
 
 enum { LINE_BYTES = 512, HEX_DIGITS = 2 * sizeof(cublasLtMatmulAlgo_t) };
 
@@ -79,6 +80,8 @@ static bool parse_line(const char *line, struct pp_algorithm *out)
     if (sscanf(line, "%23s %dx%dx%d%n", kernel, &key->m, &key->n, &key->k, &used) != 4) return false;
     key->times = 1;
     if (sscanf(line + used, " times%d%n", &key->times, &more) == 1) used += more;
+    key->gradient = !strncmp(line + used, GRADIENT, strlen(GRADIENT));
+    if (key->gradient) used += (int)strlen(GRADIENT);
     if (sscanf(line + used, " %7s %7s align %d,%d,%d sms %d algorithm %129[0-9a-f]", precision, width,
                &key->alignment[PP_GEMM_FIRST], &key->alignment[PP_GEMM_SECOND], &key->alignment[PP_GEMM_RESULT],
                &out->sms, hex) != 7)
@@ -174,11 +177,11 @@ void pp_algorithms_write(const struct pp_algorithm *algorithm, const char *remar
 {
     const struct pp_gemm_key *key = &algorithm->key;
     const unsigned char *bytes = (const unsigned char *)&algorithm->algorithm;
-    fprintf(out, "%s %dx%dx%d ", pp_kernel_table[key->kernel].name, key->m, key->n, key->k);
-    if (key->times > 1) fprintf(out, "times%d ", key->times);
-    fprintf(out, "%s %s align %d,%d,%d sms %d algorithm ", pp_precision_names[key->precision], widths[key->wide],
-            key->alignment[PP_GEMM_FIRST], key->alignment[PP_GEMM_SECOND], key->alignment[PP_GEMM_RESULT],
-            algorithm->sms);
+    fprintf(out, "%s %dx%dx%d", pp_kernel_table[key->kernel].name, key->m, key->n, key->k);
+    if (key->times > 1) fprintf(out, " times%d", key->times);
+    fprintf(out, "%s %s %s align %d,%d,%d sms %d algorithm ", key->gradient ? GRADIENT : "",
+            pp_precision_names[key->precision], widths[key->wide], key->alignment[PP_GEMM_FIRST],
+            key->alignment[PP_GEMM_SECOND], key->alignment[PP_GEMM_RESULT], algorithm->sms);
     for (size_t i = 0; i < sizeof algorithm->algorithm; i++) fprintf(out, "%02x", bytes[i]);
     fprintf(out, " # %s\n", remark);
 }

@@ -15,15 +15,24 @@
 
 #include "core/status.h"
 
-/* The operands in cublasLt's order: RESULT = FIRST x SECOND. FIRST is our B, SECOND our A (see gemm_plan.c). */
-enum { PP_GEMM_FIRST, PP_GEMM_SECOND, PP_GEMM_RESULT, PP_GEMM_OPERANDS };
+/* The operands in cublasLt's order: RESULT = FIRST x SECOND. FIRST is our B, SECOND our A (see gemm_plan.c). An FP8
+ * product has an address more for each factor: of its scale. */
+enum {
+    PP_GEMM_FIRST,
+    PP_GEMM_SECOND,
+    PP_GEMM_RESULT,
+    PP_GEMM_OPERANDS,
+    PP_GEMM_FIRST_SCALE = PP_GEMM_OPERANDS,
+    PP_GEMM_SECOND_SCALE,
+    PP_GEMM_ADDRESSES
+};
 
 /* What the algorithm of a product, and with it the bits of the result, depends on in one worker. Keys are compared by
  * memcmp: all members are int, so there is no padding. */
 struct pp_gemm_key {
     /* C is [m, n], with k terms in each sum; times: so many products of this shape in one call; wide: C is float32
-     * although the factors are bfloat16. */
-    int kernel, m, n, k, times, precision, wide;
+     * although activations are bfloat16; gradient: A of an FP8 product is E5M2. */
+    int kernel, m, n, k, times, precision, wide, gradient;
     int alignment[PP_GEMM_OPERANDS]; /* in bytes: a power of two, 16 at most */
 };
 

@@ -79,7 +79,8 @@ static pp_status plan_make(struct pp_cuda_gemm *gemm, const struct pp_gemm_key *
 }
 
 /* Runs the product on zeros so that its kernels are loaded: with beta 0 and with beta 1, for which cuBLAS may have two
- * kernels. All operands lie in one piece of memory, for nobody reads the result. Without memory it does nothing. */
+ * kernels. All operands, and scales, lie in one piece of memory, for nobody reads the result. Without memory it does
+ * nothing. */
 static pp_status load(const struct pp_cuda_gemm *gemm, const struct pp_gemm_plan *plan, cudaStream_t stream)
 {
     int64_t most = 0;
@@ -92,7 +93,7 @@ static pp_status load(const struct pp_cuda_gemm *gemm, const struct pp_gemm_plan
         cudaGetLastError(); /* clears the error, which the next launch would report */
         return PP_OK;
     }
-    void *const p[PP_GEMM_OPERANDS] = {memory, memory, memory};
+    void *const p[PP_GEMM_ADDRESSES] = {memory, memory, memory, memory, memory};
     cudaError_t error = cudaMemsetAsync(memory, 0, (size_t)most, stream);
     pp_status status = PP_OK;
     for (int add = 0; add < 2 && error == cudaSuccess && status == PP_OK; add++)
@@ -117,11 +118,9 @@ pp_status pp_cuda_gemm_prepare(struct pp_cuda_gemm *gemm, const struct pp_call *
 pp_status pp_cuda_gemm_run(const struct pp_cuda_call *c)
 {
     uint64_t where[PP_GEMM_OPERANDS];
-    void *p[PP_GEMM_OPERANDS];
-    for (int i = 0; i < PP_GEMM_OPERANDS; i++) {
-        where[i] = (uint64_t)(uintptr_t)c->p[i];
-        p[i] = c->p[pp_gemm_operand_of[i]];
-    }
+    void *p[PP_GEMM_ADDRESSES];
+    for (int i = 0; i < PP_GEMM_OPERANDS; i++) where[i] = (uint64_t)(uintptr_t)c->p[i];
+    for (int i = 0; i < PP_GEMM_ADDRESSES; i++) p[i] = c->p[pp_gemm_operand_of[i]];
     const struct pp_gemm_key key = pp_gemm_key_of(c->call, where);
     struct pp_gemm_plan *plan = plan_find(c->gemm, &key);
     if (!plan) PP_TRY(plan_make(c->gemm, &key, &plan));
@@ -138,3 +137,4 @@ static cudaError_t launch(const struct pp_cuda_call *c)
 cudaError_t pp_cuda_gemm_nt(const struct pp_cuda_call *c) { return launch(c); }
 cudaError_t pp_cuda_gemm_nn(const struct pp_cuda_call *c) { return launch(c); }
 cudaError_t pp_cuda_gemm_tn(const struct pp_cuda_call *c) { return launch(c); }
+cudaError_t pp_cuda_gemm_fp8(const struct pp_cuda_call *c) { return launch(c); }

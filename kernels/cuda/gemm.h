@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix products through cublasLt: what pp_cuda_gemm_nt, _nn and _tn (kernels/cuda/launch.h) work with.
+ * Matrix products through cublasLt: what pp_cuda_gemm_nt, _nn, _tn and _fp8 (kernels/cuda/launch.h) work with.
  *
  * A plan holds what cublasLt needs for a product: descriptors and an algorithm. A plan is made once for each operation,
- * shape, number of matrices, precision, type of C and alignment of the operands, and then kept. So equal products give
- * equal bits, and the heuristic is not asked inside a step. The algorithm is the one that a file names (algorithms.h),
- * else the first one that the heuristic offers. Only pp_cuda_tune() chooses by time, and writes its choice into the
- * file. fp32 products round no operand; tf32 and bf16 products add in float32. Where a sum is split over
- * multiprocessors, its parts are in the workspace and are added in a fixed order; they are float32, or have the type of
- * C where cuBLAS offers nothing else.
+ * shape, number of matrices, precision, type of A and C and alignment of the operands, and then kept. So equal products
+ * give equal bits, and the heuristic is not asked inside a step. The algorithm is the one that a file names
+ * (algorithms.h), else the first one that the heuristic offers. Only pp_cuda_tune() chooses by time, and writes its
+ * choice into the file. fp32 products round no operand; tf32 and bf16 products add in float32; FP8 products add faster
+ * and less exactly, but those of gradients. Where a sum is split over multiprocessors, its parts are in the workspace
+ * and are added in a fixed order; they are float32, or have the type of C where cuBLAS offers nothing else.
  *
  * Each worker has a struct pp_cuda_gemm of its own, for one thread and one stream: its workspace serves one product at
- * a time.
+ * a time, and a plan names the scales of one FP8 product at a time.
  */
 #ifndef PP_KERNELS_CUDA_GEMM_H
 #define PP_KERNELS_CUDA_GEMM_H
@@ -47,7 +47,7 @@ void pp_cuda_gemm_close(struct pp_cuda_gemm *gemm);
 pp_status pp_cuda_gemm_prepare(struct pp_cuda_gemm *gemm, const struct pp_call *call,
                                cudaStream_t stream) PP_MUST_CHECK;
 
-/* Queues the product of a call into c->stream. The launchers pp_cuda_gemm_nt, _nn and _tn call it; where it fails they
+/* Queues the product of a call into c->stream. The launchers of products call it; where it fails they
  * return cudaErrorUnknown, and pp_message() says why. */
 pp_status pp_cuda_gemm_run(const struct pp_cuda_call *c) PP_MUST_CHECK;
 

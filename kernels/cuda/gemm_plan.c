@@ -25,13 +25,16 @@ struct operation {
 
 static const struct operation operations[] = {
     {PP_KERNEL_GEMM_NT, {CUBLAS_OP_T, CUBLAS_OP_N}, {{SIZE_K, SIZE_N}, {SIZE_K, SIZE_M}, {SIZE_N, SIZE_M}}},
+    {PP_KERNEL_GEMM_FP8, {CUBLAS_OP_T, CUBLAS_OP_N}, {{SIZE_K, SIZE_N}, {SIZE_K, SIZE_M}, {SIZE_N, SIZE_M}}},
     {PP_KERNEL_GEMM_NN, {CUBLAS_OP_N, CUBLAS_OP_N}, {{SIZE_N, SIZE_K}, {SIZE_K, SIZE_M}, {SIZE_N, SIZE_M}}},
     {PP_KERNEL_GEMM_TN, {CUBLAS_OP_N, CUBLAS_OP_T}, {{SIZE_N, SIZE_K}, {SIZE_M, SIZE_K}, {SIZE_N, SIZE_M}}},
 };
 
-const int pp_gemm_operand_of[PP_GEMM_OPERANDS] = {[PP_GEMM_FIRST] = PP_OPERAND(gemm, b),
-                                                  [PP_GEMM_SECOND] = PP_OPERAND(gemm, a),
-                                                  [PP_GEMM_RESULT] = PP_OPERAND(gemm, c)};
+const int pp_gemm_operand_of[PP_GEMM_ADDRESSES] = {[PP_GEMM_FIRST] = PP_OPERAND(gemm, b),
+                                                   [PP_GEMM_SECOND] = PP_OPERAND(gemm, a),
+                                                   [PP_GEMM_RESULT] = PP_OPERAND(gemm, c),
+                                                   [PP_GEMM_FIRST_SCALE] = PP_OPERAND(gemm_fp8, scale_b),
+                                                   [PP_GEMM_SECOND_SCALE] = PP_OPERAND(gemm_fp8, scale_a)};
 
 static const struct {
     cublasComputeType_t compute;
@@ -49,6 +52,8 @@ static const struct operation *operation_of(int kernel)
     return NULL;
 }
 
+static bool is_fp8(const struct pp_gemm_key *key) { return key->kernel == PP_KERNEL_GEMM_FP8; }
+
 static int size_of(const struct pp_gemm_key *key, enum size size)
 {
     const int sizes[] = {[SIZE_M] = key->m, [SIZE_N] = key->n, [SIZE_K] = key->k};
@@ -57,17 +62,23 @@ static int size_of(const struct pp_gemm_key *key, enum size size)
 
 static cudaDataType_t type_of(const struct pp_gemm_key *key, int operand)
 {
-    return operand == PP_GEMM_RESULT && key->wide ? CUDA_R_32F : arithmetic[key->precision].type;
+    const bool factor = operand != PP_GEMM_RESULT;
+    if (factor && is_fp8(key)) return operand == PP_GEMM_SECOND && key->gradient ? CUDA_R_8F_E5M2 : CUDA_R_8F_E4M3;
+    return !factor && key->wide ? CUDA_R_32F : arithmetic[key->precision].type;
 }
 
-static int bytes_of(cudaDataType_t type) { return type == CUDA_R_16BF ? 2 : 4; }
+static int bytes_of(cudaDataType_t type)
+{
+    const bool fp8 = type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2;
+    return fp8 ? 1 : type == CUDA_R_16BF ? 2 : 4;
+}
 
 static const char *key_text(const struct pp_gemm_key *key, char *buf, size_t size)
 {
     char times[24] = "";
     if (key->times > 1) snprintf(times, sizeof times, " times%d", key->times);
-    snprintf(buf, size, "%s %dx%dx%d%s in %s", pp_kernel_table[key->kernel].name, key->m, key->n, key->k, times,
-             pp_precision_names[key->precision]);
+    snprintf(buf, size, "%s %dx%dx%d%s%s in %s", pp_kernel_table[key->kernel].name, key->m, key->n, key->k, times,
+             key->gradient ? " e5m2" : "", pp_precision_names[is_fp8(key) ? PP_FP8 : key->precision]);
     return buf;
 }
 
@@ -112,6 +123,18 @@ static pp_status describe_times(const struct pp_gemm_plan *plan, int operand, co
                          &plan->key, doing);
 }
 
+/* Tensor cores add FP8 products in fewer bits than float32 has, unless they are told to add the parts of a sum in
+ * float32 now and then, which takes longer. Products of gradients are told so, others are not, as in Transformer
+ * Engine. */
+static pp_status describe_sums(const struct pp_gemm_plan *plan, const char *doing)
+{
+    const int8_t fast = !plan->key.gradient;
+    if (!is_fp8(&plan->key)) return PP_OK;
+    return pp_gemm_check(
+        cublasLtMatmulDescSetAttribute(plan->product, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast, sizeof fast), &plan->key,
+        doing);
+}
+
 pp_status pp_gemm_describe(const struct pp_cuda_gemm *gemm, struct pp_gemm_plan *plan)
 {
     static const char doing[] = "describe";
@@ -129,6 +152,7 @@ pp_status pp_gemm_describe(const struct pp_cuda_gemm *gemm, struct pp_gemm_plan 
     PP_TRY(pp_gemm_check(
         cublasLtMatmulDescSetAttribute(plan->product, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, &sms, sizeof sms), key,
         doing));
+    PP_TRY(describe_sums(plan, doing));
     for (int i = 0; i < PP_GEMM_OPERANDS; i++) {
         const int rows = size_of(key, operation->shape[i].rows), columns = size_of(key, operation->shape[i].columns);
         PP_TRY(pp_gemm_check(
@@ -271,7 +295,8 @@ struct pp_gemm_key pp_gemm_key_of(const struct pp_call *call, const uint64_t *wh
                               .k = n->k,
                               .times = PP_TIMES(&call->gemm),
                               .precision = call->precision,
-                              .wide = call->precision == PP_BF16 && n->wide};
+                              .wide = call->precision == PP_BF16 && n->wide,
+                              .gradient = n->gradient};
     const struct operation *operation = operation_of(call->kernel);
     for (int i = 0; i < PP_GEMM_OPERANDS; i++) {
         /* Rows are as aligned as the first address and the length of a row, `pitch`, allow; the next matrix of several
@@ -296,11 +321,26 @@ int64_t pp_gemm_operand_bytes(const struct pp_gemm_key *key, int operand)
     return elements_of(key, operand) * key->times * bytes_of(type_of(key, operand));
 }
 
+/* Names the scales of this product. The plan is the worker's own, and cublasLtMatmul() keeps what it reads of it: the
+ * next product may name others at once. */
+static pp_status set_scales(const struct pp_gemm_plan *plan, void *const *p)
+{
+    static const cublasLtMatmulDescAttributes_t scales[] = {[PP_GEMM_FIRST] = CUBLASLT_MATMUL_DESC_A_SCALE_POINTER,
+                                                            [PP_GEMM_SECOND] = CUBLASLT_MATMUL_DESC_B_SCALE_POINTER};
+    for (int i = PP_GEMM_FIRST; i <= PP_GEMM_SECOND && is_fp8(&plan->key); i++) {
+        const void *scale = p[PP_GEMM_FIRST_SCALE + i];
+        PP_TRY(pp_gemm_check(cublasLtMatmulDescSetAttribute(plan->product, scales[i], &scale, sizeof scale), &plan->key,
+                             "scale the factors of"));
+    }
+    return PP_OK;
+}
+
 pp_status pp_gemm_multiply(const struct pp_cuda_gemm *gemm, const struct pp_gemm_plan *plan, void *const *p, float beta,
                            cudaStream_t stream)
 {
     const float alpha = 1;
     void *c = p[PP_GEMM_RESULT];
+    PP_TRY(set_scales(plan, p));
     return pp_gemm_check(cublasLtMatmul(gemm->handle, plan->product, &alpha, p[PP_GEMM_FIRST],
                                         plan->layout[PP_GEMM_FIRST], p[PP_GEMM_SECOND], plan->layout[PP_GEMM_SECOND],
                                         &beta, c, plan->layout[PP_GEMM_RESULT], c, plan->layout[PP_GEMM_RESULT],

@@ -30,8 +30,9 @@ struct pp_cuda_gemm {
     char text[80];
 };
 
-/* For FIRST, SECOND and RESULT: the number of that operand in a call, whose operands are C, A, B. */
-extern const int pp_gemm_operand_of[PP_GEMM_OPERANDS];
+/* For FIRST, SECOND and RESULT, and for the scales of the first two: the number of that operand in a call, whose
+ * operands are C, A, B, and the scales of A and B. */
+extern const int pp_gemm_operand_of[PP_GEMM_ADDRESSES];
 
 /* The key of a call's product. where: for each operand, in the order of the call (C, A, B), its address or offset,
  * or'ed with all that may be added to that; its lowest bit that is set is the operand's alignment. */
@@ -57,7 +58,8 @@ pp_status pp_gemm_candidates(const struct pp_cuda_gemm *gemm, const struct pp_ge
 /* Sets plan->algorithm and plan->workspace_bytes: the file's algorithm, else the first that the heuristic offers. */
 pp_status pp_gemm_choose(const struct pp_cuda_gemm *gemm, struct pp_gemm_plan *plan) PP_MUST_CHECK;
 
-/* Queues RESULT = FIRST x SECOND + beta RESULT. p: device addresses of FIRST, SECOND and RESULT. */
+/* Queues RESULT = FIRST x SECOND + beta RESULT; of an FP8 product, FIRST and SECOND are multiplied by their scales. p:
+ * [PP_GEMM_ADDRESSES] device addresses; those of scales may be NULL for other products. */
 pp_status pp_gemm_multiply(const struct pp_cuda_gemm *gemm, const struct pp_gemm_plan *plan, void *const *p, float beta,
                            cudaStream_t stream) PP_MUST_CHECK;
 

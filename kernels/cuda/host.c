@@ -5,7 +5,8 @@
 #include "core/devices.h"
 #include "kernels/cuda/device.h"
 
-enum { OLDEST_MAJOR = 8 }; /* compute capability: bfloat16 in products */
+/* Compute capability: of products in bfloat16, and in FP8, as ten times the major and the minor number. */
+enum { OLDEST = 80, OLDEST_FP8 = 89 };
 
 /* Sets variables that CUDA reads once, at its first call. Values that the user has set stay. */
 static void set_environment(void)
@@ -41,14 +42,15 @@ static pp_status count_gpus(int *count)
     return PP_OK;
 }
 
-static pp_status check_age(int gpu)
+static pp_status check_age(int gpu, int precision)
 {
     int major = 0, minor = 0;
     PP_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, gpu), "asking for the GPU's age");
     PP_CUDA(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, gpu), "asking for the GPU's age");
-    if (major < OLDEST_MAJOR)
-        return pp_fail(PP_UNSUPPORTED, "GPU %d is too old: it has compute capability %d.%d, %d.0 is needed", gpu, major,
-                       minor, OLDEST_MAJOR);
+    const int oldest = precision == PP_FP8 ? OLDEST_FP8 : OLDEST;
+    if (10 * major + minor < oldest)
+        return pp_fail(PP_UNSUPPORTED, "GPU %d is too old%s: it has compute capability %d.%d, %d.%d is needed", gpu,
+                       precision == PP_FP8 ? " for --precision fp8" : "", major, minor, oldest / 10, oldest % 10);
     return PP_OK;
 }
 
@@ -56,7 +58,7 @@ pp_status pp_cuda_available(void)
 {
     int count;
     pp_status status = count_gpus(&count);
-    if (status == PP_OK) status = check_age(0);
+    if (status == PP_OK) status = check_age(0, PP_FP32);
     return status == PP_OK ? PP_OK : PP_UNSUPPORTED;
 }
 
@@ -95,7 +97,7 @@ static pp_status find_place(const struct pp_device_spec *spec, struct pp_cuda_pl
 pp_status pp_cuda_place(const struct pp_device_spec *spec, struct pp_cuda_place *out)
 {
     PP_TRY(find_place(spec, out));
-    return check_age(out->gpu);
+    return check_age(out->gpu, spec->precision);
 }
 
 int pp_cuda_sharers(const struct pp_device_spec *spec)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/fp8.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/gemm_plan.h"
 
@@ -19,8 +20,8 @@ enum {
     WORTH_PERCENT = 98     /* an algorithm must take less than this share of the first one's time to replace it */
 };
 
-/* Device memory with `sets` sets of operands, one behind another. offset: of an operand in its set. turn: counts the
- * runs, which use one set after another. */
+/* Device memory with `sets` sets of operands, one behind another, and behind them the scale of all factors in FP8.
+ * offset: of an operand in its set. turn: counts the runs, which use one set after another. */
 struct pool {
     char *memory;
     int64_t offset[PP_GEMM_OPERANDS], set_bytes;
@@ -56,38 +57,54 @@ static pp_status open_pool(const struct pp_gemm_key *key, struct pool *pool)
     }
     pool->sets = 2 + 2 * (int64_t)gpu.l2CacheSize / pool->set_bytes;
     void *memory = NULL;
-    cudaError_t error = cudaMalloc(&memory, (size_t)(pool->sets * pool->set_bytes));
+    cudaError_t error = cudaMalloc(&memory, (size_t)(pool->sets * pool->set_bytes) + sizeof(float));
     if (error == cudaErrorMemoryAllocation) {
         (void)cudaGetLastError();
         pool->sets = 1;
-        error = cudaMalloc(&memory, (size_t)pool->set_bytes);
+        error = cudaMalloc(&memory, (size_t)pool->set_bytes + sizeof(float));
     }
     if (error == cudaSuccess) pool->memory = memory;
     return pp_cuda_check(error, "taking memory to choose algorithms");
 }
 
-/* Fills the block with numbers in (-1, 1): bfloat16 if `half`, else float32. Zeros would let the GPU run faster than it
- * does on real data. */
-static void fill_block(char *block, bool half)
+/* Bytes of a number of a product's factors. */
+static int factor_bytes(const struct pp_gemm_key *key)
+{
+    return key->kernel == PP_KERNEL_GEMM_FP8 ? 1 : key->precision == PP_BF16 ? 2 : 4;
+}
+
+/* Fills the block with numbers in (-1, 1) of so many bytes each: FP8, bfloat16 or float32. Zeros would let the GPU run
+ * faster than it does on real data. FP8: E4M3; the same codes, read as E5M2 or, several together, as a number of a
+ * result, are finite numbers as well. */
+static void fill_block(char *block, int bytes)
 {
     uint32_t x = 1;
-    for (int i = 0; i < BLOCK_BYTES; i += half ? 2 : 4) {
+    for (int i = 0; i < BLOCK_BYTES; i += bytes) {
         x = x * 1664525u + 1013904223u;
         const float value = (float)(x >> 8) * 0x1p-23f - 1;
-        memcpy(block + i, (const char *)&value + (half ? 2 : 0), half ? 2 : 4); /* a bfloat16 is a float's upper half */
+        if (bytes == 1)
+            block[i] = (char)pp_fp8(value, false);
+        else
+            memcpy(block + i, (const char *)&value + 4 - bytes, (size_t)bytes); /* a bfloat16 is a float's upper half */
     }
 }
 
-static pp_status fill_pool(const struct pool *pool, bool half, cudaStream_t stream)
+static char *scale_of(const struct pool *pool) { return pool->memory + pool->sets * pool->set_bytes; }
+
+static pp_status fill_pool(const struct pool *pool, int number_bytes, cudaStream_t stream)
 {
+    static const float scale = 1;
     static const char doing[] = "filling operands";
     const int64_t bytes = pool->sets * pool->set_bytes;
     int64_t filled = bytes < BLOCK_BYTES ? bytes : BLOCK_BYTES;
     char *block;
     PP_TRY(PP_NEW(&block, BLOCK_BYTES));
-    fill_block(block, half);
+    fill_block(block, number_bytes);
     pp_status status =
-        pp_cuda_check(cudaMemcpyAsync(pool->memory, block, (size_t)filled, cudaMemcpyHostToDevice, stream), doing);
+        pp_cuda_check(cudaMemcpyAsync(scale_of(pool), &scale, sizeof scale, cudaMemcpyHostToDevice, stream), doing);
+    if (status == PP_OK)
+        status =
+            pp_cuda_check(cudaMemcpyAsync(pool->memory, block, (size_t)filled, cudaMemcpyHostToDevice, stream), doing);
     for (; status == PP_OK && filled < bytes; filled *= 2) {
         const int64_t more = bytes - filled < filled ? bytes - filled : filled;
         status = pp_cuda_check(
@@ -106,8 +123,9 @@ static pp_status multiply(struct trial *t, int i, int64_t set_index, float beta)
 {
     const struct pool *pool = &t->pool;
     char *set = pool->memory + set_index * pool->set_bytes;
-    void *p[PP_GEMM_OPERANDS];
+    void *p[PP_GEMM_ADDRESSES];
     for (int k = 0; k < PP_GEMM_OPERANDS; k++) p[k] = set + pool->offset[k];
+    p[PP_GEMM_FIRST_SCALE] = p[PP_GEMM_SECOND_SCALE] = scale_of(pool);
     t->plan.algorithm = t->candidate[i].algo;
     t->plan.workspace_bytes = t->candidate[i].workspaceSize;
     return pp_gemm_multiply(t->device->gemm, &t->plan, p, beta, t->device->compute.stream);
@@ -189,7 +207,7 @@ static int fastest(struct trial *t)
 static pp_status run_trial(struct trial *t, int *best)
 {
     const cudaStream_t stream = t->device->compute.stream;
-    PP_TRY(fill_pool(&t->pool, t->plan.key.precision == PP_BF16, stream));
+    PP_TRY(fill_pool(&t->pool, factor_bytes(&t->plan.key), stream));
     PP_TRY(pp_cuda_times(t->device, CANDIDATES + 1));
     PP_TRY(try_all(t));
     for (int round = 0; round < ROUNDS && t->n > 0; round++) PP_TRY(run_round(t, round));

@@ -119,7 +119,10 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasL
 {
     static const struct attribute table[] = {ATTRIBUTE(CUBLASLT_MATMUL_DESC_TRANSA, product, transpose[0]),
                                              ATTRIBUTE(CUBLASLT_MATMUL_DESC_TRANSB, product, transpose[1]),
-                                             ATTRIBUTE(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, product, sms)};
+                                             ATTRIBUTE(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, product, sms),
+                                             ATTRIBUTE(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, product, scale[0]),
+                                             ATTRIBUTE(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, product, scale[1]),
+                                             ATTRIBUTE(CUBLASLT_MATMUL_DESC_FAST_ACCUM, product, fast)};
     return SET(table, desc);
 }
 

@@ -17,6 +17,8 @@ struct product {
     cublasComputeType_t compute;
     cublasOperation_t transpose[2];
     int32_t sms;
+    const float *scale[2]; /* of the factors, on the device; NULL: 1 */
+    int8_t fast;           /* sums of FP8 products need not be exact */
 };
 
 struct layout {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cublasLt's products: float32 and bfloat16, summed in float32, one element after another; tf32 reads the first 10 bits
- * of the factors. What it checks is what the real one would refuse, or what would make it crash.
+ * cublasLt's products: float32, bfloat16 and FP8, summed in float32, one element after another; tf32 reads the first 10
+ * bits of the factors. What it checks is what the real one would refuse, or what would make it crash.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -9,8 +9,9 @@
 #include <time.h>
 
 #include "cublaslt.h"
+#include "cublaslt_number.h"
 
-enum { A, B, C, D, MATRICES, WIDEST_LOAD = 16, WORKSPACE_BYTES = 1 << 14, MAGIC = 0x7e57a160 };
+enum { A, B, C, D, MATRICES, FACTORS = C, WIDEST_LOAD = 16, WORKSPACE_BYTES = 1 << 14, MAGIC = 0x7e57a160 };
 
 /* In cublasLtMatmulAlgo_t: what it was chosen for. */
 struct algorithm {
@@ -37,7 +38,7 @@ struct multiplication {
     float alpha, beta;
 };
 
-static size_t element_bytes(const struct layout *l) { return l->type == CUDA_R_16BF ? 2 : 4; }
+static size_t element_bytes(const struct layout *l) { return pp_emu_number_bytes(l->type); }
 
 /* Bytes of one matrix, from its first element to its last. */
 static size_t matrix_bytes(const struct layout *l)
@@ -52,25 +53,6 @@ static size_t stride_bytes(const struct layout *l) { return (uint64_t)l->stride 
 /* Of all its matrices. */
 static size_t extent(const struct layout *l) { return (size_t)(l->batches - 1) * stride_bytes(l) + matrix_bytes(l); }
 
-/* As Hopper reads a factor: what it does not read is cut off, not rounded. */
-static float cut(float f)
-{
-    uint32_t u;
-    memcpy(&u, &f, sizeof(u));
-    if ((u & 0x7f800000) == 0x7f800000) return f;
-    u &= ~0u << 13;
-    memcpy(&f, &u, sizeof(f));
-    return f;
-}
-
-static uint16_t to_bfloat16(float f)
-{
-    uint32_t u;
-    memcpy(&u, &f, sizeof(u));
-    if ((u & 0x7fffffff) > 0x7f800000) return 0x7fff;
-    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
-}
-
 static uint64_t place(const struct layout *l, uint64_t row, uint64_t column)
 {
     return l->order == CUBLASLT_ORDER_ROW ? row * (uint64_t)l->ld + column : column * (uint64_t)l->ld + row;
@@ -78,12 +60,7 @@ static uint64_t place(const struct layout *l, uint64_t row, uint64_t column)
 
 static float get(const struct layout *l, const void *p, uint64_t row, uint64_t column)
 {
-    const uint64_t i = place(l, row, column);
-    if (l->type == CUDA_R_32F) return ((const float *)p)[i];
-    const uint32_t u = (uint32_t)((const uint16_t *)p)[i] << 16;
-    float f;
-    memcpy(&f, &u, sizeof(f));
-    return f;
+    return pp_emu_get_number(l->type, p, place(l, row, column));
 }
 
 /* op(matrix) as float, rows or columns one behind the other: out[outer][inner]. */
@@ -98,7 +75,7 @@ static float *unpack(const struct multiplication *x, int which, bool columns_fir
     for (uint64_t r = 0; r < rows; r++) {
         for (uint64_t c = 0; c < columns; c++) {
             const float f = transposed ? get(l, x->p[which], c, r) : get(l, x->p[which], r, c);
-            out[columns_first ? c * rows + r : r * columns + c] = cuts ? cut(f) : f;
+            out[columns_first ? c * rows + r : r * columns + c] = cuts ? pp_emu_cut_number(f) : f;
         }
     }
     return out;
@@ -110,10 +87,7 @@ static void write_column(const struct multiplication *x, uint64_t j, const float
     for (uint64_t i = 0; i < d->rows; i++) {
         float v = x->alpha * sum[i];
         if (x->beta != 0) v += x->beta * get(&x->layout[C], x->p[C], i, j);
-        if (d->type == CUDA_R_32F)
-            ((float *)x->to)[place(d, i, j)] = v;
-        else
-            ((uint16_t *)x->to)[place(d, i, j)] = to_bfloat16(v);
+        pp_emu_set_number(d->type, x->to, place(d, i, j), v);
     }
 }
 
@@ -141,9 +115,11 @@ static void multiply_one(const struct multiplication *x)
     free(sum);
 }
 
+/* The scales are read now, as operands are. */
 static void multiply(const struct multiplication *x)
 {
     struct multiplication one = *x;
+    for (int i = 0; i < FACTORS; i++) one.alpha *= x->product.scale[i] ? *x->product.scale[i] : 1;
     for (int batch = 0; batch < x->layout[D].batches; batch++) {
         const size_t b = (size_t)batch;
         for (int i = 0; i < MATRICES; i++) one.p[i] = (const char *)x->p[i] + b * stride_bytes(&x->layout[i]);
@@ -167,7 +143,7 @@ static uint32_t shape_hash(const struct multiplication *x)
 {
     uint64_t h = 0xcbf29ce484222325u;
     const uint64_t words[] = {(uint64_t)x->product.compute, (uint64_t)x->product.transpose[A],
-                              (uint64_t)x->product.transpose[B]};
+                              (uint64_t)x->product.transpose[B], (uint64_t)x->product.fast};
     for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) h = (h ^ words[i]) * 0x100000001b3u;
     for (int i = 0; i < MATRICES; i++) {
         const struct layout *l = &x->layout[i];
@@ -181,7 +157,7 @@ static uint32_t shape_hash(const struct multiplication *x)
 static bool layout_fits(const struct layout *l)
 {
     const uint64_t line = l->order == CUBLASLT_ORDER_ROW ? l->columns : l->rows;
-    return l->rows && l->columns && l->ld >= (int64_t)line && (l->type == CUDA_R_32F || l->type == CUDA_R_16BF) &&
+    return l->rows && l->columns && l->ld >= (int64_t)line && element_bytes(l) > 0 &&
            (l->order == CUBLASLT_ORDER_ROW || l->order == CUBLASLT_ORDER_COL);
 }
 
@@ -194,10 +170,31 @@ static bool batches_fit(const struct multiplication *x)
     return l[D].batches == 1 || stride_bytes(&l[D]) >= matrix_bytes(&l[D]);
 }
 
+static bool has_fp8(const struct multiplication *x)
+{
+    return pp_emu_is_fp8(x->layout[A].type) || pp_emu_is_fp8(x->layout[B].type);
+}
+
+/* The one kind of FP8 product that cuBLAS documents: A' B of E4M3 and E4M3, or of E4M3 and E5M2, with columns of whole
+ * 16 bytes. */
+static bool fp8_fits(const struct multiplication *x)
+{
+    const struct layout *l = x->layout;
+    bool fits = l[A].type != l[B].type || l[A].type == CUDA_R_8F_E4M3;
+    for (int i = 0; i < MATRICES; i++)
+        fits = fits && pp_emu_is_fp8(l[i].type) == (i < FACTORS) && l[i].order == CUBLASLT_ORDER_COL &&
+               l[i].rows * element_bytes(&l[i]) % WIDEST_LOAD == 0 &&
+               (uint64_t)l[i].ld * element_bytes(&l[i]) % WIDEST_LOAD == 0;
+    return fits && l[C].type == l[D].type && x->product.transpose[A] == CUBLAS_OP_T &&
+           x->product.transpose[B] == CUBLAS_OP_N && x->product.compute == CUBLAS_COMPUTE_32F;
+}
+
 static bool types_fit(const struct multiplication *x)
 {
     const struct layout *l = x->layout;
     const bool tf32 = x->product.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+    if (has_fp8(x)) return fp8_fits(x);
+    if (x->product.scale[A] || x->product.scale[B]) return false;
     return l[A].type == l[B].type && l[C].type == l[D].type && (l[A].type == CUDA_R_16BF || l[D].type == CUDA_R_32F) &&
            (!tf32 || l[A].type == CUDA_R_32F);
 }
@@ -228,11 +225,12 @@ static void describe(struct multiplication *x, cublasLtMatmulDesc_t desc, const 
     for (int i = 0; i < MATRICES; i++) memcpy(&x->layout[i], layouts[i], sizeof(x->layout[i]));
 }
 
-static cublasStatus_t check_alignment(const struct preference *p)
+static cublasStatus_t check_alignment(const struct multiplication *x, const struct preference *p)
 {
     for (int m = 0; m < MATRICES; m++) {
         if (p->alignment[m] < pp_emu_settings()->valid_alignment) return CUBLAS_STATUS_INVALID_VALUE;
         if (p->alignment[m] < pp_emu_settings()->least_alignment) return CUBLAS_STATUS_NOT_SUPPORTED;
+        if (has_fp8(x) && p->alignment[m] < WIDEST_LOAD) return CUBLAS_STATUS_NOT_SUPPORTED;
     }
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -252,7 +250,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     describe(&x, desc, (cublasLtMatrixLayout_t[]){a, b, c, d});
     status = check_shapes(&x);
     if (status != CUBLAS_STATUS_SUCCESS) return status;
-    status = check_alignment(p);
+    status = check_alignment(&x, p);
     if (status != CUBLAS_STATUS_SUCCESS) return status;
     for (size_t i = 0; i < sizeof(offers) / sizeof(*offers) && *count < most; i++) {
         struct algorithm algorithm = {
@@ -328,6 +326,15 @@ static cublasStatus_t check_algorithm(struct multiplication *x, const cublasLtMa
     return CUBLAS_STATUS_SUCCESS;
 }
 
+static bool scales_exist(const struct multiplication *x)
+{
+    bool exist = true;
+    for (int i = 0; i < FACTORS; i++)
+        exist = exist && (!x->product.scale[i] ||
+                          pp_emu_is_device("cublasLtMatmul", "scale", x->product.scale[i], sizeof(float)));
+    return exist;
+}
+
 static cublasStatus_t check_operands(const struct multiplication *x, cublasLtHandle_t handle, cudaStream_t stream)
 {
     static const char *const names[] = {"A", "B", "C", "D"};
@@ -335,6 +342,7 @@ static cublasStatus_t check_operands(const struct multiplication *x, cublasLtHan
         pp_emu_complain("cublasLtMatmul: handle, stream and thread are not of one device");
         return CUBLAS_STATUS_INVALID_VALUE;
     }
+    if (!scales_exist(x)) return CUBLAS_STATUS_INVALID_VALUE;
     for (int i = 0; i < MATRICES; i++) {
         if (i == C && x->beta == 0) continue;
         if (!pp_emu_is_device("cublasLtMatmul", names[i], x->p[i], extent(&x->layout[i])))
