@@ -53,6 +53,13 @@ take_archive() {
     tar -xzf "$1" -C "$results" || echo "gpu: $1 cannot be unpacked" >&2
 }
 
+# FP8 products: from compute capability 8.9 on. What is not known is taken for new.
+has_fp8() {
+    local capability
+    capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -1 | tr -cd 0-9)
+    [ "${capability:-90}" -ge 89 ]
+}
+
 # keep_open NODE: until the script ends. While nobody has a GPU's node open, its driver lets it go, and starting it again takes each program
 # one to three seconds (NVIDIA, "Driver Persistence").
 keep_open() { if { exec 9<"$1"; } 2>/dev/null; then return 0; fi; }

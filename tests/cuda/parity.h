@@ -15,8 +15,10 @@
 struct parity_device {
     const struct pp_backend *backend;
     struct pp_device *device;
-    int precision;
+    int precision; /* of calls */
 };
+/* [precision]; that of PP_FP8 has calls in PP_BF16, and has no device where the GPU has no FP8 products. */
+extern struct parity_device parity_devices[PP_PRECISIONS];
 
 /* What may be varied in a call. A bit that is not set is the plain case. */
 enum parity_variant {
@@ -64,8 +66,8 @@ struct parity_kernel {
 
 extern const struct parity_kernel parity_kernels[PP_KERNELS];
 /* Each ends with a row of no shape. parity_context_cases: of workers that have parts of the tokens of rows. */
-extern const struct parity_case parity_cases[], parity_expert_cases[], parity_latent_cases[],
-    parity_context_cases[], parity_windows[], parity_update_cases[];
+extern const struct parity_case parity_cases[], parity_expert_cases[], parity_latent_cases[], parity_context_cases[],
+    parity_windows[], parity_update_cases[], parity_fp8_cases[];
 
 /* Runs the case in one variant on the device, twice, and on the cpu. Fails the test that calls it with a message. */
 void parity_call(const struct parity_device *d, const struct parity_case *c, unsigned variant);
@@ -79,8 +81,8 @@ pp_status parity_run(const struct parity_device *d, const struct pp_call *call, 
 #define PARITY_PROBABILITY 0.2f
 /* Of operand i of the call: of learned positions there are those of whole rows. */
 int64_t parity_elements(const struct pp_call *call, int i, const struct pp_frame *frame);
-/* Fills operand i of the call: floats that its precision can hold, or words (int32_t) of all workers that share the
- * vocabulary. */
+/* Fills operand i of the call: floats that its precision can hold, codes of FP8, or words (int32_t) of all workers that
+ * share the vocabulary. */
 void parity_fill(void *out, const struct pp_call *call, int i, const struct pp_frame *frame);
 
 /* Fails with the message of the last failure. */
@@ -91,7 +93,13 @@ void parity_status(pp_status status, const char *what);
 uint16_t parity_to_bf16(float x);
 float parity_from_bf16(uint16_t x);
 
-/* Whole steps of tiny models (parity_model.c). */
-void parity_model(const struct parity_device *d);
+/* Whole steps of tiny models in this precision (parity_model.c). */
+void parity_model(const struct parity_device *d, int precision);
+
+/* Tests of CMocka (parity_extremes.c). */
+void parity_relu_not_a_number(void **state);
+void parity_route_not_a_number(void **state);
+void parity_loss_of_the_impossible(void **state);
+void parity_fp8_extremes(void **state);
 
 #endif

@@ -32,7 +32,7 @@ enum {
 
 static const float clip = 0.5f;
 
-/* An operand; host: the cpu's, float or int32_t. */
+/* An operand; host: the cpu's, float, int32_t or codes of FP8. */
 struct operand {
     struct pp_operand info;
     bool present, poisoned, written, scratch;
@@ -206,10 +206,10 @@ static char *make_image(const struct run *r, int poison)
         const struct operand *o = &r->operand[i];
         if (!o->present || o->poisoned) continue;
         for (int64_t k = 0; k < o->info.elements; k++) {
-            const uint16_t half = o->info.element_bytes == 2 ? parity_to_bf16(((float *)o->host)[k]) : 0;
-            memcpy(image + o->at + k * o->info.element_bytes,
-                   o->info.element_bytes == 2 ? (const void *)&half : (const char *)o->host + k * 4,
-                   (size_t)o->info.element_bytes);
+            const int bytes = o->info.element_bytes;
+            const uint16_t half = bytes == 2 ? parity_to_bf16(((float *)o->host)[k]) : 0;
+            memcpy(image + o->at + k * bytes,
+                   bytes == 2 ? (const void *)&half : (const char *)o->host + k * (bytes == 1 ? 1 : 4), (size_t)bytes);
         }
     }
     memcpy(image + r->clip_at, &clip, sizeof clip);
@@ -255,8 +255,7 @@ static void run_cpu(struct run *r)
     call.precision = PP_FP32;
     if (call.kernel == PP_KERNEL_ADAMW_BF16) call.kernel = PP_KERNEL_ADAMW; /* here moments are float, unrounded */
     for (int i = 0; i < PP_CALL_REFS; i++)
-        if (r->operand[i].host && !is_copy(&r->operand[i]))
-            frame.base[1 + i] = (char *)r->operand[i].host - BEHIND;
+        if (r->operand[i].host && !is_copy(&r->operand[i])) frame.base[1 + i] = (char *)r->operand[i].host - BEHIND;
     frame.loss = &r->loss;
     frame.sums = r->sums;
     pp_cpu_run(pp_cpu_isa_best(), &program, &frame, NULL, NULL);
@@ -293,12 +292,14 @@ static void check_copy(const struct run *r, const struct operand *copy, const st
     }
 }
 
-static void check_indexes(const struct run *r, const struct operand *o)
+/* Indexes, or codes of FP8, of which none is NaN here. */
+static void check_integers(const struct run *r, const struct operand *o)
 {
+    const int64_t bytes = o->info.element_bytes;
     for (int64_t k = 0; k < o->info.elements; k++) {
-        const int32_t expected = ((const int32_t *)o->host)[k];
-        int32_t a;
-        memcpy(&a, r->got[0] + o->at + k * (int64_t)sizeof a, sizeof a);
+        int32_t a = 0, expected = 0;
+        memcpy(&a, r->got[0] + o->at + k * bytes, (size_t)bytes);
+        memcpy(&expected, (const char *)o->host + k * bytes, (size_t)bytes);
         if (a != expected)
             fail_msg("%s: %s[%lld] of %lld is %d, expected %d", r->text, o->info.name, (long long)k,
                      (long long)o->info.elements, a, expected);
@@ -308,7 +309,7 @@ static void check_indexes(const struct run *r, const struct operand *o)
 static void check_operand(const struct run *r, const struct operand *o)
 {
     if (is_copy(o)) return check_copy(r, o, &r->operand[0]);
-    if (o->info.type == PP_TYPE_INT32) return check_indexes(r, o);
+    if (o->info.type == PP_TYPE_INT32 || o->info.type == PP_TYPE_FP8) return check_integers(r, o);
     /* lse is float32, of scores whose factors are rounded after the bias */
     const bool rounded =
         o->info.type == PP_TYPE_ACTIVATION || r->d->precision == PP_TF32 || !strcmp(o->info.name, "lse");

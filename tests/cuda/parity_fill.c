@@ -7,6 +7,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/fp8.h"
+
 uint16_t parity_to_bf16(float x)
 {
     uint32_t bits;
@@ -107,7 +109,10 @@ static const struct {
                {PP_KERNEL_ROUTE_GRAD, 4, 0.5f, 0.4f},
                {PP_KERNEL_ROUTE_GRAD, 5, 20, 20}, /* counts */
                {PP_KERNEL_WEIGH_GRAD, 3, 0.5f, 0.4f},
-               {PP_KERNEL_CROSS_ENTROPY_JOIN, 4, 1.5f, 0.5f}};
+               {PP_KERNEL_CROSS_ENTROPY_JOIN, 4, 1.5f, 0.5f},
+               {PP_KERNEL_GEMM_FP8, AT(gemm_fp8, scale_a), 1, 0.5f},
+               {PP_KERNEL_GEMM_FP8, AT(gemm_fp8, scale_b), 1, 0.5f},
+               {PP_KERNEL_TO_FP8, AT(to_fp8, amax), 0.7f, 0.2f}}; /* less than some numbers */
 
 /* What the operand's meaning asks of a number. */
 static float within_range(const struct pp_call *call, int i, float x)
@@ -121,6 +126,13 @@ static float within_range(const struct pp_call *call, int i, float x)
     if (kernel == PP_KERNEL_FLASH_GRAD && i == PP_OPERAND(flash_grad, lse))
         return x + logf((float)PP_SEEN_KEYS(&call->attention)); /* rows of P add up to about 1 */
     return x;
+}
+
+/* Codes of FP8, as operand i of the call has them. */
+static void fill_codes(uint8_t *out, int64_t n, const struct pp_call *call, int i, uint32_t *state)
+{
+    const bool gradient = call->kernel == PP_KERNEL_GEMM_FP8 && i == AT(gemm_fp8, a) && call->gemm.gradient;
+    for (int64_t k = 0; k < n; k++) out[k] = pp_fp8(4 * random_number(state), gradient);
 }
 
 static int words_of(const struct pp_call *call, const struct pp_frame *frame)
@@ -146,6 +158,7 @@ void parity_fill(void *out, const struct pp_call *call, int i, const struct pp_f
         if (!fill_indexes(out, n, call, i)) fill_words(out, n, words_of(call, frame), &state);
         return;
     }
+    if (info.type == PP_TYPE_FP8) return fill_codes(out, n, call, i, &state);
     float *x = out;
     for (int64_t k = 0; k < n; k++) x[k] = random_number(&state);
     if (kernel == PP_KERNEL_ROUTE && i == 0) fill_logits(x, shape[2], n / shape[2]);
@@ -153,6 +166,6 @@ void parity_fill(void *out, const struct pp_call *call, int i, const struct pp_f
     if (kernel == PP_KERNEL_ATTENTION_GRAD && i == 1) fill_probabilities(x, &call->attention, frame->training, &state);
     for (int64_t k = 0; k < n; k++) {
         x[k] = within_range(call, i, x[k]);
-        if (info.type != PP_TYPE_INT32 && info.element_bytes == 2) x[k] = parity_from_bf16(parity_to_bf16(x[k]));
+        if (info.element_bytes == 2) x[k] = parity_from_bf16(parity_to_bf16(x[k]));
     }
 }

@@ -13,6 +13,13 @@ const struct parity_kernel parity_kernels[PP_KERNELS] = {
     [PP_KERNEL_GEMM_NT] = {.variants = PARITY_ACCUMULATE, .tolerance = {3e-5, 5e-3, 4e-3}},
     [PP_KERNEL_GEMM_NN] = {.variants = PARITY_ACCUMULATE, .tolerance = {3e-5, 5e-3, 4e-3}},
     [PP_KERNEL_GEMM_TN] = {.variants = PARITY_ACCUMULATE, .tolerance = {3e-5, 5e-3, 4e-3}},
+    /* tensor cores add in fewer bits than float32 has */
+    [PP_KERNEL_GEMM_FP8] = {.variants = PARITY_ACCUMULATE, .tolerance = {5e-3, 5e-3, 8e-3}},
+    [PP_KERNEL_AMAX] = {.tolerance = {0, 0, 0}},
+    [PP_KERNEL_TO_FP8] = {.variants = PARITY_ABSENT,
+                          .partial = AT(to_fp8, q),
+                          .absent = AT(to_fp8, turned),
+                          .tolerance = {0, 0, 0}},
     [PP_KERNEL_ATTENTION] = {.variants = PARITY_DROP, .tolerance = {1e-5, 2e-3, 1e-2}},
     [PP_KERNEL_ATTENTION_GRAD] = {.variants = PARITY_DROP, .tolerance = {1e-5, 2e-3, 2e-2}},
     [PP_KERNEL_FLASH] = {.variants = PARITY_DROP, .tolerance = {1e-5, 1e-5, 1e-2}},

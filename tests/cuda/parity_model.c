@@ -21,22 +21,25 @@
 #include "kernels/backend.h"
 #include "kernels/model.h"
 
-enum { STAGES = 2, ROWS = 5, PIECE = 3, SEQ = 9, TOKENS = ROWS * SEQ, STEPS = 2 };
+/* FP8_SEQ: so that microbatches have a multiple of PP_FP8_STEP tokens. */
+enum { STAGES = 2, ROWS = 5, PIECE = 3, SEQ = 9, FP8_SEQ = 16, STEPS = 2 };
 
 static const double most_norm = 0.05; /* so that clipping works */
 static const struct {
     double loss, tensor;
-} tolerances[] = {[PP_FP32] = {1e-6, 1e-5}, [PP_TF32] = {5e-4, 1.5e-1}, [PP_BF16] = {1e-3, 2.5e-1}};
+} tolerances[] = {
+    [PP_FP32] = {1e-6, 1e-5}, [PP_TF32] = {5e-4, 1.5e-1}, [PP_BF16] = {1e-3, 2.5e-1}, [PP_FP8] = {5e-3, 5e-1}};
 
 /* A model with its memory on one device. */
 struct side {
     const struct pp_backend *backend;
     struct pp_device *device;
     struct pp_model *model;
+    int seq, tokens;
     bool split;
     char *param[STAGES], *grad[STAGES], *param16[STAGES], *act[STAGES];
     char *between, *back; /* the activation between the stages and its gradient */
-    char *tokens, *targets, *loss, *sums, *factor;
+    char *inputs, *targets, *loss, *sums, *factor;
     struct pp_frame frame;
     double losses[STEPS];
     float factors[STEPS];
@@ -58,7 +61,7 @@ static void *host_memory(int64_t bytes)
 
 static struct pp_program_spec spec_of(const struct side *s)
 {
-    return (struct pp_program_spec){SEQ, PIECE, true, s->split};
+    return (struct pp_program_spec){s->seq, PIECE, true, s->split};
 }
 
 static void upload_weights(const struct side *s)
@@ -79,14 +82,14 @@ static void upload_weights(const struct side *s)
 
 static void upload_text(const struct side *s)
 {
-    int32_t text[TOKENS + 1];
+    int32_t text[ROWS * FP8_SEQ + 1];
     uint32_t x = 12345;
-    for (int i = 0; i <= TOKENS; i++) {
+    for (int i = 0; i <= s->tokens; i++) {
         x = x * 1664525u + 1013904223u;
         text[i] = (int32_t)((x >> 8) % (uint32_t)s->model->shape.vocab);
     }
-    PARITY_OK(s->backend->upload(s->device, s->tokens, text, TOKENS * 4));
-    PARITY_OK(s->backend->upload(s->device, s->targets, text + 1, TOKENS * 4));
+    PARITY_OK(s->backend->upload(s->device, s->inputs, text, s->tokens * 4));
+    PARITY_OK(s->backend->upload(s->device, s->targets, text + 1, s->tokens * 4));
 }
 
 static void open_side(struct side *s, const struct pp_shape *shape, int precision)
@@ -98,17 +101,18 @@ static void open_side(struct side *s, const struct pp_shape *shape, int precisio
     for (int i = 0; i < STAGES; i++) {
         s->param[i] = device_memory(s, s->model->stages[i].param_bytes);
         s->grad[i] = device_memory(s, s->model->stages[i].param_bytes);
-        s->param16[i] = precision == PP_BF16 ? device_memory(s, s->model->stages[i].param16_bytes) : NULL;
+        s->param16[i] = pp_in_bf16(precision) ? device_memory(s, s->model->stages[i].param16_bytes) : NULL;
         s->act[i] = device_memory(s, pp_model_act_bytes(s->model, i, &spec));
     }
-    s->between = device_memory(s, (int64_t)PIECE * SEQ * shape->d_model * 4);
-    s->back = device_memory(s, (int64_t)PIECE * SEQ * shape->d_model * 4);
-    s->tokens = device_memory(s, TOKENS * 4);
-    s->targets = device_memory(s, TOKENS * 4);
+    s->between = device_memory(s, (int64_t)PIECE * s->seq * shape->d_model * 4);
+    s->back = device_memory(s, (int64_t)PIECE * s->seq * shape->d_model * 4);
+    s->inputs = device_memory(s, s->tokens * 4);
+    s->targets = device_memory(s, s->tokens * 4);
     s->loss = device_memory(s, sizeof(double));
     s->sums = device_memory(s, s->model->ntensors * (int64_t)sizeof(double));
     s->factor = device_memory(s, sizeof(float));
-    s->frame = (struct pp_frame){.seed = 99, .training = true, .loss_scale = 1.0f / TOKENS, .learning_rate = 0.5f};
+    s->frame =
+        (struct pp_frame){.seed = 99, .training = true, .loss_scale = 1.0f / (float)s->tokens, .learning_rate = 0.5f};
     upload_weights(s);
     upload_text(s);
 }
@@ -117,7 +121,7 @@ static void close_side(struct side *s)
 {
     const struct pp_program_spec spec = spec_of(s);
     const struct pp_backend *b = s->backend;
-    const int64_t between = (int64_t)PIECE * SEQ * s->model->shape.d_model * 4;
+    const int64_t between = (int64_t)PIECE * s->seq * s->model->shape.d_model * 4;
     for (int i = 0; i < STAGES; i++) {
         b->release(s->device, s->param[i], s->model->stages[i].param_bytes);
         b->release(s->device, s->grad[i], s->model->stages[i].param_bytes);
@@ -126,8 +130,8 @@ static void close_side(struct side *s)
     }
     b->release(s->device, s->between, between);
     b->release(s->device, s->back, between);
-    b->release(s->device, s->tokens, TOKENS * 4);
-    b->release(s->device, s->targets, TOKENS * 4);
+    b->release(s->device, s->inputs, s->tokens * 4);
+    b->release(s->device, s->targets, s->tokens * 4);
     b->release(s->device, s->loss, sizeof(double));
     b->release(s->device, s->sums, s->model->ntensors * (int64_t)sizeof(double));
     b->release(s->device, s->factor, sizeof(float));
@@ -156,8 +160,8 @@ static void run_task(struct side *s, int kind, int stage, int first_row, void *i
                                     [PP_MEM_IN] = in,
                                     [PP_MEM_OUT] = out,
                                     [PP_MEM_WORK] = work,
-                                    [PP_MEM_TOKENS] = s->tokens + first_row * SEQ * 4,
-                                    [PP_MEM_TARGETS] = s->targets + first_row * SEQ * 4,
+                                    [PP_MEM_TOKENS] = s->inputs + first_row * s->seq * 4,
+                                    [PP_MEM_TARGETS] = s->targets + first_row * s->seq * 4,
                                     [PP_MEM_PARAM16] = s->param16[stage]},
            sizeof f->base);
     f->first_row = first_row;
@@ -182,7 +186,7 @@ static bool is_offered(const struct side *s)
         status = s->backend->queue->prepare(s->device, &program);
         pp_program_free(&program);
     }
-    if (status == PP_UNSUPPORTED && s->model->shape.precision == PP_BF16) {
+    if (status == PP_UNSUPPORTED && pp_in_bf16(s->model->shape.precision)) {
         print_message("a model: not offered: %s\n", pp_message());
         return false;
     }
@@ -196,7 +200,7 @@ static void run_microbatch(struct side *s, int step, int first_row)
     run_task(s, PP_F, 0, first_row, NULL, s->between);
     run_task(s, PP_F, 1, first_row, s->between, NULL);
     PARITY_OK(s->backend->download(s->device, &loss, s->loss, sizeof loss));
-    s->losses[step] += loss / TOKENS;
+    s->losses[step] += loss / s->tokens;
     run_task(s, s->split ? PP_I : PP_B, 1, first_row, NULL, s->back);
     if (s->split) run_task(s, PP_W, 1, first_row, NULL, s->back);
     run_task(s, s->split ? PP_I : PP_B, 0, first_row, s->back, NULL);
@@ -287,49 +291,53 @@ static void compare(const struct side *s, const struct side *cpu, int precision)
     }
 }
 
-static void check_shape(const struct parity_device *d, const struct pp_shape *shape, bool split)
+static void check_shape(const struct parity_device *d, int precision, const struct pp_shape *shape, bool split)
 {
-    struct side device = {.backend = d->backend, .device = d->device, .split = split}, cpu = {.split = split};
+    const int seq = precision == PP_FP8 ? FP8_SEQ : SEQ;
+    struct side cpu = {.seq = seq, .tokens = ROWS * seq, .split = split}, device = cpu;
     const struct pp_device_spec spec = {.workers = 1, .on_host = 1, .threads = 1};
     PARITY_OK(pp_backend_find(NULL, &cpu.backend));
     PARITY_OK(cpu.backend->open(&spec, &cpu.device));
-    open_side(&device, shape, d->precision);
+    device.backend = d->backend;
+    device.device = d->device;
+    open_side(&device, shape, precision);
     open_side(&cpu, shape, PP_FP32);
     const bool offered = is_offered(&device);
     for (int step = 0; step < STEPS && offered; step++) {
         run_step(&device, step);
         run_step(&cpu, step);
     }
-    if (offered) compare(&device, &cpu, d->precision);
+    if (offered) compare(&device, &cpu, precision);
     close_side(&device);
     close_side(&cpu);
     cpu.backend->close(cpu.device);
 }
 
 /* Mixtral's experts, Qwen2's and DeepSeek's, in layers of this shape. */
-static void check_mixtures(const struct parity_device *d, struct pp_shape shape)
+static void check_mixtures(const struct parity_device *d, int precision, struct pp_shape shape)
 {
     shape.experts = 3;
     shape.experts_per_token = 2;
     shape.capacity_factor = 1;
     shape.aux_loss = 0.01;
-    check_shape(d, &shape, false);
+    check_shape(d, precision, &shape, false);
     shape.shared_ff = 40;
     shape.shared_gate = shape.gates_of_all = true;
-    check_shape(d, &shape, true);
+    check_shape(d, precision, &shape, true);
     shape.dense_layers = 1;
     shape.dense_ff = 56;
     shape.sigmoid_scores = true;
     shape.gates_of_all = false;
     shape.gate_scale = 2.5;
-    check_shape(d, &shape, true);
+    check_shape(d, precision, &shape, true);
 }
 
-void parity_model(const struct parity_device *d)
+void parity_model(const struct parity_device *d, int precision)
 {
-    const struct pp_shape tutorial = {.d_model = 24,
+    const bool fp8 = precision == PP_FP8;
+    const struct pp_shape tutorial = {.d_model = fp8 ? 32 : 24,
                                       .heads = 2,
-                                      .d_ff = 40,
+                                      .d_ff = fp8 ? 48 : 40,
                                       .layers = 2,
                                       .vocab = 101,
                                       .mask = PP_MASK_CAUSAL,
@@ -358,7 +366,9 @@ void parity_model(const struct parity_device *d)
     llama.positions = PP_POSITIONS_ROPE;
     llama.rope_theta = 1000;
     llama.scale_embedding = false;
-    check_mixtures(d, llama);
+    check_shape(d, precision, &tutorial, false);
+    check_mixtures(d, precision, llama);
+    if (fp8) return; /* all but products of linears is as in bf16 */
     llama.qk_norm = true;
     llama.norm_epsilon = 1e-3;
     llama.window = 5;
@@ -373,13 +383,12 @@ void parity_model(const struct parity_device *d)
     gpt2.positions = PP_POSITIONS_LEARNED;
     gpt2.max_positions = 33;
     gpt2.scale_embedding = false;
-    check_shape(d, &tutorial, false);
-    check_shape(d, &tutorial, true);
-    check_shape(d, &flash, false);
-    check_shape(d, &gpt, false);
-    check_shape(d, &llama, true);
-    check_shape(d, &gelu, false);
-    check_shape(d, &gpt2, true);
-    check_shape(d, &first, true);
-    check_shape(d, &lab, false);
+    check_shape(d, precision, &tutorial, true);
+    check_shape(d, precision, &flash, false);
+    check_shape(d, precision, &gpt, false);
+    check_shape(d, precision, &llama, true);
+    check_shape(d, precision, &gelu, false);
+    check_shape(d, precision, &gpt2, true);
+    check_shape(d, precision, &first, true);
+    check_shape(d, precision, &lab, false);
 }

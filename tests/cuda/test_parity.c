@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The backend `cuda` against the cpu: every kernel in every precision, sums, the clip factor, and whole steps of tiny
- * models. Without a GPU it says so and ends with 77; PPKIT_CUDA_BACKEND may name an emulated backend.
+ * The backend `cuda` against the cpu: every kernel in every precision, sums, the clip factor, numbers that are not
+ * finite, and whole steps of tiny models. Without a GPU it says so and ends with 77; PPKIT_CUDA_BACKEND may name an
+ * emulated backend. A GPU that is too old for products in FP8 has all the rest.
  *
  * An argument names the one kernel to look at. PP_PARITY_SHARERS=N: all in a share of the GPU, as one of N workers has;
  * with three or more, each precision in another one.
@@ -21,7 +22,7 @@
 #include "kernels/backend.h"
 #include "kernels/cpu/gemm.h"
 
-static struct parity_device devices[3]; /* [precision] */
+struct parity_device parity_devices[PP_PRECISIONS];
 
 void parity_status(pp_status status, const char *what)
 {
@@ -30,6 +31,12 @@ void parity_status(pp_status status, const char *what)
 
 /* ---- kernels ---- */
 
+/* They know bfloat16 only, which is the precision of their calls in programs. */
+static bool is_fp8(int kernel)
+{
+    return kernel == PP_KERNEL_GEMM_FP8 || kernel == PP_KERNEL_AMAX || kernel == PP_KERNEL_TO_FP8;
+}
+
 /* Logits can make room for their gradient only where both are of one size. */
 static bool applies(const struct parity_case *c, int precision, unsigned variant)
 {
@@ -37,6 +44,8 @@ static bool applies(const struct parity_case *c, int precision, unsigned variant
     if (variant & PARITY_ALIAS && alias[0] == alias[1]) return false;
     const bool loses = c->kernel == PP_KERNEL_CROSS_ENTROPY || c->kernel == PP_KERNEL_CROSS_ENTROPY_JOIN;
     const bool in_place = loses && variant & PARITY_ALIAS;
+    if (is_fp8(c->kernel) && precision != PP_BF16) return false;
+    if (c->kernel == PP_KERNEL_TO_FP8 && !c->whole && variant & PARITY_ABSENT) return false; /* it would make nothing */
     return !in_place || (parity_call_of(c).loss.gradient && precision != PP_BF16);
 }
 
@@ -61,27 +70,35 @@ static bool is_worth_it(const struct parity_case *c, int precision)
     return precision == PP_BF16 || (precision == PP_FP32 && !(attends && n.seq > LONG_ROWS));
 }
 
-/* tf32 concerns kernels with products only; large cases run in their fullest variant. */
+/* Does the case run in the variant? `fullest`: of those that its kernel has. Large cases run in that one only. */
+static bool takes(const struct parity_case *c, int precision, unsigned variant, unsigned fullest)
+{
+    const bool multiplies = c->kernel == PP_KERNEL_GEMM_FP8; /* whose factors are aligned everywhere */
+    const unsigned all = parity_kernels[c->kernel].variants | (multiplies ? 0 : PARITY_SHIFT);
+    if (variant & ~all || (c->large && variant != fullest)) return false;
+    if (MEMORY_ONLY && !c->large && variant && variant != (fullest | PARITY_SHIFT)) return false;
+    return applies(c, precision, variant);
+}
+
+/* tf32 concerns kernels with products only. */
 static void run_case(const struct parity_case *c, int precision)
 {
     const struct parity_kernel *kernel = &parity_kernels[c->kernel];
-    const unsigned all = kernel->variants | PARITY_SHIFT;
+    const struct parity_device *device = &parity_devices[c->kernel == PP_KERNEL_GEMM_FP8 ? PP_FP8 : precision];
     unsigned fullest = kernel->variants & ~(unsigned)PARITY_ABSENT;
     if (!applies(c, precision, fullest)) fullest &= ~(unsigned)PARITY_ALIAS;
-    if (!is_worth_it(c, precision)) return;
+    if (!is_worth_it(c, precision) || !device->device) return;
     if (precision == PP_TF32 && kernel->tolerance[PP_TF32] == kernel->tolerance[PP_FP32]) return;
-    for (unsigned variant = 0; variant < PARITY_VARIANTS; variant++) {
-        if (variant & ~all || (c->large && variant != fullest)) continue;
-        if (MEMORY_ONLY && !c->large && variant && variant != (fullest | PARITY_SHIFT)) continue;
-        if (applies(c, precision, variant)) parity_call(&devices[precision], c, variant);
-    }
+    for (unsigned variant = 0; variant < PARITY_VARIANTS; variant++)
+        if (takes(c, precision, variant, fullest)) parity_call(device, c, variant);
 }
 
 /* *state: the kernel. */
 static void test_kernel(void **state)
 {
     const struct parity_case *const all[] = {parity_cases,         parity_expert_cases, parity_latent_cases,
-                                             parity_context_cases, parity_windows,      parity_update_cases};
+                                             parity_context_cases, parity_windows,      parity_update_cases,
+                                             parity_fp8_cases};
     const int kernel = *(const int *)*state;
     int runs = 0;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -105,7 +122,7 @@ static void note(void *arg, const struct pp_join_call *call)
 
 static void check_join(int kernel, enum pp_join_op op, int precision, bool wide, int type)
 {
-    const struct parity_device *d = &devices[precision];
+    const struct parity_device *d = &parity_devices[precision];
     char memory[64];
     struct asked asked = {0};
     struct pp_call call = {.kernel = kernel,
@@ -152,7 +169,7 @@ enum { PARTS = 5, MOST = 3001 };
 /* Sums in the order of the parts: the same bits as here. in_place: the third part is the result. */
 static void check_float_sum(int n, int offset, bool in_place)
 {
-    const struct parity_device *d = &devices[PP_FP32];
+    const struct parity_device *d = &parity_devices[PP_FP32];
     static float host[PARTS + 1][MOST], got[MOST];
     const void *parts[PARTS];
     char *base;
@@ -182,7 +199,7 @@ static void check_float_sum(int n, int offset, bool in_place)
 /* The same of bfloat16: each sum of two is rounded. */
 static void check_bf16_sum(int n, int offset, bool in_place)
 {
-    const struct parity_device *d = &devices[PP_BF16];
+    const struct parity_device *d = &parity_devices[PP_BF16];
     const struct pp_queue_ops *ops = d->backend->queue;
     static uint16_t host[PARTS + 1][MOST], got[MOST];
     const void *parts[PARTS];
@@ -225,7 +242,7 @@ static void test_sums(void **state)
 /* The factor, from sums of squares in double that also went through sum(). */
 static void check_clip(const double *sums, int n, double most, float expected)
 {
-    const struct parity_device *d = &devices[PP_FP32];
+    const struct parity_device *d = &parity_devices[PP_FP32];
     const struct pp_queue_ops *ops = d->backend->queue;
     const int64_t bytes = n * (int64_t)sizeof *sums;
     char *base;
@@ -255,101 +272,37 @@ static void test_clip(void **state)
     check_clip(broken, 2, 1, NAN); /* a step that failed stays visible */
 }
 
-/* ---- what is no finite number ---- */
-
-/* Runs the call on `memory`, n floats, of which its operands are parts: ref[].offset. */
-static void run_on(const struct pp_call *call, float *memory, int n, double *loss)
-{
-    const struct parity_device *d = &devices[PP_FP32];
-    struct pp_call mine = *call;
-    const struct pp_program program = {.calls = &mine, .ncalls = 1};
-    const int64_t bytes = n * (int64_t)sizeof *memory;
-    void *base, *total;
-    PARITY_OK(d->backend->alloc(d->device, bytes, &base));
-    PARITY_OK(d->backend->alloc(d->device, sizeof *loss, &total));
-    PARITY_OK(d->backend->upload(d->device, base, memory, bytes));
-    for (int i = 0; i < PP_CALL_REFS; i++) mine.ref[i].region = PP_MEM_WORK;
-    const struct pp_frame frame = {.base = {[PP_MEM_WORK] = base}, .loss = total, .loss_scale = 1};
-    PARITY_OK(d->backend->run(d->device, &program, &frame, NULL, NULL));
-    PARITY_OK(d->backend->download(d->device, memory, base, bytes));
-    PARITY_OK(d->backend->download(d->device, loss, total, sizeof *loss));
-    d->backend->release(d->device, base, bytes);
-    d->backend->release(d->device, total, sizeof *loss);
-}
-
-/* relu passes it on, as the cpu's and PyTorch's do: a step that failed stays visible. */
-static void test_relu_not_a_number(void **state)
-{
-    (void)state;
-    enum { WIDTH = 7 };
-    float memory[2 * WIDTH] = {NAN, -1, 2, -INFINITY, INFINITY, 3, NAN, 0, 0, 0, 0, 0, -4, 1};
-    double loss;
-    run_on(&(struct pp_call){PP_KERNEL_RELU, .activation = {1, 1, WIDTH}, .at.relu.bias.offset = WIDTH * 4}, memory,
-           2 * WIDTH, &loss);
-    assert_true(isnan(memory[0]) && isnan(memory[6]) && isinf(memory[4]));
-    assert_true(memory[1] == 0 && memory[2] == 2 && memory[3] == 0 && memory[5] == 0);
-}
-
-/* Of two tokens: choices are experts whatever the logits are, so that places lie inside of memory. */
-static void test_route_not_a_number(void **state)
-{
-    (void)state;
-    enum { E = 3, CHOICES = 4, CAPACITY = 2, CHOICE = 6, GATE = 10, PLACE = 14, HELD = 18, COUNT = 24, BIAS = 27 };
-    float memory[BIAS + E] = {NAN, -NAN, 1, INFINITY, -INFINITY, 2};
-    static const int32_t choices[CHOICES] = {0, 1, 0, 1}, places[CHOICES] = {0, 2, 1, 3};
-    struct pp_call call = {.kernel = PP_KERNEL_ROUTE, .route = {1, 2, E, 2, CAPACITY, E}};
-    static const int at[] = {0, CHOICE, GATE, PLACE, HELD, COUNT, BIAS};
-    double loss;
-    for (int i = 0; i < PP_CALL_REFS && i < (int)(sizeof at / sizeof *at); i++) call.ref[i].offset = at[i] * 4;
-    run_on(&call, memory, sizeof memory / sizeof *memory, &loss);
-    assert_memory_equal(memory + CHOICE, choices, sizeof choices);
-    assert_memory_equal(memory + PLACE, places, sizeof places);
-    for (int i = 0; i < CHOICES; i++) assert_true(isnan(memory[GATE + i])); /* a failed step shows */
-}
-
-enum { WORDS = 8192 }; /* two quads for each thread */
-
-/* The loss of one token whose logits are 0 but for the first `few`, each `x`; and the first word's gradient. */
-static double loss_with(float x, int few, float *gradient)
-{
-    static float memory[3 * WORDS + 1]; /* logits, bias, gradient; the target */
-    const int32_t target = WORDS - 1;
-    double loss;
-    for (int i = 0; i < 3 * WORDS; i++) memory[i] = i < few ? x : 0;
-    memcpy(&memory[3 * WORDS], &target, sizeof target);
-    run_on(&(struct pp_call){.kernel = PP_KERNEL_CROSS_ENTROPY,
-                             .loss = {1, 1, WORDS, 1, WORDS},
-                             .ref = {{0}, {.offset = WORDS * 4}, {.offset = 3 * WORDS * 4}, {.offset = 2 * WORDS * 4}}},
-           memory, 3 * WORDS + 1, &loss);
-    *gradient = memory[2 * WORDS];
-    return loss;
-}
-
-/* Words of probability 0, also where a thread's first quad has no others; what is not a number shows. */
-static void test_loss_of_the_impossible(void **state)
-{
-    (void)state;
-    float gradient;
-    assert_true(fabs(loss_with(-INFINITY, WORDS / 2 + 4, &gradient) - log(WORDS / 2 - 4)) < 1e-5 && gradient == 0);
-    assert_true(isnan(loss_with(NAN, 1, &gradient)) && isnan(gradient));
-}
-
 static void test_model(void **state)
 {
     (void)state;
-    for (int precision = MEMORY_ONLY ? PP_BF16 : PP_FP32; precision <= PP_BF16; precision++)
-        parity_model(&devices[precision]);
+    for (int precision = MEMORY_ONLY ? PP_BF16 : PP_FP32; precision < PP_PRECISIONS; precision++)
+        if (parity_devices[precision].device) parity_model(&parity_devices[precision], precision);
 }
 
 /* ---- the program ---- */
 
-enum { OTHERS = 7 }; /* tests that are not of one kernel */
+enum { OTHERS = 8 }; /* tests that are not of one kernel */
 
 /* Where the device should be a share: is it? */
 static pp_status check_share(const struct parity_device *d, int sharers)
 {
     const char *text = d->backend->describe(d->device);
     return sharers == 1 || strstr(text, ", share ") ? PP_OK : pp_fail(PP_UNSUPPORTED, "no shares: %s", text);
+}
+
+static pp_status open_device(const struct pp_backend *backend, int precision, int sharers)
+{
+    const struct pp_device_spec spec = {.worker = precision % sharers,
+                                        .workers = sharers,
+                                        .on_host = 1,
+                                        .threads = 1,
+                                        .gpus = 1,
+                                        .precision = precision};
+    struct parity_device *d = &parity_devices[precision];
+    *d = (struct parity_device){.backend = backend, .precision = precision == PP_FP8 ? PP_BF16 : precision};
+    PP_TRY(backend->open(&spec, &d->device));
+    PP_TRY(backend->queue->use(d->device));
+    return check_share(d, sharers);
 }
 
 static pp_status open_devices(void)
@@ -359,17 +312,14 @@ static pp_status open_devices(void)
     const int sharers = given ? atoi(given) : 1;
     PP_TRY(pp_backend_find("cuda", &backend));
     PP_TRY(pp_gemm_open(1));
-    for (int precision = PP_FP32; precision <= PP_BF16; precision++) {
-        struct pp_device_spec spec = {.workers = sharers, .on_host = 1, .threads = 1, .gpus = 1};
-        spec.worker = precision % sharers;
-        spec.precision = precision;
-        struct parity_device *d = &devices[precision];
-        *d = (struct parity_device){.backend = backend, .precision = precision};
-        PP_TRY(backend->open(&spec, &d->device));
-        PP_TRY(backend->queue->use(d->device));
-        PP_TRY(check_share(d, sharers));
+    for (int precision = PP_FP32; precision < PP_PRECISIONS; precision++) {
+        const pp_status status = open_device(backend, precision, sharers);
+        if (precision == PP_FP8 && status == PP_UNSUPPORTED)
+            print_message("no FP8 products: %s\n", pp_message());
+        else
+            PP_TRY(status);
     }
-    fprintf(stderr, "%s\n", backend->describe(devices[PP_FP32].device));
+    fprintf(stderr, "%s\n", backend->describe(parity_devices[PP_FP32].device));
     return PP_OK;
 }
 
@@ -382,9 +332,10 @@ int main(int argc, char **argv)
     }
     struct CMUnitTest tests[PP_KERNELS + OTHERS] = {cmocka_unit_test(test_sums),
                                                     cmocka_unit_test(test_clip),
-                                                    cmocka_unit_test(test_relu_not_a_number),
-                                                    cmocka_unit_test(test_route_not_a_number),
-                                                    cmocka_unit_test(test_loss_of_the_impossible),
+                                                    cmocka_unit_test(parity_relu_not_a_number),
+                                                    cmocka_unit_test(parity_route_not_a_number),
+                                                    cmocka_unit_test(parity_loss_of_the_impossible),
+                                                    cmocka_unit_test(parity_fp8_extremes),
                                                     cmocka_unit_test(test_model),
                                                     cmocka_unit_test(test_joins)};
     int kernels[PP_KERNELS];
@@ -394,7 +345,7 @@ int main(int argc, char **argv)
     }
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     const int failed = cmocka_run_group_tests_name("parity", tests, NULL, NULL);
-    for (int precision = PP_FP32; precision <= PP_BF16; precision++)
-        devices[precision].backend->close(devices[precision].device);
+    for (int precision = PP_FP32; precision < PP_PRECISIONS; precision++)
+        parity_devices[precision].backend->close(parity_devices[precision].device);
     return failed ? 1 : 0;
 }

@@ -3,21 +3,18 @@
  * Training on the backend `cuda`, all workers in one process: the same bits however the model is cut and scheduled, and
  * losses near those of the cpu.
  */
-#include "../unit/trained.h"
-#include "kernels/cpu/cpu.h"
+#include "training.h"
 
-enum { OPTIONS = 700 };
+const struct pp_backend *cuda;
 
-static const struct pp_backend *cuda;
-
-static void run(const struct pp_backend *backend, const char *options, struct outcome *out)
+void training_run(const struct pp_backend *backend, const char *options, struct outcome *out)
 {
     char all[OPTIONS + 20];
     snprintf(all, sizeof all, "%s --device %s", options, backend->name);
     if (train(backend, all, NULL, out) != PP_OK) fail_msg("%s: %s", all, pp_message());
 }
 
-static void expect_near(const struct outcome *a, const struct outcome *b, double tolerance, const char *options)
+void training_near(const struct outcome *a, const struct outcome *b, double tolerance, const char *options)
 {
     assert_int_equal(a->nlosses, b->nlosses);
     for (int i = 0; i < a->nlosses; i++)
@@ -32,16 +29,14 @@ static int sharers(int workers)
     return cuda->sharers ? cuda->sharers(&spec) : 1;
 }
 
-static void compare(const struct outcome *one, int workers_of_one, const struct outcome *other, int workers,
-                    double tolerance, const char *options)
+void training_compare(const struct outcome *one, int workers_of_one, const struct outcome *other, int workers,
+                      double tolerance, const char *options)
 {
     if (sharers(workers_of_one) == sharers(workers))
         expect_equal(one, other, options);
     else
-        expect_near(one, other, tolerance, options);
+        training_near(one, other, tolerance, options);
 }
-
-#define SHORT MODEL "--rows 6 --tokens 7 --generated-tokens 1000 --max-batches 2 --epochs 1 --eval-batches 1 "
 
 static const struct {
     int stages;
@@ -65,31 +60,23 @@ static void same_bits(int replicas, const char *common)
     struct outcome here, one, other;
     char options[OPTIONS];
     snprintf(options, sizeof options, SHORT "--replicas %d %s --stages 1", replicas, common);
-    run(&pp_backend_cpu, options, &here);
-    run(cuda, options, &one);
-    expect_near(&here, &one, 1e-4, options);
+    training_run(&pp_backend_cpu, options, &here);
+    training_run(cuda, options, &one);
+    training_near(&here, &one, 1e-4, options);
     comparisons++;
     int compared = 0;
     for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
         if (!takes(i)) continue;
         if (strstr(common, "--batch-w") && strstr(cuts[i].options, "layers")) continue; /* refused */
         snprintf(options, sizeof options, SHORT "--replicas %d %s %s", replicas, common, cuts[i].options);
-        run(cuda, options, &other);
-        compare(&one, replicas, &other, replicas * cuts[i].stages, 1e-4, options);
+        training_run(cuda, options, &other);
+        training_compare(&one, replicas, &other, replicas * cuts[i].stages, 1e-4, options);
         compared++;
         free(other.weights);
     }
     assert_true(compared > 0);
     free(here.weights);
     free(one.weights);
-}
-
-/* Under ThreadSanitizer: what has the same threads as another test, in the same ways. */
-static void leave_out_where_slow(void)
-{
-#ifdef __SANITIZE_THREAD__
-    skip();
-#endif
 }
 
 static void bits_do_not_depend_on_the_pipeline(void **state)
@@ -122,16 +109,16 @@ static void check_shared(const char *common, const char *option, int n)
     struct outcome whole, one, other;
     char options[OPTIONS];
     snprintf(options, sizeof options, SHORT "%s --stages 1", common);
-    run(cuda, options, &whole);
+    training_run(cuda, options, &whole);
     snprintf(options, sizeof options, SHORT "%s --stages 1 %s %d", common, option, n);
-    run(cuda, options, &one);
-    expect_near(&whole, &one, 1e-5, options);
+    training_run(cuda, options, &one);
+    training_near(&whole, &one, 1e-5, options);
     comparisons++;
     for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
         if (!takes(i)) continue;
         snprintf(options, sizeof options, SHORT "%s %s %d %s", common, option, n, cuts[i].options);
-        run(cuda, options, &other);
-        compare(&one, n, &other, n * cuts[i].stages, 1e-5, options);
+        training_run(cuda, options, &other);
+        training_compare(&one, n, &other, n * cuts[i].stages, 1e-5, options);
         free(other.weights);
     }
     free(whole.weights);
@@ -144,12 +131,12 @@ static void check_tensor(const char *common, int tensor) { check_shared(common, 
 static void check_pieces_in_bf16(void)
 {
     struct outcome whole, pieces;
-    run(cuda, SHORT "--chunks 2 --d-ff 24 --stages 1 --tensor 2 --sequence-parallel --precision bf16", &whole);
-    run(cuda,
-        SHORT "--chunks 2 --d-ff 24 --stages 1 --tensor 2 --sequence-parallel --precision bf16 "
-              "--overlap-tensor-sums 4",
-        &pieces);
-    expect_near(&whole, &pieces, 1e-3, "--precision bf16 --overlap-tensor-sums 4");
+    training_run(cuda, SHORT "--chunks 2 --d-ff 24 --stages 1 --tensor 2 --sequence-parallel --precision bf16", &whole);
+    training_run(cuda,
+                 SHORT "--chunks 2 --d-ff 24 --stages 1 --tensor 2 --sequence-parallel --precision bf16 "
+                       "--overlap-tensor-sums 4",
+                 &pieces);
+    training_near(&whole, &pieces, 1e-3, "--precision bf16 --overlap-tensor-sums 4");
     free(whole.weights);
     free(pieces.weights);
 }
@@ -193,8 +180,6 @@ static void with_tied_embeddings(void **state)
     same_bits(1, "--chunks 2 --tie-embeddings yes --optimizer adamw --adam-eps 1e-4 --lr 0.01 --vocab-multiple 16");
 }
 
-#define LLAMA "--norm pre --normalization rmsnorm --activation swiglu --bias no "
-
 static void with_parts_of_llama(void **state)
 {
     (void)state;
@@ -215,22 +200,24 @@ static void with_experts(void **state)
     same_bits(1, EXPERTS "--gates chosen --router-score sigmoid --gate-scale 2.5 --dense-layers 1 --dense-ff 36 "
                          "--chunks 2 --dropout 0.2");
     struct outcome whole, shared;
-    run(cuda, SHORT EXPERTS "--chunks 2 --stages 1", &whole);
-    run(cuda, SHORT EXPERTS "--chunks 2 --stages 2 --tensor 2 --sequence-parallel", &shared);
-    expect_near(&whole, &shared, 1e-5, "--experts 4 --tensor 2");
+    training_run(cuda, SHORT EXPERTS "--chunks 2 --stages 1", &whole);
+    training_run(cuda, SHORT EXPERTS "--chunks 2 --stages 2 --tensor 2 --sequence-parallel", &shared);
+    training_near(&whole, &shared, 1e-5, "--experts 4 --tensor 2");
     free(shared.weights);
     /* gradients of gates are summed in float32 */
-    run(cuda, SHORT EXPERTS "--chunks 2 --stages 2 --tensor 2 --precision bf16", &shared);
-    expect_near(&whole, &shared, 0.02, "--experts 4 --tensor 2 --precision bf16");
+    training_run(cuda, SHORT EXPERTS "--chunks 2 --stages 2 --tensor 2 --precision bf16", &shared);
+    training_near(&whole, &shared, 0.02, "--experts 4 --tensor 2 --precision bf16");
     free(whole.weights);
     free(shared.weights);
     /* What replicas compute that share experts, those that have all of them compute, too. */
-    run(cuda, SHORT EXPERTS "--chunks 2 --stages 1 --replicas 4", &whole);
-    run(cuda, SHORT EXPERTS "--chunks 2 --stages 2 --replicas 4 --expert-parallel 2 --schedule zb-h1", &shared);
-    expect_near(&whole, &shared, 1e-5, "--replicas 4 --expert-parallel 2");
+    training_run(cuda, SHORT EXPERTS "--chunks 2 --stages 1 --replicas 4", &whole);
+    training_run(cuda, SHORT EXPERTS "--chunks 2 --stages 2 --replicas 4 --expert-parallel 2 --schedule zb-h1",
+                 &shared);
+    training_near(&whole, &shared, 1e-5, "--replicas 4 --expert-parallel 2");
     free(shared.weights);
-    run(cuda, SHORT EXPERTS "--chunks 2 --replicas 4 --expert-parallel 2 --tensor 2 --sequence-parallel", &shared);
-    expect_near(&whole, &shared, 1e-5, "--replicas 4 --expert-parallel 2 --tensor 2");
+    training_run(cuda, SHORT EXPERTS "--chunks 2 --replicas 4 --expert-parallel 2 --tensor 2 --sequence-parallel",
+                 &shared);
+    training_near(&whole, &shared, 1e-5, "--replicas 4 --expert-parallel 2 --tensor 2");
     free(shared.weights);
     free(whole.weights);
 }
@@ -260,13 +247,13 @@ static void check_bfloat16(const char *model)
     struct outcome here, one, other;
     char options[OPTIONS];
     snprintf(options, sizeof options, SHORT "%s --chunks 2 --stages 1", model);
-    run(&pp_backend_cpu, options, &here);
+    training_run(&pp_backend_cpu, options, &here);
     snprintf(options, sizeof options, SHORT "%s --chunks 2 --precision bf16 --stages 1", model);
-    run(cuda, options, &one);
+    training_run(cuda, options, &one);
     snprintf(options, sizeof options, SHORT "%s --chunks 2 --precision bf16 --stages 4 --schedule 1f1b", model);
-    run(cuda, options, &other);
-    expect_near(&here, &one, 0.02, "--precision bf16");
-    compare(&one, 1, &other, 4, 0.02, "--precision bf16");
+    training_run(cuda, options, &other);
+    training_near(&here, &one, 0.02, "--precision bf16");
+    training_compare(&one, 1, &other, 4, 0.02, "--precision bf16");
     free(here.weights);
     free(one.weights);
     free(other.weights);
@@ -283,8 +270,7 @@ static void in_bfloat16(void **state)
     check_bfloat16("--tokens 8 --context-parallel 2 --attention flash");
 }
 
-#define LATENT                                                                                                         \
-    LLAMA "--positions rope --kv-lora-rank 10 --qk-nope-head-dim 12 --qk-rope-head-dim 4 --v-head-dim 16 "
+#define LATENT LLAMA "--positions rope --kv-lora-rank 10 --qk-nope-head-dim 12 --qk-rope-head-dim 4 --v-head-dim 16 "
 
 static void with_latent_attention(void **state)
 {
@@ -296,7 +282,7 @@ static void with_latent_attention(void **state)
     check_bfloat16(LATENT "--attention flash --q-lora-rank 12");
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bits_do_not_depend_on_the_pipeline),
@@ -310,9 +296,11 @@ int main(void)
         cmocka_unit_test(with_experts),
         cmocka_unit_test(with_workers_that_share_rows),
         cmocka_unit_test(in_bfloat16),
+        cmocka_unit_test(training_in_fp8),
         cmocka_unit_test(with_latent_attention),
     };
     pp_log_init("test_training", true);
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     if (pp_backend_find("cuda", &cuda) == PP_OK && (!cuda->available || cuda->available() == PP_OK))
         return cmocka_run_group_tests(tests, NULL, NULL);
     print_message("skipped: %s\n", pp_message());

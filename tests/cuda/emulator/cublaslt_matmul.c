@@ -11,7 +11,18 @@
 #include "cublaslt.h"
 #include "cublaslt_number.h"
 
-enum { A, B, C, D, MATRICES, FACTORS = C, WIDEST_LOAD = 16, WORKSPACE_BYTES = 1 << 14, MAGIC = 0x7e57a160 };
+enum {
+    A,
+    B,
+    C,
+    D,
+    MATRICES,
+    FACTORS = C,
+    WIDEST_LOAD = 16,
+    WORKSPACE_BYTES = 1 << 14,
+    MAGIC = 0x7e57a160,
+    FP8_CAPABILITY = 89
+};
 
 /* In cublasLtMatmulAlgo_t: what it was chosen for. */
 struct algorithm {
@@ -175,8 +186,8 @@ static bool has_fp8(const struct multiplication *x)
     return pp_emu_is_fp8(x->layout[A].type) || pp_emu_is_fp8(x->layout[B].type);
 }
 
-/* The one kind of FP8 product that cuBLAS documents: A' B of E4M3 and E4M3, or of E4M3 and E5M2, with columns of whole
- * 16 bytes. */
+/* The one kind of FP8 product that cuBLAS documents, from compute capability 8.9 on: A' B of E4M3 and E4M3, or of E4M3
+ * and E5M2, with columns of whole 16 bytes. */
 static bool fp8_fits(const struct multiplication *x)
 {
     const struct layout *l = x->layout;
@@ -185,6 +196,7 @@ static bool fp8_fits(const struct multiplication *x)
         fits = fits && pp_emu_is_fp8(l[i].type) == (i < FACTORS) && l[i].order == CUBLASLT_ORDER_COL &&
                l[i].rows * element_bytes(&l[i]) % WIDEST_LOAD == 0 &&
                (uint64_t)l[i].ld * element_bytes(&l[i]) % WIDEST_LOAD == 0;
+    fits = fits && pp_emu_settings()->capability >= FP8_CAPABILITY;
     return fits && l[C].type == l[D].type && x->product.transpose[A] == CUBLAS_OP_T &&
            x->product.transpose[B] == CUBLAS_OP_N && x->product.compute == CUBLAS_COMPUTE_32F;
 }

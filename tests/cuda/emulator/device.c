@@ -86,7 +86,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
     p->maxThreadsPerBlock = PP_EMU_BLOCK_THREADS;
     p->maxThreadsPerMultiProcessor = 2048;
     p->multiProcessorCount = PP_EMU_SMS;
-    p->major = 9;
+    p->major = pp_emu_settings()->capability / 10;
+    p->minor = pp_emu_settings()->capability % 10;
     p->l2CacheSize = 1 << 20; /* a 50th of the real one: what has to exceed it is made here byte by byte */
     p->memoryBusWidth = 5120;
     p->asyncEngineCount = 3;
@@ -98,13 +99,13 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
 
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
 {
-    const int shared_bytes = pp_emu_settings()->shared_bytes;
+    const int shared_bytes = pp_emu_settings()->shared_bytes, capability = pp_emu_settings()->capability;
     const struct {
         enum cudaDeviceAttr attribute;
         int value;
     } table[] = {{cudaDevAttrMultiProcessorCount, PP_EMU_SMS},
-                 {cudaDevAttrComputeCapabilityMajor, 9},
-                 {cudaDevAttrComputeCapabilityMinor, 0},
+                 {cudaDevAttrComputeCapabilityMajor, capability / 10},
+                 {cudaDevAttrComputeCapabilityMinor, capability % 10},
                  {cudaDevAttrMaxSharedMemoryPerBlock, PP_EMU_SHARED_DEFAULT},
                  {cudaDevAttrMaxSharedMemoryPerBlockOptin, shared_bytes},
                  {cudaDevAttrMaxSharedMemoryPerMultiprocessor, shared_bytes + (1 << 10)},

@@ -26,6 +26,7 @@ struct pp_emu_settings {
     bool driver, peers;
     int devices;
     uint64_t memory_bytes;    /* of each device */
+    int capability;           /* compute capability: ten times the major and the minor number */
     int shared_bytes;         /* that a block may have */
     int64_t kernel_ns;        /* every launch takes at least so long */
     int64_t jitter_us;        /* every operation starts late by a random time up to this */

@@ -62,6 +62,7 @@ static void read_settings(void)
     settings.devices = (int)number("PP_EMULATE_DEVICES", 2);
     if (settings.devices > PP_EMU_DEVICES) settings.devices = PP_EMU_DEVICES;
     settings.memory_bytes = (uint64_t)number("PP_EMULATE_MEMORY", 80ll << 30);
+    settings.capability = (int)number("PP_EMULATE_CAPABILITY", 90);
     settings.shared_bytes = (int)number("PP_EMULATE_SHARED_KIB", PP_EMU_SHARED_MOST >> 10) << 10;
     if (settings.shared_bytes > PP_EMU_SHARED_MOST) settings.shared_bytes = PP_EMU_SHARED_MOST;
     settings.kernel_ns = number("PP_EMULATE_KERNEL_NS", 0);
