@@ -23,9 +23,9 @@
  *       bias   in      [width] float; optional          ... optional: may lie nowhere (PP_MEM_NONE)
  *
  * Shapes are row-major and without gaps. Elements are those of activations, unless the block says float, int32, bf16 or
- * fp8: float32, but bfloat16 in programs of precision bf16 or fp8 (core/program.h). "grad": a gradient of parameters, which is
- * written, or added to where pp_frame.accumulate is set. A bias that lies nowhere is not added, and an operand that
- * would only be written to add it is then not written either.
+ * fp8: float32, but bfloat16 in programs of precision bf16 or fp8 (core/program.h). "grad": a gradient of parameters,
+ * which is written, or added to where pp_frame.accumulate is set. A bias that lies nowhere is not added, and an operand
+ * that would only be written to add it is then not written either.
  *
  * Letters and names of dimensions:
  *

@@ -42,7 +42,7 @@ PP_OPERANDS(gemm_fp8, c, a, b, scale_a, scale_b);
 /* Factors of FP8 begin, and their rows end, at multiples of so many bytes (the cuBLAS documentation asks for that). */
 enum { PP_FP8_STEP = 16 };
 
-/* times: number of matrices, 0: one; gradient: 1: numbers become E5M2 (else E4M3) */
+/* times: number of matrices, 0: one; gradient: of to_fp8, 1: numbers become E5M2 (else E4M3) */
 PP_DIMS(fp8, rows, width, times, gradient);
 
 /* amax: amax = the largest |x|, NaN left aside

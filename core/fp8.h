@@ -43,9 +43,8 @@ static inline uint8_t pp_fp8(float value, bool gradient)
     if (size >= f.largest) return (uint8_t)(sign | f.largest_code);
     const int exponent = size < ldexpf(1, f.least) ? f.least : ilogbf(size);
     /* Of a normal number the first bit of `steps` is not stored: it is one more in the exponent. */
-    const int steps = (int)rintf(ldexpf(size, f.mantissa - exponent)),
-              code = ((exponent - f.least) << f.mantissa) + steps;
-    return (uint8_t)(sign | (code > f.largest_code ? f.largest_code : code));
+    const int steps = (int)rintf(ldexpf(size, f.mantissa - exponent));
+    return (uint8_t)(sign | (((exponent - f.least) << f.mantissa) + steps));
 }
 
 static inline float pp_fp8_float(uint8_t code, bool gradient)

@@ -20,7 +20,7 @@ enum pp_region {
     PP_MEM_WORK,    /* scratch of the rank; undefined between tasks, but kept from a task's part to its next part */
     PP_MEM_TOKENS,  /* int32 [rows, pp_own_tokens()] input tokens of the microbatch */
     PP_MEM_TARGETS, /* int32 [rows, pp_own_tokens()] target tokens of the microbatch */
-    PP_MEM_PARAM16, /* bf16: copies of the weights that products read (pp_tensor.offset16); else no memory */
+    PP_MEM_PARAM16, /* bf16, fp8: copies of the weights that products read (pp_tensor.offset16); else no memory */
     /* What the optimizer keeps of the worker's share (pp_shape.zero), or of everything: the first tensor of each
      * weight, then, share_bytes further on, the second one. Where only the bfloat16 copies are whole
      * (pp_shape_splits_weights), the worker's shares of the float32 weights follow, in the order of the copies. */

@@ -11,6 +11,8 @@
  * Precision. fp32 and tf32: all data is float32; tf32 lets products round their operands. bf16: activations, their
  * gradients and what travels between stages are bfloat16; parameters, their gradients, statistics (rstd), logits and
  * all sums are float32; products read bfloat16 copies of the weights (PP_MEM_PARAM16), renewed by the optimizer step.
+ * fp8: bf16, but that products of layers' linears read FP8 factors, which are rounded in scratch before each of them
+ * (kernels/program_linear.c).
  */
 #ifndef PP_CORE_PROGRAM_H
 #define PP_CORE_PROGRAM_H

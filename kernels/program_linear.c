@@ -33,8 +33,7 @@ static struct pp_ref scale_of(const struct pp_writer *w, int buffer)
 static struct pp_call *write_pass(struct pp_writer *w, enum pp_kernel kernel, const struct pp_fp8_factor *f)
 {
     struct pp_call *call = pp_writer_call(w, kernel);
-    call->fp8 = (struct pp_fp8_dims){
-        .rows = f->rows, .width = f->width, .times = f->times > 1 ? f->times : 0, .gradient = f->gradient};
+    call->fp8 = (struct pp_fp8_dims){.rows = f->rows, .width = f->width, .times = f->times > 1 ? f->times : 0};
     return call;
 }
 
@@ -61,11 +60,13 @@ static struct rounded write_rounding(struct pp_writer *w, int buffer, int other,
     const struct pp_ref to = use_buffer(w, buffer, f),
                         opposite = both ? use_buffer(w, other, f) : pp_ref_to(PP_MEM_NONE, 0);
     write_pass(w, PP_KERNEL_AMAX, f)->at.amax = (struct pp_amax_refs){.amax = amax_of(w, scales), .x = f->ref};
-    write_pass(w, PP_KERNEL_TO_FP8, f)->at.to_fp8 = (struct pp_to_fp8_refs){.q = f->turned ? opposite : to,
-                                                                            .turned = f->turned ? to : opposite,
-                                                                            .scale = scale_of(w, scales),
-                                                                            .x = f->ref,
-                                                                            .amax = amax_of(w, scales)};
+    struct pp_call *call = write_pass(w, PP_KERNEL_TO_FP8, f);
+    call->fp8.gradient = f->gradient;
+    call->at.to_fp8 = (struct pp_to_fp8_refs){.q = f->turned ? opposite : to,
+                                              .turned = f->turned ? to : opposite,
+                                              .scale = scale_of(w, scales),
+                                              .x = f->ref,
+                                              .amax = amax_of(w, scales)};
     return (struct rounded){to, scale_of(w, scales)};
 }
 

@@ -28,8 +28,9 @@ void pp_write_weight_grads(struct pp_writer *w, struct pp_ref weight, struct pp_
 void pp_write_plain_weight_grads(struct pp_writer *w, struct pp_ref weight, struct pp_ref bias, struct pp_ref dy, int m,
                                  struct pp_ref input, int n);
 
-/* Scratch of FP8 products: what factors are rounded to. Products use A and B anew, but for weights that B holds already;
- * the others hold gradients that have been rounded both ways until the gradient of a weight has read them. */
+/* Scratch of FP8 products: what factors are rounded to. Each product writes its factors to the buffers A and B, unless
+ * B holds its weight already. The other buffers hold gradients that have been rounded both ways, each until the
+ * gradient of a weight has read it. */
 enum { PP_FP8_NOWHERE = -1, PP_FP8_A, PP_FP8_B, PP_FP8_GRADIENTS, PP_FP8_BUFFERS = PP_FP8_GRADIENTS + 8 };
 /* A factor in memory: `times` matrices [rows, width]. */
 struct pp_fp8_factor {

@@ -20,6 +20,7 @@
 #include "schedules/builder.h"
 #include "sim/costs.h"
 #include "sim/engine.h"
+#include "tests/unit/dice.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { SCARCE = 5 }; /* random plans: one of so many */
@@ -71,14 +72,5 @@ static inline void expect_near(double got, double expected, double tolerance, co
 {
     if (!(fabs(got - expected) <= tolerance)) fail_msg("%s: %.9g, expected %.9g", what, got, expected);
 }
-
-/* A small generator: the same numbers on every machine. */
-static inline uint32_t next_random(uint64_t *state)
-{
-    *state = *state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(*state >> 33);
-}
-
-static inline int random_below(uint64_t *state, int n) { return (int)(next_random(state) % (uint32_t)n); }
 
 #endif

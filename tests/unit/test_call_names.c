@@ -97,6 +97,28 @@ static void test_names_of_latent_attention(void **state)
         "split_heads 128x131072x128x128x64x128x512 bf16");
 }
 
+/* A product of FP8 factors, and what rounds these: a product is named as one of bf16, as which it counts. */
+static void test_names_of_fp8(void **state)
+{
+    (void)state;
+    const struct pp_ref there = {.region = PP_MEM_WORK};
+    check_text((struct pp_call){PP_KERNEL_GEMM_FP8, .gemm = {176, 608, 208}, .precision = PP_BF16},
+               "gemm_fp8 176x608x208 bf16");
+    check_text((struct pp_call){PP_KERNEL_GEMM_FP8, .gemm = {176, 608, 208, 2, 1, 8, 1}, .precision = PP_BF16},
+               "gemm_fp8 176x608x208 times8 e5m2 bf16 wide");
+    check_text((struct pp_call){PP_KERNEL_AMAX, .fp8 = {176, 608}, .precision = PP_BF16}, "amax 176x608 bf16");
+    check_text((struct pp_call){PP_KERNEL_AMAX, .fp8 = {176, 608, 8}, .precision = PP_BF16},
+               "amax 176x608 times8 bf16");
+    check_text((struct pp_call){PP_KERNEL_TO_FP8, .fp8 = {176, 608}, .precision = PP_BF16, .at.to_fp8.q = there},
+               "to_fp8 176x608 bf16");
+    check_text(
+        (struct pp_call){PP_KERNEL_TO_FP8, .fp8 = {176, 608, 8}, .precision = PP_BF16, .at.to_fp8.turned = there},
+        "to_fp8 176x608 times8 turned bf16");
+    check_text((struct pp_call){PP_KERNEL_TO_FP8, .fp8 = {176, 608, 0, 1}, .precision = PP_BF16,
+                                .at.to_fp8 = {.q = there, .turned = there}},
+               "to_fp8 176x608 e5m2 both bf16");
+}
+
 static void test_names_by_operands(void **state)
 {
     (void)state;
@@ -177,7 +199,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_names_of_calls),
                                        cmocka_unit_test(test_names_of_latent_attention),
-                                       cmocka_unit_test(test_names_by_operands),
+                                       cmocka_unit_test(test_names_of_fp8), cmocka_unit_test(test_names_by_operands),
                                        cmocka_unit_test(test_layers_without_experts_are_those_of_other_models)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

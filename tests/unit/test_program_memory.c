@@ -67,7 +67,7 @@ static int64_t slot_formula(const struct pp_shape *s, const struct pp_stage *sta
     if (split && s->activation != PP_SWIGLU) per_token += stage->layers * ff * e;
     if (s->activation != PP_RELU) per_token += stage->layers * (s->activation == PP_SWIGLU ? 2 : 1) * ff * e;
     if (s->norm == PP_NORM_FIRST) per_token += (split ? stage->layers * d * e : 0) + (stage->decode ? d * e + 4 : 0);
-    if (stage->decode) per_token += d * e + columns * 4 + (s->precision == PP_BF16 ? columns * e : 0);
+    if (stage->decode) per_token += d * e + columns * 4 + (pp_in_bf16(s->precision) ? columns * e : 0);
     if (stage->embed && split) per_token += d * e;
     return tokens * per_token;
 }
@@ -77,7 +77,7 @@ static void test_memory_formula(void **state)
     (void)state;
     struct pp_shape shape = {.d_model = 4096, .heads = 16, .d_ff = 4096, .layers = 8, .vocab = 28782};
     shape.vocab_multiple = 128;
-    for (int precision = PP_FP32; precision <= PP_BF16; precision++)
+    for (int precision = PP_FP32; precision < PP_PRECISIONS; precision++)
         for (int turn = 0; turn < 24; turn++) {
             const int split = turn % 2;
             struct pp_model *model;
@@ -102,7 +102,7 @@ static void test_memory_formula(void **state)
             }
             const int64_t keys = shape.kv_heads ? 1024 : 4096, gates = shape.activation == PP_SWIGLU ? 4096 : 0;
             const int64_t weights = 4 * (4 * 4096 + 2 * keys + gates) * 4096LL + 28800 * 4096LL; /* of stage 1 */
-            assert_int_equal(model->stages[1].param16_bytes, precision == PP_BF16 ? 2 * weights : 0);
+            assert_int_equal(model->stages[1].param16_bytes, pp_in_bf16(precision) ? 2 * weights : 0);
             pp_model_free(model);
         }
 }

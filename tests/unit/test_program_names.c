@@ -63,6 +63,17 @@ static void test_signatures(void **state)
     check_signature(shape, PP_STEP, 1, "STEP 1l+dec d12 ff20 v101 pre rmsnorm swiglu qkvbias");
 }
 
+/* Programs of fp8 are named by it, also those in which nothing is FP8. */
+static void test_signatures_of_fp8(void **state)
+{
+    (void)state;
+    const struct pp_shape shape = {
+        .d_model = 16, .heads = 2, .d_ff = 32, .layers = 2, .vocab = 101, .precision = PP_FP8, .norm = PP_NORM_FIRST};
+    check_signature(shape, PP_F, 0, "F 1l+emb d16 h2 ff32 v101 full fp8 pre seq5 rows3");
+    check_signature(shape, PP_B, 1, "B 1l+dec d16 h2 ff32 v101 full fp8 pre seq5 rows3");
+    check_signature(shape, PP_STEP, 1, "STEP 1l+dec d16 ff32 v101 fp8 pre");
+}
+
 /* Times depend on how many experts there are, a token has, and have room; of norm and step on how many there are. */
 static void test_signatures_of_experts(void **state)
 {
@@ -365,7 +376,8 @@ int main(void)
         cmocka_unit_test(test_signatures_of_activations), cmocka_unit_test(test_signatures),
         cmocka_unit_test(test_signatures_of_parts),       cmocka_unit_test(test_signatures_of_gpt2),
         cmocka_unit_test(test_tensors_of_gpt2),           cmocka_unit_test(test_long_signature),
-        cmocka_unit_test(test_tensors_of_llama),          cmocka_unit_test(test_signatures_of_experts),
-        cmocka_unit_test(test_signatures_of_two_kinds),   cmocka_unit_test(test_tensors_of_mixtral)};
+        cmocka_unit_test(test_tensors_of_llama),          cmocka_unit_test(test_signatures_of_fp8),
+        cmocka_unit_test(test_signatures_of_experts),     cmocka_unit_test(test_signatures_of_two_kinds),
+        cmocka_unit_test(test_tensors_of_mixtral)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Programs of precision fp8 beside those of bf16, of random models. Without the calls that round factors, and with the
+ * plain product in the place of each FP8 product, they are the same programs. Memory is followed by symbols
+ * (program_contents.h): each FP8 product must read both factors as they are at that call, rounded to the right format
+ * and turned the right way, and the scales that belong to them.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "kernels/model.h"
+#include "tests/unit/program_contents.h"
+#include "tests/unit/random_shape.h"
+
+enum { MODELS = 1200, OUTPUTS = 32 };
+
+/* Where calls have rounded a matrix to, and whether a product has read it since. */
+struct output {
+    int64_t offset;
+    bool read;
+};
+
+/* What there was in all programs; a test that never met one of these would prove little. */
+static struct {
+    int models, programs, products, of_experts;
+    int small;     /* products of linears whose sizes are no multiples of 16 */
+    int roundings; /* calls of to_fp8 */
+    int outputs;   /* matrices that these make: one, or two of a gradient that is rounded both ways */
+} met;
+
+/* Two programs of one class, call by call. */
+struct pair {
+    const struct pp_model *model; /* that of fp8 */
+    const struct pp_stage *stage;
+    const struct pp_program *bf16, *fp8;
+    struct contents plain, rounded; /* memory of the worker in each program */
+    struct who who;
+    struct output outputs[OUTPUTS];
+    int noutputs;
+    int weights; /* FP8 products that make gradients of weights */
+    const struct pp_call *call;
+};
+
+#define require(p, condition)                                                                                          \
+    do {                                                                                                               \
+        char require_text[96];                                                                                         \
+        if (!(condition))                                                                                              \
+            fail_msg("%s: %s (call %d): not so: %s", (p)->fp8->signature,                                              \
+                     pp_call_text((p)->call, require_text, sizeof require_text), (int)((p)->call - (p)->fp8->calls),   \
+                     #condition);                                                                                      \
+    } while (0)
+
+/* ---- what rounding makes ---- */
+
+/* A factor as rounding takes it: `times` matrices [rows, width] of this content. */
+struct factor {
+    uint64_t content;
+    int rows, width, times;
+    bool turned, gradient;
+};
+
+enum { AMAX = 1, SCALE, NUMBERS };
+
+static uint64_t made_of(const struct factor *f, int what)
+{
+    uint64_t hash = mixed(f->content, (uint64_t)what);
+    const int sizes[] = {f->rows, f->width, f->times};
+    for (int i = 0; i < 3; i++) hash = mixed(hash, (uint64_t)sizes[i]);
+    if (what != AMAX) hash = mixed(hash, f->gradient);
+    return what == NUMBERS ? mixed(hash, f->turned) : hash;
+}
+
+static struct factor factor_of_call(const struct pair *p, int x)
+{
+    const struct pp_fp8_dims *n = &p->call->fp8;
+    return (struct factor){.content = content_of(&p->rounded, p->call, x, p->who),
+                           .rows = n->rows,
+                           .width = n->width,
+                           .times = PP_TIMES(n),
+                           .gradient = n->gradient};
+}
+
+/* FP8 matrices and their scales have scratch behind that of the bf16 program, and begin where cuBLAS wants them. */
+static void check_scratch(const struct pair *p, int i)
+{
+    const struct pp_ref *ref = &p->call->ref[i];
+    const bool matrix = pp_call_operand(p->call, i).type == PP_TYPE_FP8;
+    require(p, ref->region == PP_MEM_WORK && !ref->row_bytes && !ref->part_bytes && !ref->expert_bytes);
+    require(p, ref->offset >= p->bf16->work_bytes);
+    require(p, ref->offset + bytes_of(p->call, i) <= p->fp8->work_bytes);
+    require(p, ref->offset % (matrix ? PP_FP8_STEP : (int)sizeof(float)) == 0);
+}
+
+static void amax(struct pair *p)
+{
+    const struct factor x = factor_of_call(p, PP_OPERAND(amax, x));
+    require(p, !x.gradient); /* the largest number is the same for both formats, so both have calls of one name */
+    check_scratch(p, PP_OPERAND(amax, amax));
+    set_content(&p->rounded, p->call, PP_OPERAND(amax, amax), p->who, made_of(&x, AMAX));
+}
+
+static void note_output(struct pair *p, int64_t offset)
+{
+    int i = 0;
+    while (i < p->noutputs && p->outputs[i].offset != offset) i++;
+    require(p, i < OUTPUTS && (i == p->noutputs || p->outputs[i].read));
+    p->outputs[i] = (struct output){offset, false};
+    p->noutputs += i == p->noutputs;
+}
+
+static void to_fp8(struct pair *p)
+{
+    const struct pp_to_fp8_refs *at = &p->call->at.to_fp8;
+    struct factor x = factor_of_call(p, PP_OPERAND(to_fp8, x));
+    require(p, content_of(&p->rounded, p->call, PP_OPERAND(to_fp8, amax), p->who) == made_of(&x, AMAX));
+    require(p, at->q.region != PP_MEM_NONE || at->turned.region != PP_MEM_NONE);
+    const int to[] = {PP_OPERAND(to_fp8, q), PP_OPERAND(to_fp8, turned)};
+    for (int turned = 0; turned < 2; turned++) {
+        x.turned = turned;
+        if (p->call->ref[to[turned]].region == PP_MEM_NONE) continue;
+        check_scratch(p, to[turned]);
+        set_content(&p->rounded, p->call, to[turned], p->who, made_of(&x, NUMBERS));
+        note_output(p, p->call->ref[to[turned]].offset);
+        met.outputs++;
+    }
+    check_scratch(p, PP_OPERAND(to_fp8, scale));
+    set_content(&p->rounded, p->call, PP_OPERAND(to_fp8, scale), p->who, made_of(&x, SCALE));
+    met.roundings++;
+}
+
+/* ---- products ---- */
+
+/* The tensor that a product of the bf16 program multiplies by, or makes the gradient of. */
+static const struct pp_tensor *tensor_of(const struct pair *p, const struct pp_call *plain)
+{
+    const bool back = plain->kernel == PP_KERNEL_GEMM_TN;
+    const struct pp_ref *ref = back ? &plain->at.gemm.c : &plain->at.gemm.b;
+    const struct pp_tensor *first = &p->model->tensors[p->stage->first_tensor];
+    if (ref->region != (back ? PP_MEM_GRAD : PP_MEM_PARAM16)) return NULL;
+    for (const struct pp_tensor *t = first; t < first + p->stage->tensors; t++)
+        if ((back ? t->offset : t->offset16) == ref->offset && t->ndim == 2) return t;
+    return NULL;
+}
+
+/* Of attention, of feed-forwards, and beside experts; not the router, the gate, or the decoder. */
+static bool is_of_linear(const struct pp_tensor *t)
+{
+    return !strncmp(t->name, "layers.", 7) && !strstr(t->name, ".router.") && !strstr(t->name, ".gate.");
+}
+
+static bool should_be_fp8(const struct pair *p, const struct pp_call *plain)
+{
+    const bool product =
+        plain->kernel == PP_KERNEL_GEMM_NT || plain->kernel == PP_KERNEL_GEMM_NN || plain->kernel == PP_KERNEL_GEMM_TN;
+    if (!product) return false;
+    const struct pp_tensor *t = tensor_of(p, plain);
+    require(p, t);
+    const struct pp_gemm_dims *n = &plain->gemm;
+    const bool fits = n->m % 16 == 0 && n->n % 16 == 0 && n->k % 16 == 0;
+    if (is_of_linear(t) && !fits) met.small++;
+    return is_of_linear(t) && fits;
+}
+
+static bool same_ref(const struct pp_ref *a, const struct pp_ref *b)
+{
+    return a->region == b->region && a->offset == b->offset && a->row_bytes == b->row_bytes &&
+           a->part_bytes == b->part_bytes && a->expert_bytes == b->expert_bytes;
+}
+
+/* The factor of the plain product as it is in memory now. */
+static struct factor factor_now(const struct pair *p, const struct pp_call *plain, int i, bool turned)
+{
+    const struct pp_gemm_dims *n = &plain->gemm;
+    const int rows = i == PP_OPERAND(gemm, a) ? n->m : n->n;
+    return (struct factor){.content = content_of(&p->rounded, plain, i, p->who),
+                           .rows = turned ? n->k : rows,
+                           .width = turned ? rows : n->k,
+                           .times = PP_TIMES(n),
+                           .turned = turned};
+}
+
+static void check_factor(struct pair *p, const struct factor *expected, int numbers, int scale)
+{
+    check_scratch(p, numbers);
+    check_scratch(p, scale);
+    require(p, content_of(&p->rounded, p->call, numbers, p->who) == made_of(expected, NUMBERS));
+    require(p, content_of(&p->rounded, p->call, scale, p->who) == made_of(expected, SCALE));
+    for (int i = 0; i < p->noutputs; i++) p->outputs[i].read |= p->outputs[i].offset == p->call->ref[numbers].offset;
+}
+
+static void check_product(struct pair *p, const struct pp_call *plain)
+{
+    const struct pp_gemm_dims *n = &p->call->gemm, *m = &plain->gemm;
+    const bool back = plain->kernel != PP_KERNEL_GEMM_NT, of_weight = plain->kernel == PP_KERNEL_GEMM_TN;
+    struct factor a = factor_now(p, plain, PP_OPERAND(gemm, a), of_weight);
+    const struct factor b = factor_now(p, plain, PP_OPERAND(gemm, b), back);
+    a.gradient = back;
+    require(p, n->m == m->m && n->n == m->n && n->k == m->k && n->mode == m->mode && n->wide == m->wide &&
+                   n->times == m->times && n->gradient == back);
+    require(p, p->call->precision == PP_BF16 && same_ref(&p->call->at.gemm_fp8.c, &plain->at.gemm.c));
+    check_factor(p, &a, PP_OPERAND(gemm_fp8, a), PP_OPERAND(gemm_fp8, scale_a));
+    check_factor(p, &b, PP_OPERAND(gemm_fp8, b), PP_OPERAND(gemm_fp8, scale_b));
+    met.products++;
+    p->weights += of_weight;
+    met.of_experts += m->times > 1;
+}
+
+/* Any other call is that of the bf16 program, and leaves the scratch of FP8 alone. */
+static void check_same(struct pair *p, const struct pp_call *plain)
+{
+    require(p, p->call->kernel == plain->kernel && p->call->precision == plain->precision);
+    for (int i = 0; i < PP_CALL_REFS; i++) {
+        const struct pp_ref *ref = &p->call->ref[i];
+        require(p, same_ref(ref, &plain->ref[i]));
+        if (ref->region == PP_MEM_WORK && pp_call_operand(p->call, i).name)
+            require(p, place_of(ref, p->who) + bytes_of(p->call, i) <= p->bf16->work_bytes);
+    }
+}
+
+/* Both programs compute the same. */
+static void check_call(struct pair *p, const struct pp_call *plain)
+{
+    if (should_be_fp8(p, plain)) {
+        require(p, p->call->kernel == PP_KERNEL_GEMM_FP8);
+        check_product(p, plain);
+    } else {
+        check_same(p, plain);
+    }
+    const uint64_t computed = computation_of(&p->plain, plain, p->who);
+    require(p, computed == computation_of(&p->rounded, plain, p->who));
+    compute(&p->plain, plain, p->who, computed);
+    compute(&p->rounded, plain, p->who, computed);
+}
+
+static void check_calls(struct pair *p)
+{
+    int next = 0;
+    for (int i = 0; i < p->fp8->ncalls; i++) {
+        p->call = &p->fp8->calls[i];
+        if (p->call->kernel == PP_KERNEL_AMAX) {
+            amax(p);
+        } else if (p->call->kernel == PP_KERNEL_TO_FP8) {
+            to_fp8(p);
+        } else {
+            require(p, next < p->bf16->ncalls);
+            check_call(p, &p->bf16->calls[next++]);
+        }
+    }
+    assert_int_equal(next, p->bf16->ncalls);
+    for (int i = 0; i < p->noutputs; i++) require(p, p->outputs[i].read);
+}
+
+/* Where products are not cut into pieces, a full backward rounds each gradient once, both ways, and nothing else is
+ * spared: each product reads two matrices of its own. */
+static void check_spared(const struct pair *p, bool full_backward, int products, int roundings, int outputs)
+{
+    if (p->model->shape.sum_pieces > 1) return;
+    assert_int_equal(met.outputs - outputs, 2 * (met.products - products));
+    assert_int_equal(met.outputs - outputs - (met.roundings - roundings), full_backward ? p->weights : 0);
+}
+
+/* ---- models ---- */
+
+/* The same names but for the precision, which stands in all of them. */
+static void check_names(const struct pp_program *bf16, const struct pp_program *fp8)
+{
+    char name[PP_SIGNATURE_BYTES];
+    const char *at = strstr(bf16->signature, " bf16");
+    assert_non_null(at);
+    snprintf(name, sizeof name, "%.*s fp8%s", (int)(at - bf16->signature), bf16->signature, at + strlen(" bf16"));
+    assert_string_equal(fp8->signature, name);
+}
+
+static void check_class(const struct pp_model *const models[2], const struct pp_class *cls,
+                        const struct pp_program_spec *spec, uint64_t *dice)
+{
+    struct pp_program bf16, fp8;
+    const struct pp_shape *shape = &models[0]->shape;
+    const int products = met.products, roundings = met.roundings, outputs = met.outputs;
+    if (pp_model_program(models[0], cls, spec, &bf16) != PP_OK) fail_msg("%s", pp_message());
+    if (pp_model_program(models[1], cls, spec, &fp8) != PP_OK) fail_msg("%s", pp_message());
+    struct pair p = {.model = models[1], .stage = &models[1]->stages[cls->stage], .bf16 = &bf16, .fp8 = &fp8};
+    p.who.tensor_rank = random_below(dice, pp_shape_tensor(shape));
+    p.who.expert_rank = random_below(dice, pp_shape_expert_parallel(shape));
+    check_names(&bf16, &fp8);
+    check_calls(&p);
+    check_spared(&p, cls->kind == PP_B, products, roundings, outputs);
+    if (met.products == products) assert_int_equal(fp8.work_bytes, bf16.work_bytes);
+    met.programs++;
+    free_contents(&p.plain);
+    free_contents(&p.rounded);
+    pp_program_free(&bf16);
+    pp_program_free(&fp8);
+}
+
+/* A way to train, or to evaluate, and its tasks. */
+static const struct way {
+    struct pp_program_spec spec;
+    int kinds[5], n;
+} ways[] = {
+    {{.training = true}, {PP_F, PP_R, PP_B, PP_NORM, PP_STEP}, 5},
+    {{.training = true, .clip = true, .split_backward = true}, {PP_F, PP_I, PP_W, PP_B, PP_STEP}, 5},
+    {{.training = true, .checkpoint_layers = true}, {PP_F, PP_B}, 2},
+    {{.training = true, .again = 1}, {PP_F, PP_B}, 2},
+    {{.training = true, .again = 4}, {PP_F, PP_B}, 2},
+    {{.training = false}, {PP_F}, 1},
+    {{.training = true, .activation_again = true}, {PP_F, PP_B}, 2}, /* the last two: not of relu */
+    {{.training = true, .activation_again = true, .split_backward = true}, {PP_F, PP_I, PP_W}, 3},
+};
+
+static void check_way(const struct pp_model *const models[2], const struct way *way, uint64_t *dice)
+{
+    const int rows = 1 << random_below(dice, 3), microbatches = 1 + random_below(dice, 2);
+    struct pp_program_spec spec = way->spec;
+    spec.seq = random_size(dice, 2);
+    spec.slot_rows = rows * microbatches;
+    for (int stage = 0; stage < models[0]->nstages; stage++)
+        for (int i = 0; i < way->n; i++) {
+            const int kind = way->kinds[i], layers = models[0]->stages[stage].layers;
+            const bool cut = (kind == PP_F || kind == PP_B || kind == PP_W) && layers > 1;
+            struct pp_class cls = {.kind = kind, .stage = stage, .parts = cut ? 1 + random_below(dice, layers) : 1};
+            if (kind != PP_NORM && kind != PP_STEP) cls.rows = rows;
+            for (cls.part = 0; cls.part < cls.parts; cls.part++) check_class(models, &cls, &spec, dice);
+        }
+}
+
+static void test_programs(void **state)
+{
+    (void)state;
+    const int nways = (int)(sizeof ways / sizeof *ways);
+    uint64_t dice = 1;
+    for (int i = 0; i < MODELS; i++) {
+        struct pp_shape shape = random_shape(&dice);
+        struct pp_model *bf16, *fp8;
+        const int stages = 1 + random_below(&dice, shape.layers < 3 ? shape.layers : 3);
+        shape.precision = PP_BF16;
+        if (pp_model_create(&shape, stages, NULL, NULL, &bf16) != PP_OK) continue; /* sizes that do not go together */
+        shape.precision = PP_FP8;
+        if (pp_model_create(&shape, stages, NULL, NULL, &fp8) != PP_OK) fail_msg("%s", pp_message());
+        const struct pp_model *const models[] = {bf16, fp8};
+        check_way(models, &ways[random_below(&dice, shape.activation == PP_RELU ? nways - 2 : nways)], &dice);
+        met.models++;
+        pp_model_free(bf16);
+        pp_model_free(fp8);
+    }
+    print_message(
+        "%d models, %d programs: %d FP8 products (%d of experts), %d too small; %d roundings of %d matrices\n",
+        met.models, met.programs, met.products, met.of_experts, met.small, met.roundings, met.outputs);
+    assert_true(met.models > MODELS / 2 && met.products > 10 * MODELS && met.of_experts > MODELS && met.small > MODELS);
+    assert_true(met.roundings < met.outputs && met.outputs < 2 * met.products); /* of gradients; of pieces' weights */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_programs)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
