@@ -87,6 +87,7 @@ static struct pp_plan_spec spec_of(const struct pp_job *job, const int *rows, in
                                  .shards = job->point.zero >= 2,
                                  .shard_params = job->point.zero == 3,
                                  .shard_group = pp_config_shard_group(config, job->point.shard_degree),
+                                 .rounds_weights = config->precision == PP_FP8,
                                  .rows = rows,
                                  .checkpoint = job->point.checkpoint,
                                  .recv_buffers = pp_config_recv_buffers(config, microbatches, 2),

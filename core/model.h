@@ -48,6 +48,9 @@ struct pp_tensor {
     int64_t bytes;        /* with what fills up its last share */
     int64_t value_offset; /* of its values, in PP_MEM_PARAM; -1: weights are split (pp_shape_splits_weights) */
     int64_t offset16;     /* of its bfloat16 copy, in PP_MEM_PARAM16; -1: it has none */
+    /* Of its FP8 copies in the same region, behind all bfloat16 copies: E4M3 numbers as they lie and then each matrix
+     * transposed, local_elements of both; amax and scale, as float. -1: it has none, see pp_shape_keeps_fp8(). */
+    int64_t offset8;
     /* The same three where a region holds nothing but the worker's share of each tensor, one behind the other; without
      * shares, all of each. */
     int64_t share_offset, share_value_offset, share_offset16;
@@ -57,6 +60,7 @@ struct pp_tensor {
     int init; /* enum pp_init */
     double bound;
     bool of_experts; /* its rows are experts': all members of a rank share it. Others are shared by tensor ranks */
+    bool linear;     /* the weight of a layer's linear, but of a router or gate: its products may be FP8 */
     /* The copy of the embedding, the first tensor (pp_shape.tied): it counts in no norm and stands in no file. */
     bool copy;
     /* The bias of experts (pp_shape.expert_bias): in the place of its gradient are the loads, that is how many tokens
@@ -74,7 +78,7 @@ struct pp_stage {
      * first tensor behind the layers. */
     const int *layer_at;
     /* Bytes of the stage's regions: of all gradients (and of the values, if all are whole), of those values that are
-     * whole, of the bfloat16 copies (0 unless bf16). Then the same of a worker's share, or, without shares, of all. */
+     * whole, of the bfloat16 and FP8 copies (0 unless bf16 or fp8). Then the same of a worker's share, or, without shares, of all. */
     int64_t param_bytes, value_bytes, param16_bytes;
     int64_t share_bytes, share_value_bytes, share_param16_bytes;
     int group; /* stages with equal activation sizes have equal numbers */

@@ -116,6 +116,7 @@ uint64_t pp_plan_hash_begin(const struct pp_plan *plan)
     for (int i = 0; i < plan->nwraps; i++) hash = pp_plan_hash_pair(hash, plan->wraps[i].from, plan->wraps[i].to);
     for (int i = 0; i < plan->nclasses; i++)
         if (plan->classes[i].parts > 1) hash = pp_plan_hash_pair(hash, plan->classes[i].part, plan->classes[i].parts);
+    if (plan->rounds_weights) hash = pp_plan_hash_word(hash, UINT64_C(4) << 32);
     return hash;
 }
 

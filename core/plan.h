@@ -124,6 +124,9 @@ struct pp_plan {
      * are then summed over the groups, share by share: REDUCE_SHARE. NORM_ALL is among the workers of one group.
      * Without ZeRO it equals `replicas`. */
     int shard_group;
+    /* Products of layers have weights that are rounded to FP8: the first F of a stage in a step, or of a forward pass,
+     * rounds them for all tasks of the stage. Not with ZeRO 3, where each task rounds what was gathered for it. */
+    bool rounds_weights;
     /* Microbatches that an activation slot holds, one behind the other in each of its buffers; 1 unless W is batched
      * (pp_plan_spec.batch_w). Microbatch m is number m % slot_microbatches of its slot, and begins there at row
      * first_row[m] - first_row[pp_slot_first(m)]. */

@@ -62,6 +62,7 @@ struct pp_plan_spec {
     bool shards;                             /* ZeRO 2 and 3 (with zero); adds ADD_GRAD */
     bool shard_params;                       /* ZeRO 3 (with shards); adds PUT_PARAM */
     int shard_group;      /* replicas in a group that shards; 0 means all. Fewer than all add REDUCE_SHARE */
+    bool rounds_weights;  /* weights are rounded to FP8 (see struct pp_plan) */
     const int *rows;      /* [microbatches] rows of each; NULL = 1 each */
     int checkpoint;       /* enum pp_checkpoint */
     int recv_buffers;     /* receive slots per channel; 0 = transfers have no slots, so nothing limits them */

@@ -335,6 +335,13 @@ static inline bool pp_shape_splits_weights(const struct pp_shape *shape)
     return shape->zero && pp_in_bf16(shape->precision);
 }
 
+/* Has a worker FP8 copies of weights (pp_tensor.offset8), which a step makes once? Not where it keeps nothing but its
+ * share of weights: there each task rounds what was gathered for it. */
+static inline bool pp_shape_keeps_fp8(const struct pp_shape *shape)
+{
+    return shape->precision == PP_FP8 && !shape->shard_params;
+}
+
 /* The default of torch.nn.LayerNorm; Llama 2 uses it for its RMSNorm, too. */
 #define PP_NORM_EPSILON 1e-5
 static inline double pp_norm_epsilon(const struct pp_shape *shape)

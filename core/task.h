@@ -89,6 +89,7 @@ struct pp_class {
     int32_t rows;  /* rows of the microbatch, or of all `count` microbatches; 0 if there is none */
     int32_t part;  /* number of the part, 0 .. parts-1 */
     int32_t parts; /* number of parts; 0: the class covers the whole stage */
+    bool rounds;   /* of the first F of a stage, with pp_plan.rounds_weights: it rounds the stage's weights */
 };
 
 enum pp_lane_kind {

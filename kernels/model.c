@@ -120,6 +120,25 @@ static void place_tensor(const struct pp_shape *local, struct pp_stage *s, const
     take(&s->share_param16_bytes, bytes / shares, &t->share_offset16);
 }
 
+/* Is it a linear of a layer, whose products may be FP8 (kernels/program_linear.c)? */
+static bool is_linear(const struct pp_tensor_row *row)
+{
+    return row->dim[1] != DIM_NONE && row->dim[0] != DIM_EXPERTS && row->dim[0] != DIM_ONE &&
+           row->dim[0] != DIM_VOCAB && row->dim[0] != DIM_POSITIONS;
+}
+
+/* Takes memory for FP8 copies of the stage's weights, behind all bfloat16 copies. */
+static void place_fp8(const struct pp_model *model, struct pp_stage *s)
+{
+    for (int i = s->first_tensor; i < s->first_tensor + s->tensors; i++) {
+        struct pp_tensor *t = &model->tensors[i];
+        const bool fits = t->local[0] % PP_FP8_STEP == 0 && t->local[1] % PP_FP8_STEP == 0;
+        t->offset8 = -1;
+        if (!pp_shape_keeps_fp8(&model->local) || !t->linear || !fits) continue;
+        take(&s->param16_bytes, aligned(2 * t->local_elements + 2 * (int64_t)sizeof(float)), &t->offset8);
+    }
+}
+
 /* Where nothing is shared, replicas sum all gradients of a set at once: those of experts lie behind the others. */
 static void put_experts_last(struct pp_model *model, const struct pp_stage *s)
 {
@@ -149,6 +168,7 @@ static pp_status add_tensors(struct pp_model *model, int stage, const struct pp_
         t->stage = stage;
         t->copy = is_copy(shape, &rows[i]);
         t->loads = rows[i].of == OF_EXPERT_BIAS;
+        t->linear = is_linear(&rows[i]);
         t->of_experts = is_experts(shape, &rows[i]);
         t->set = t->of_experts && pp_shape_expert_parallel(shape) > 1 ? PP_EXPERTS : PP_DENSE;
         pp_row_init(shape, &rows[i], t);
@@ -185,6 +205,7 @@ static pp_status fill_stage(struct pp_model *model, int stage, int *layer_at)
     }
     if (s->decode) PP_TRY(add_tensors(model, stage, shape, "", pp_last_rows, PP_LAST_ROWS));
     put_experts_last(model, s);
+    place_fp8(model, s);
     return PP_OK;
 }
 

@@ -228,6 +228,14 @@ static struct pp_program count_calls(struct pp_writer *w, const struct pp_class 
     return (struct pp_program){.ncalls = counted.ncalls, .work_bytes = counted.work_bytes};
 }
 
+/* Each task that multiplies by weights, or, of workers that have FP8 copies of these, the first F. */
+static bool rounds_weights(const struct pp_shape *shape, const struct pp_class *cls)
+{
+    const bool multiplies = cls->kind == PP_F || cls->kind == PP_R || cls->kind == PP_B || cls->kind == PP_I;
+    if (pp_shape_keeps_fp8(shape)) return cls->rounds;
+    return shape->precision == PP_FP8 && multiplies;
+}
+
 pp_status pp_model_program(const struct pp_model *model, const struct pp_class *cls, const struct pp_program_spec *spec,
                            struct pp_program *out)
 {
@@ -255,6 +263,7 @@ pp_status pp_model_program(const struct pp_model *model, const struct pp_class *
                           .clip = spec->clip,
                           .split = spec->split_backward && spec->training,
                           .checkpoints = spec->checkpoint_layers && spec->training,
+                          .rounds = rounds_weights(&model->local, cls),
                           .out = out};
     pp_slot_layout(model, cls->stage, spec, &w.slot);
     if (w.slot.bytes >= PP_SLOT_ENDLESS)

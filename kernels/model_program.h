@@ -90,6 +90,7 @@ struct pp_writer {
     bool training, split, clip; /* as in struct pp_program_spec; split: I and W are programs of their own */
     bool clears;                /* zeros that fill shares up are written, see program_shards.c */
     bool checkpoints;           /* the inputs of layers are kept, and nothing else */
+    bool rounds;                /* the program rounds weights to FP8 */
     /* Scratch, in PP_MEM_WORK: */
     struct pp_ref again;    /* slot.again: the buffers of one layer */
     struct pp_ref u;        /* slot.activation_again: u of one layer */

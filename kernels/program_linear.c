@@ -8,6 +8,8 @@
  *
  * cuBLAS has one kind of product of FP8 matrices, A B'. So a factor that lies in memory the other way is turned as it
  * is rounded. Where a program has both gradients of a linear, the gradient at its output is rounded once, both ways.
+ * Weights are rounded once a step, both ways, into copies that the worker keeps (pp_tensor.offset8), by the first F of
+ * the stage; where workers keep nothing but shares of weights, each program rounds what was gathered for it.
  */
 #include "kernels/model_program.h"
 
@@ -37,6 +39,16 @@ static struct pp_call *write_pass(struct pp_writer *w, enum pp_kernel kernel, co
     return call;
 }
 
+/* Rounds a factor; at says to where, and amax and scale. */
+static void write_passes(struct pp_writer *w, const struct pp_fp8_factor *f, struct pp_to_fp8_refs at)
+{
+    at.x = f->ref;
+    write_pass(w, PP_KERNEL_AMAX, f)->at.amax = (struct pp_amax_refs){.amax = at.amax, .x = f->ref};
+    struct pp_call *call = write_pass(w, PP_KERNEL_TO_FP8, f);
+    call->fp8.gradient = f->gradient;
+    call->at.to_fp8 = at;
+}
+
 /* Notes that a buffer has to be so large, and what it holds. */
 static struct pp_ref use_buffer(struct pp_writer *w, int buffer, const struct pp_fp8_factor *f)
 {
@@ -59,14 +71,11 @@ static struct rounded write_rounding(struct pp_writer *w, int buffer, int other,
     const int scales = both ? other : buffer; /* that of the other way is needed for longer */
     const struct pp_ref to = use_buffer(w, buffer, f),
                         opposite = both ? use_buffer(w, other, f) : pp_ref_to(PP_MEM_NONE, 0);
-    write_pass(w, PP_KERNEL_AMAX, f)->at.amax = (struct pp_amax_refs){.amax = amax_of(w, scales), .x = f->ref};
-    struct pp_call *call = write_pass(w, PP_KERNEL_TO_FP8, f);
-    call->fp8.gradient = f->gradient;
-    call->at.to_fp8 = (struct pp_to_fp8_refs){.q = f->turned ? opposite : to,
-                                              .turned = f->turned ? to : opposite,
-                                              .scale = scale_of(w, scales),
-                                              .x = f->ref,
-                                              .amax = amax_of(w, scales)};
+    write_passes(w, f,
+                 (struct pp_to_fp8_refs){.q = f->turned ? opposite : to,
+                                         .turned = f->turned ? to : opposite,
+                                         .scale = scale_of(w, scales),
+                                         .amax = amax_of(w, scales)});
     return (struct rounded){to, scale_of(w, scales)};
 }
 
@@ -101,13 +110,47 @@ static struct rounded round_a(struct pp_writer *w, const struct pp_fp8_factor *f
     return (struct rounded){b->numbers, scale_of(w, other)};
 }
 
-/* Weights, which do not change while a program runs, and activations. */
+/* Weights without copies, which do not change while a program runs, and activations. */
 static struct rounded round_b(struct pp_writer *w, const struct pp_fp8_factor *f)
 {
     const struct pp_fp8_buffer *b = &w->fp8.buffers[PP_FP8_B];
     if (f->ref.region == PP_MEM_PARAM16 && holds(b, f) && b->of.turned == f->turned)
         return (struct rounded){b->numbers, scale_of(w, PP_FP8_B)};
     return write_rounding(w, PP_FP8_B, PP_FP8_NOWHERE, f);
+}
+
+/* The weight that a product reads, if it has FP8 copies; else NULL. */
+static const struct pp_tensor *copied_weight(const struct pp_writer *w, const struct pp_linear *p)
+{
+    const struct pp_tensor *tensors = &w->model->tensors[w->stage->first_tensor];
+    const bool fits = p->mnk[1] % PP_FP8_STEP == 0 && p->mnk[2] % PP_FP8_STEP == 0;
+    for (int i = 0; i < w->stage->tensors && fits && !p->plain && p->b.region == PP_MEM_PARAM16; i++)
+        if (tensors[i].offset16 == p->b.offset && tensors[i].offset8 >= 0) return &tensors[i];
+    return NULL;
+}
+
+static struct pp_ref copy_of(const struct pp_tensor *t, bool turned)
+{
+    return pp_ref_to(PP_MEM_PARAM16, t->offset8 + (turned ? t->local_elements : 0));
+}
+
+static struct pp_ref copies_amax(const struct pp_tensor *t)
+{
+    return pp_ref_to(PP_MEM_PARAM16, t->offset8 + 2 * t->local_elements);
+}
+
+static struct pp_ref copies_scale(const struct pp_tensor *t) { return pp_ref_further(copies_amax(t), sizeof(float)); }
+
+/* Both copies of a weight, for all tasks of the stage: also where this product does not read them, since its number of
+ * tokens is no multiple. Of several products by one weight, which are pieces of one, the first one writes them. */
+static void write_copies(struct pp_writer *w, const struct pp_tensor *t, const struct pp_fp8_factor *f)
+{
+    if (w->fp8.copied == t) return;
+    w->fp8.copied = t;
+    write_passes(
+        w, f,
+        (struct pp_to_fp8_refs){
+            .q = copy_of(t, false), .turned = copy_of(t, true), .scale = copies_scale(t), .amax = copies_amax(t)});
 }
 
 /* In bfloat16, or float32. */
@@ -132,10 +175,13 @@ struct pp_call *pp_writer_linear(struct pp_writer *w, const struct pp_linear *p)
     const int m = p->mnk[0], n = p->mnk[1], k = p->mnk[2];
     struct pp_fp8_factor a = factor_of(p, p->a, m, k, p->kernel == PP_KERNEL_GEMM_TN);
     const struct pp_fp8_factor b = factor_of(p, p->b, n, k, p->kernel != PP_KERNEL_GEMM_NT);
+    const struct pp_tensor *weight = copied_weight(w, p);
+    if (weight && w->rounds && p->kernel == PP_KERNEL_GEMM_NT) write_copies(w, weight, &b);
     if (!is_fp8(w, p)) return write_plain(w, p);
     a.gradient = p->kernel != PP_KERNEL_GEMM_NT;
     const struct rounded of_a = round_a(w, &a);
-    const struct rounded of_b = round_b(w, &b);
+    const struct rounded of_b =
+        weight ? (struct rounded){copy_of(weight, b.turned), copies_scale(weight)} : round_b(w, &b);
     struct pp_call *call = pp_writer_gemm(w, PP_KERNEL_GEMM_FP8, p->mnk, p->mode, p->c, of_a.numbers, of_b.numbers);
     if (p->times > 1) call->gemm.times = p->times;
     call->gemm.gradient = a.gradient;

@@ -8,6 +8,7 @@
 
 #include "kernels/kernels.h"
 
+struct pp_tensor;
 struct pp_writer;
 
 /* A product of a linear. */
@@ -28,8 +29,8 @@ void pp_write_weight_grads(struct pp_writer *w, struct pp_ref weight, struct pp_
 void pp_write_plain_weight_grads(struct pp_writer *w, struct pp_ref weight, struct pp_ref bias, struct pp_ref dy, int m,
                                  struct pp_ref input, int n);
 
-/* Scratch of FP8 products: what factors are rounded to. Each product writes its factors to the buffers A and B, unless
- * B holds its weight already. The other buffers hold gradients that have been rounded both ways, each until the
+/* Scratch of FP8 products: what factors are rounded to. Each product writes its factors to the buffers A and B, but for
+ * weights of which there are copies, or which B holds already. The other buffers hold gradients that have been rounded both ways, each until the
  * gradient of a weight has read it. */
 enum { PP_FP8_NOWHERE = -1, PP_FP8_A, PP_FP8_B, PP_FP8_GRADIENTS, PP_FP8_BUFFERS = PP_FP8_GRADIENTS + 8 };
 /* A factor in memory: `times` matrices [rows, width]. */
@@ -46,8 +47,9 @@ struct pp_fp8_buffer {
 };
 struct pp_fp8_scratch {
     struct pp_fp8_buffer buffers[PP_FP8_BUFFERS];
-    struct pp_ref scales; /* [PP_FP8_BUFFERS, 2] float: amax and scale */
-    bool both;            /* the program has gradients of inputs and of weights, and both read the same */
+    struct pp_ref scales;           /* [PP_FP8_BUFFERS, 2] float: amax and scale */
+    bool both;                      /* the program has gradients of inputs and of weights, and both read the same */
+    const struct pp_tensor *copied; /* the weight whose copies the program has written last */
 };
 
 /* Takes w->fp8 for the program that `counted` has written into the void. */

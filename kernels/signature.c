@@ -181,9 +181,9 @@ static int write_layers(const struct pp_writer *w, int kind, char *text, size_t 
 {
     const bool embed = w->stage->embed && w->part.lowest, decode = w->stage->decode && w->part.highest;
     const bool forward = kind == PP_F || kind == PP_R;
-    return snprintf(text, size, "%s %dl%s%s%s%s d%d", pp_kinds[kind].name, w->part.end - w->part.begin,
+    return snprintf(text, size, "%s %dl%s%s%s%s%s d%d", pp_kinds[kind].name, w->part.end - w->part.begin,
                     embed ? "+emb" : "", decode ? "+dec" : "", forward && !w->part.lowest ? " part" : "",
-                    w->training ? "" : " eval", w->model->shape.d_model);
+                    w->rounds ? " rounds" : "", w->training ? "" : " eval", w->model->shape.d_model);
 }
 
 /* "B 2l+emb d200 h2 ff200 causal p0.2 seq35 rows5": what the work depends on, and nothing else. The rows stand at the

@@ -87,6 +87,7 @@ static void set_sharing(const struct pp_plan_spec *spec, struct pp_plan *plan)
     plan->shard_group =
         (plan->zero || plan->shards || plan->shard_params) && spec->shard_group ? spec->shard_group : plan->replicas;
     plan->gathers_first = plan->zero && spec->gather_first && !plan->shard_params;
+    plan->rounds_weights = spec->rounds_weights && !plan->shard_params;
 }
 
 /* Copies the specification into the plan. */

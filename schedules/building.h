@@ -158,6 +158,10 @@ pp_status pp_builder_class(struct builder *b, int kind, int stage, int microbatc
 /* The cost class of part number `part` (pp_class.part) of the b->parts parts of the task. */
 pp_status pp_builder_part_class(struct builder *b, const struct pp_task *task, int part, int32_t *out) PP_MUST_CHECK;
 
+/* A class that only this task has: the first F of its stage, which rounds weights, or one of its parts. */
+pp_status pp_builder_rounding_class(struct builder *b, const struct pp_task *task, int part, int parts,
+                                    int32_t *out) PP_MUST_CHECK;
+
 /* epilogue.c. emit.c calls it when the last backward of a part of a stage has been appended: REDUCE_GRAD, if there is
  * something to sum. */
 pp_status pp_builder_reduce(struct builder *b, int stage, int part) PP_MUST_CHECK;

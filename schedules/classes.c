@@ -63,6 +63,17 @@ pp_status pp_builder_class(struct builder *b, int kind, int stage, int microbatc
     return PP_OK;
 }
 
+pp_status pp_builder_rounding_class(struct builder *b, const struct pp_task *task, int part, int parts, int32_t *out)
+{
+    const struct pp_class class = {.kind = task->kind,
+                                   .stage = task->stage,
+                                   .rows = rows_of(b->plan, task->microbatch, task->count),
+                                   .part = part,
+                                   .parts = parts > 1 ? parts : 0,
+                                   .rounds = true};
+    return add_class(b, &class, out);
+}
+
 pp_status pp_builder_part_class(struct builder *b, const struct pp_task *task, int part, int32_t *out)
 {
     const int parts = b->parts[task->stage];

@@ -192,13 +192,20 @@ static struct pp_task part_of(const struct pp_task *task, int part, int parts)
     return piece;
 }
 
-/* Is the operation the first F of its stage, which waits for its GATHER_PARAM? */
 static bool is_first_forward(struct builder *b, const struct pp_op *op)
 {
     enum { BEGUN = 4 };
-    if (!b->plan->gathers_first || op->kind != PP_F || b->started[op->stage] & BEGUN) return false;
+    if (op->kind != PP_F || b->started[op->stage] & BEGUN) return false;
     b->started[op->stage] |= BEGUN;
     return true;
+}
+
+/* opens: the piece is the first F of its stage, or part i of it. */
+static pp_status set_class(struct builder *b, struct pp_task *piece, int i, int parts, bool opens)
+{
+    if (opens && b->plan->rounds_weights) return pp_builder_rounding_class(b, piece, i, parts, &piece->cls);
+    if (parts > 1) return pp_builder_part_class(b, piece, i, &piece->cls);
+    return pp_builder_class(b, piece->kind, piece->stage, piece->microbatch, piece->count, &piece->cls);
 }
 
 /* Appends the task, in the parts of its stage if it is one of these:
@@ -209,15 +216,15 @@ static bool is_first_forward(struct builder *b, const struct pp_op *op)
 static pp_status append(struct builder *b, const struct pp_op *op, const struct pp_task *task, int32_t *first,
                         int32_t *last)
 {
-    const bool ends = is_last_backward(b, op), begins = is_first_forward(b, op);
+    const bool ends = is_last_backward(b, op), opens = is_first_forward(b, op);
+    const bool begins = opens && b->plan->gathers_first; /* it waits for GATHER_PARAM */
     const bool shards = b->plan->shard_params || (b->plan->shards && op->kind == PP_B);
     const int parts = ends || begins || shards ? b->parts[op->stage] : 1;
     for (int i = 0; i < parts; i++) {
         struct pp_task piece = part_of(task, i, parts);
         if (begins) piece.dep[2] = b->gather_task[op->stage] + i;
         if (shards) PP_TRY(pp_shards_before(b, op, i, &piece));
-        if (parts > 1) PP_TRY(pp_builder_part_class(b, &piece, i, &piece.cls));
-        if (parts == 1) PP_TRY(pp_builder_class(b, op->kind, op->stage, op->microbatch, op->count, &piece.cls));
+        PP_TRY(set_class(b, &piece, i, parts, opens));
         PP_TRY(pp_builder_task(b, &piece, last));
         if (i == 0) *first = *last;
         b->ranks[task->lane].last_compute = *last;
