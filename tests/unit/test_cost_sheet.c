@@ -164,6 +164,48 @@ static void test_rate_of_linears_in_fp8(void **state)
     pp_job_free(job);
 }
 
+/* Bytes of the passes that round factors, in all tasks of the job */
+static double rounding_bytes(const struct pp_job *job)
+{
+    double bytes = 0;
+    for (int c = 0; c < job->train->nclasses; c++) {
+        const struct pp_program *program = &job->phase[PP_TRAIN].programs[c];
+        for (int i = 0; i < program->ncalls; i++) {
+            const struct pp_call *call = &program->calls[i];
+            if (call->kernel == PP_KERNEL_AMAX || call->kernel == PP_KERNEL_TO_FP8)
+                bytes += job->model_ops->call_work(call, true).bytes;
+        }
+    }
+    return bytes;
+}
+
+/* As docs/TIMES.md counts them: of a linear with k columns in and n out, 10 (t k + n k) + 6 t n. Tensor ranks have parts
+ * of n, or of k. Where products are made in pieces, gradients are rounded in pieces, and once more as a whole: 10 t n. */
+static void check_rounding(const char *options, double tensor, double gradient_bytes)
+{
+    const double t = 2 * 128, d = 128, ff = 256, k[] = {d, d / tensor, d, ff / tensor},
+                 n[] = {3 * d / tensor, d, ff / tensor, d};
+    char all[512];
+    double expected = 0;
+    snprintf(all, sizeof all,
+             "--device cuda --layers 1 --stages 1 --heads 2 --d-model 128 --d-ff 256 --vocab 512 --tokens 128 --rows 4 "
+             "--chunks 2 --schedule 1f1b --precision fp8 %s",
+             options);
+    struct pp_job *job = create_job(all);
+    for (int i = 0; i < 4; i++) expected += 10 * (t * k[i] + n[i] * k[i]) + gradient_bytes * t * n[i];
+    expect_near(rounding_bytes(job), expected, 0, options);
+    pp_job_free(job);
+}
+
+static void test_bytes_of_rounding(void **state)
+{
+    (void)state;
+    check_rounding("", 1, 6);
+    check_rounding("--tensor 2", 2, 6);
+    check_rounding("--tensor 2 --sequence-parallel", 2, 6);
+    check_rounding("--tensor 2 --sequence-parallel --overlap-tensor-sums 4", 2, 10);
+}
+
 static void check_no_rate(const char *machine, int without, const char *words)
 {
     struct pp_job *job = create_job("--device cuda --precision fp8");
@@ -249,12 +291,10 @@ static void test_machine_launches(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_machine_precisions),
-                                       cmocka_unit_test(test_machine_calls_in_turn),
-                                       cmocka_unit_test(test_rate_of_attention),
-                                       cmocka_unit_test(test_others_wait_for_memory),
-                                       cmocka_unit_test(test_machine_launches),
-                                       cmocka_unit_test(test_rate_of_linears_in_fp8),
-                                       cmocka_unit_test(test_machines_that_lack_a_rate_of_fp8)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_machine_precisions), cmocka_unit_test(test_machine_calls_in_turn),
+        cmocka_unit_test(test_rate_of_attention),  cmocka_unit_test(test_others_wait_for_memory),
+        cmocka_unit_test(test_machine_launches),   cmocka_unit_test(test_rate_of_linears_in_fp8),
+        cmocka_unit_test(test_bytes_of_rounding),  cmocka_unit_test(test_machines_that_lack_a_rate_of_fp8)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
