@@ -81,11 +81,13 @@ class Attention(Timed):
 
 
 class Measured(Timed):
-    """A product of a profile as text, alone on the whole GPU: "gemm_nt 175x600x200 times8 bf16 wide"."""
+    """A product of a profile as text, alone on the whole GPU: "gemm_nt 175x600x200 times8 bf16 wide". That of FP8 says what
+    its result has."""
 
     def __init__(self, name, shape, words, ns):
         self.name, self.us = name, ns / 1e3
-        self.precision = next((word for word in words if word in ("bf16", "tf32")), "fp32")
+        of_result = next((word for word in words if word in ("bf16", "tf32")), "fp32")
+        self.precision = "fp8" if name == "gemm_fp8" else of_result
         times = next((int(word[5:]) for word in words if word.startswith("times")), 1)
         self.flops = 2 * times * math.prod(shape)
         self.line = " ".join(map(str, ("product", self.precision, times, *shape, *(["wide"] if "wide" in words else []))))
@@ -113,8 +115,8 @@ def measured_products(paths):
 def measured_table(predictor, machine, cases):
     """Products as measured beside the machine file: lines of a table"""
     rows = []
-    for precision in ("bf16", "tf32", "fp32"):
-        for name in ("gemm_nt", "gemm_nn", "gemm_tn"):
+    for precision in ("fp8", "bf16", "tf32", "fp32"):
+        for name in ("gemm_fp8", "gemm_nt", "gemm_nn", "gemm_tn"):
             for least, words in ((0, "all"), (1e10, "of 10 GFLOP and more")):
                 some = [c for c in cases if (c.name, c.precision) == (name, precision) and c.flops >= least]
                 if some:

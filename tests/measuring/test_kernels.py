@@ -230,6 +230,15 @@ class Profile(unittest.TestCase):
             self.assertAlmostEqual(found[key], value, delta=0.1 * value)
         self.assertEqual(published_kernels.measured_fits(predictor, "h100", cases[:11]), [])
 
+    def test_products_in_fp8_are_told_by_their_name(self):
+        line = "kernel\tgemm_fp8 1024x2048x512 times2 e5m2 bf16 wide\t-\t1\t20\t5000\n"
+        case = published_kernels.Measured.of(line)
+        self.assertEqual((case.name, case.precision, case.line), ("gemm_fp8", "fp8", "product fp8 2 1024 2048 512 wide"))
+        predictor = published_kernels.Predictor(PROGRAM)
+        case.us = predictor.microseconds("h100", [case])[0]
+        row = published_kernels.measured_table(predictor, "h100", [case])[2]
+        self.assertEqual([cell.strip() for cell in row.split("|")[1:6]], ["fp8", "gemm_fp8", "all", "1", "+0"])
+
     def test_wide_results_take_longer_to_write(self):
         cases = [published_kernels.Measured("gemm_tn", (4096, 4096, 256), words, 1) for words in (["bf16"], ["bf16", "wide"])]
         plain, wide = published_kernels.Predictor(PROGRAM).microseconds("h100", cases)
