@@ -14,6 +14,7 @@ from published_modern import Model, Run, machine_file, runs_of, sums_of
 # writes it, forward and once more for the gradient of its input. Bytes for each number, and calls.
 WEIGHT_BYTES, WEIGHT_CALLS = 2 * (2 + 2 + 1), 2 * 2
 LINEARS = 4  # of a layer: queries, keys and values; attention's output; the two of the feed-forward part
+SUMS = ("Nemotron-4 15B", 4)  # model and T of runs in which sums over tensor ranks count most
 CURRENT = "bridge"  # who scales by the current amax, as ppkit does; the others by those of steps before
 
 
@@ -58,9 +59,9 @@ class Pair:
         return [*words[:at], precision, *words[at + 1 :]]
 
     def predicted(self, program, folder, precision):
-        """Seconds of a batch"""
+        """(seconds of a batch, part of them that sums over tensor ranks take)"""
         found = program.predict("--machine", self.run.on(folder), *self.words(precision))
-        return found["ms_per_batch"] / 1e3
+        return found["ms_per_batch"] / 1e3, found["tensor_ms"] / found["ms_per_batch"]
 
     def weights(self):
         """Weights of the linears of a layer on one GPU"""
@@ -145,9 +146,10 @@ def section(program, facts):
     pairs = pairs_of(facts)
     blackwell = [pair for pair in pairs if pair.run.machine == "b200"]
     with tempfile.TemporaryDirectory() as folder:
-        seconds = [[pair.predicted(program, folder, each) for each in ("bf16", "fp8")] for pair in pairs]
+        predicted = [[pair.predicted(program, folder, each) for each in ("bf16", "fp8")] for pair in pairs]
         free = unbound(program, folder, blackwell)
-    found = [Figures(pair, *each) for pair, each in zip(pairs, seconds)]
+    found = [Figures(pair, *(seconds for seconds, _ in both)) for pair, both in zip(pairs, predicted)]
+    sums = next(each for pair, each in zip(pairs, predicted) if (pair.run.model.name, pair.run.tensor) == SUMS)
     both = [each for each in found if each.pair.bf16]
     current = [each.fp8 for each in found if each.pair.run.source == CURRENT and each.pair not in blackwell]
     rounding = [each.rounding for each in found]
@@ -156,6 +158,7 @@ def section(program, facts):
         "fp8_runs": len(found),
         "fp8_both": len(both),
         "fp8_rounding": f"{min(rounding):.0f} to {max(rounding):.0f}",
+        **{f"fp8_sums_{name}": f"{100 * part:.0f}" for name, (_, part) in zip(("bf16", "fp8"), sums)},
         **of_errors("fp8_hopper", [each.fp8 for each in found if each.pair not in blackwell]),
         **of_errors("fp8_blackwell", [each.fp8 for each in found if each.pair in blackwell]),
         **of_errors("fp8_unbound", free),
