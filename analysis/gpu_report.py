@@ -40,7 +40,7 @@ ppexec's ways counts). The paper floor is an H200's, computed before anything wa
 PRODUCTS = """\
 Matrix products as `ppprof` measured them, each alone on the whole GPU, beside `sim/machines/{}.json`. Errors are
 (predicted - measured) / measured of times; a prediction has nothing for launching. gemm_nt is forward, gemm_nn makes
-gradients of inputs, gemm_tn those of weights."""
+gradients of inputs, gemm_tn those of weights; gemm_fp8 makes all three in FP8."""
 FROM = """\
 What `ppsim --machine {} --preset PRESET --precision PRECISION` predicts from, with these files and without a GPU, for a
 GPU for each worker. Links between GPUs cannot be measured on one GPU: they are data-sheet values."""

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The times of single products and collectives that OpenXLA has measured and ships, as published_kernels.tsv.
+"""The times of single products and collectives that OpenXLA has measured and ships, as published_kernels.tsv begins.
 
   pip download --no-deps jax-cuda12-pjrt==0.9.0 && unzip -q jax_cuda12_pjrt-*.whl
   openxla_tables.py jax_plugins/xla_cuda12/xla_cuda_plugin.so > published_kernels.tsv
 
 The tables lie in that library as text; the same text is in the source of OpenXLA, in matmul_interpolator_data.h and
-collective_interpolator_data.h of xla/service/gpu/model, and a copy of these files will do, too.
+collective_interpolator_data.h of xla/service/gpu/model, and a copy of these files will do, too. What
+others have measured stands behind these times in published_kernels.tsv, as transcribed.
 """
 
 import argparse
@@ -15,7 +16,13 @@ import re
 import sys
 
 MACHINES = {"sm_90": "h100", "sm_100": "b200"}  # the compute capability, and whose it is
-PRECISIONS = {"bf16xbf16->bf16": "bf16", "f32xf32->f32": "tf32"}
+PRECISIONS = {
+    "bf16xbf16->bf16": "bf16",
+    "f32xf32->f32": "tf32",
+    "f8e4m3fnxf8e4m3fn->bf16": "fp8",
+    "f8e5m2xf8e4m3fn->bf16": "fp8-e5m2",  # that of A, in the gradient of an input or weight
+}
+TURNED = "h100"  # where a kernel turns B before each FP8 product
 COLLECTIVES = ["all-reduce", "all-gather", "reduce-scatter", "all-to-all"]
 HEAD = """\
 # Times of single matrix products and collectives on GPUs, by the OpenXLA Authors (Apache License 2.0; what they
@@ -24,21 +31,15 @@ HEAD = """\
 # Products: the median time of a kernel in ten runs, by CUPTI, one run after another has ended, of data that differ
 # (xla/tools/matmul_perf_table_gen.cc). Row-major C [m,n] = A [m,k] B [k,n]. f32 products are held to be TF32's: they
 # are up to six times as fast as plain float can be. GPU by compute capability: 9.0 H100, 10.0 B200.
+# fp8: A and B E4M3; fp8-e5m2: A E5M2. C is bf16, and nothing is scaled. cuBLASLt wants B the other way on an H100 (gemm_rewriter.cc
+# of OpenXLA), so that another kernel turns B first; and the median of an even number of times is the mean of the two in the middle
+# (getMedianKernelTimeNs() of cupti_tracer there). So "turned" has the mean of a product's time and of that of turning B.
 # Collectives: in a host of 8 GPUs, all of which work, in groups; bytes of the whole tensor
 # (xla/tools/collective_perf_table_gen.cc).
 #
 # product, GPU, precision, times, m, n, k, microseconds
+# turned, the same
 # collective, GPU, its name, GPUs of a group, bytes, microseconds
-"""
-OTHERS = """\
-# By others: Stas Bekman, "Machine Learning Engineering Open Book", compute/accelerator, "Maximum Achievable Matmul FLOPS
-# comparison table", the fastest products that a search over shapes found, means of 100 runs; Pranjal Shankhdhar,
-# "Outperforming cuBLAS on H100: a Worklog" (2024), cuBLAS 12.6, normally distributed numbers, mean of 8 runs.
-# other, GPU, precision, m, n, k, TFLOP/s, whose
-other	h100	bf16	2048	2048	13312	794.5	Bekman, 100 runs
-other	a100	bf16	1024	10240	5120	271.2	Bekman, 100 runs
-other	b200	bf16	1792	16128	3072	1745.0	Bekman, 100 runs
-other	h100	bf16	4096	4096	4096	716.0	Shankhdhar, 8 runs
 """
 
 
@@ -65,8 +66,9 @@ def products(data):
                 times, m, n, k = map(int, shape)
                 for kind, rate in re.findall(r'key: "([^"]+)" value: (\d+)', rates):
                     if kind in PRECISIONS:
-                        us = 2e6 * times * m * n * k / int(rate)
-                        yield ("product", machine, PRECISIONS[kind], times, m, n, k), us
+                        us, precision = 2e6 * times * m * n * k / int(rate), PRECISIONS[kind]
+                        name = "turned" if machine == TURNED and precision.startswith("fp8") else "product"
+                        yield (name, machine, precision, times, m, n, k), us
 
 
 def collectives(data):
@@ -101,7 +103,6 @@ def main():
     sys.stdout.write(HEAD)
     for cells, us in lines:
         print(*cells, f"{us:.2f}", sep="\t")
-    sys.stdout.write(OTHERS)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import sys
 sys.dont_write_bytecode = True
 import arguments  # noqa: E402
 import published_experts  # noqa: E402
+import published_fp8  # noqa: E402
 import published_fsdp  # noqa: E402
 import published_llama  # noqa: E402
 import published_modern  # noqa: E402
@@ -369,6 +370,7 @@ def page(folder):
     tables_fsdp, words_fsdp, errors_fsdp = published_fsdp.section(program, facts)
     tables_pairs, words_pairs = published_pairs.section(program, facts)
     tables_experts, words_experts = published_experts.section(program, facts)
+    tables_fp8, words_fp8 = published_fp8.section(program, facts)
     table_bubbles, errors_most, bytes_used = bubbles(program, facts, models, a)
     means = [statistics.mean(errors) for errors in errors_a.values()]
     all_b, all_flash = (list(itertools.chain(*errors.values())) for errors in (errors_b, errors_flash))
@@ -394,6 +396,7 @@ def page(folder):
         **tables_fsdp,
         **tables_pairs,
         **tables_experts,
+        **tables_fp8,
     }
     words = {
         "schedules": ", ".join(f"{c} is `{words_of(c)}`" for c in COLUMNS[1:]),
@@ -421,6 +424,7 @@ def page(folder):
         **words_fsdp,
         **words_pairs,
         **words_experts,
+        **words_fp8,
         **published_modern.of_all("today", [*errors_modern, *errors_fsdp]),
     }
     text = TEXT.read_text(encoding="utf-8")

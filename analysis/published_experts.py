@@ -29,6 +29,7 @@ def gb200():
     machine = machine_file("b200")
     machine["host"]["devices"] = 72
     machine["precisions"]["bf16"]["peak_gflops"] = 2500000
+    machine["precisions"]["fp8"]["peak_gflops"] = 5000000
     for rate in ("gb_per_s", "loaded_gb_per_s"):
         machine["memory"][rate] = 0.9 * 8000
     return machine

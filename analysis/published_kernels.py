@@ -30,23 +30,46 @@ ASKED = {"all-reduce": "sum 2", "all-gather": "sum 1", "reduce-scatter": "sum 1"
 MIB = 2**20
 FITTED = ("start_us", "load", "store", "split_us")
 LEAST = 0.1  # from where a figure goes on that was 0, which no factor moves
+GROWN_ROWS = 1024  # of A, from which products grow that are timed together with turning B
+GROWN_FITTED = ("load", "store")
+GROWN_FLOPS = 2e10  # that they grow by, at least: below that, noise counts
 
 
-class Case:
+class Timed:
+    """What lines of kernel_times predict: the sum of their microseconds, each times its weight. Here it is one line."""
+
+    def parts(self):
+        return [(1, self.line)]
+
+
+class Case(Timed):
     """A line of published_kernels.tsv"""
 
     def __init__(self, kind, cells):
         self.machine, self.us = cells[0], float(cells[-1])
-        if kind == "product":
-            self.group, self.times, self.shape = cells[1], cells[2], tuple(cells[2:6])
-            self.flops = 2 * math.prod(self.shape)
-            self.line = " ".join(map(str, ("product", self.group, *self.shape)))
-        else:
+        if kind == "collective":
             self.group, self.devices, self.bytes = cells[1:4]
             self.line = f"{ASKED[self.group]} {self.devices} {self.bytes}"
+        else:
+            self.group, self.times, self.shape = cells[1], cells[2], tuple(cells[2:6])
+            self.flops = 2 * math.prod(self.shape)
+            self.line = " ".join(map(str, ("product", self.group.split("-")[0], *self.shape)))
 
 
-class Attention:
+class Grown:
+    """Two lines of kind "turned" of published_kernels.tsv, that differ in the rows of A: how much longer the larger one is.
+    Turning B takes as long in both, so half the difference of the products is left."""
+
+    def __init__(self, small, large):
+        self.machine, self.group, self.times, self.shape = large.machine, large.group, large.times, large.shape
+        self.us, self.flops = large.us - small.us, large.flops - small.flops
+        self.lines = large.line, small.line
+
+    def parts(self):
+        return list(zip((0.5, -0.5), self.lines))
+
+
+class Attention(Timed):
     """A line of kind "attention" of published_kernels.tsv. ppkit's kernel has mma.sync."""
 
     def __init__(self, name, which, rows, heads, tokens, width, mask, rate, whose, mma_sync):
@@ -57,12 +80,14 @@ class Attention:
         self.line = " ".join(map(str, ("attention", which, *self.shape)))
 
 
-class Measured:
-    """A product of a profile as text, alone on the whole GPU: "gemm_nt 175x600x200 times8 bf16 wide"."""
+class Measured(Timed):
+    """A product of a profile as text, alone on the whole GPU: "gemm_nt 175x600x200 times8 bf16 wide". That of FP8 says what
+    its result has."""
 
     def __init__(self, name, shape, words, ns):
         self.name, self.us = name, ns / 1e3
-        self.precision = next((word for word in words if word in ("bf16", "tf32")), "fp32")
+        of_result = next((word for word in words if word in ("bf16", "tf32")), "fp32")
+        self.precision = "fp8" if name == "gemm_fp8" else of_result
         times = next((int(word[5:]) for word in words if word.startswith("times")), 1)
         self.flops = 2 * times * math.prod(shape)
         self.line = " ".join(map(str, ("product", self.precision, times, *shape, *(["wide"] if "wide" in words else []))))
@@ -90,8 +115,8 @@ def measured_products(paths):
 def measured_table(predictor, machine, cases):
     """Products as measured beside the machine file: lines of a table"""
     rows = []
-    for precision in ("bf16", "tf32", "fp32"):
-        for name in ("gemm_nt", "gemm_nn", "gemm_tn"):
+    for precision in ("fp8", "bf16", "tf32", "fp32"):
+        for name in ("gemm_fp8", "gemm_nt", "gemm_nn", "gemm_tn"):
             for least, words in ((0, "all"), (1e10, "of 10 GFLOP and more")):
                 some = [c for c in cases if (c.name, c.precision) == (name, precision) and c.flops >= least]
                 if some:
@@ -101,6 +126,14 @@ def measured_table(predictor, machine, cases):
 
 def read_cases(kind):
     return [Case(kind, cells) for cells in read_facts(FACTS)[kind]]
+
+
+def grown_cases():
+    """Products that were timed together with turning B, by what they grow from GROWN_ROWS rows on"""
+    cases = read_cases("turned")
+    small = {(c.machine, c.group, c.times, c.shape[2:]): c for c in cases if c.shape[1] == GROWN_ROWS}
+    grown = [Grown(small[c.machine, c.group, c.times, c.shape[2:]], c) for c in cases if c.shape[1] > GROWN_ROWS]
+    return [case for case in grown if case.flops >= GROWN_FLOPS]
 
 
 def machine_file(name):
@@ -118,11 +151,12 @@ class Predictor:
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "machine.json"
             path.write_text(json.dumps(machine_file(machine) if isinstance(machine, str) else machine))
-            lines = "".join(f"{case.line}\n" for case in cases)
+            lines = "".join(f"{line}\n" for case in cases for _, line in case.parts())
             done = subprocess.run([self.program, str(path)], input=lines, capture_output=True, text=True, check=False)
         if done.returncode:
             raise SystemExit(f"{self.program}: {done.stderr}")
-        return [float(line) for line in done.stdout.splitlines()]
+        found = map(float, done.stdout.splitlines())
+        return [sum(weight * next(found) for weight, _ in case.parts()) for case in cases]
 
     def errors(self, machine, cases):
         """(predicted - measured) / measured"""
@@ -149,7 +183,7 @@ def summary(errors):
     return [f"{100 * found[0]:+.0f}", *(f"{100 * each:.0f}" for each in found[1:])]
 
 
-def fit(predictor, name, precision, cases):
+def fit(predictor, name, precision, cases, keys=FITTED):
     """Least squares of log(predicted / measured): one figure after another a step up or down, as long as that helps."""
     machine = machine_file(name)
     tiles = machine["precisions"][precision]["tiles"]
@@ -161,13 +195,23 @@ def fit(predictor, name, precision, cases):
     least, step = loss(), 0.3
     while step > 0.005:
         before = least
-        for key, factor in ((key, factor) for key in FITTED for factor in (1 + step, 1 / (1 + step))):
+        for key, factor in ((key, factor) for key in keys for factor in (1 + step, 1 / (1 + step))):
             kept = tiles[key]
             tiles[key] = max(kept, LEAST) * factor
             now = loss()
             least, tiles[key] = (now, tiles[key]) if now < least else (least, kept)
         step = step if least < before else step / 2
-    return {key: float(f"{tiles[key]:.3g}") for key in FITTED}
+    return {key: float(f"{tiles[key]:.3g}") for key in keys}
+
+
+def published_fit(predictor, name, precision):
+    """What fits the published products of a GPU best. How long a product takes to start, and to add parts of K, falls out
+    of what products take longer by: these figures stay as they are."""
+    one = [c for c in read_cases("product") if (c.machine, c.group, c.times) == (name, precision, 1)]
+    grown = [c for c in grown_cases() if (c.machine, c.group) == (name, precision)]
+    if not one and not grown:
+        raise SystemExit(f"nothing is published of products of {name} {precision}")
+    return fit(predictor, name, precision, one) if one else fit(predictor, name, precision, grown, GROWN_FITTED)
 
 
 def measured_fits(predictor, name, cases):
@@ -188,13 +232,42 @@ def products_table(predictor, cases):
         ("two or four at once, not fitted", lambda case: case.times > 1),
         ("of 10 GFLOP and more", lambda case: case.flops >= 1e10),
     )
-    for name, precision in (("h100", "bf16"), ("h100", "tf32"), ("b200", "bf16"), ("b200", "tf32")):
+    for name, precision in (("h100", "bf16"), ("h100", "tf32"), ("b200", "bf16"), ("b200", "tf32"), ("b200", "fp8")):
         here = [case for case in cases if (case.machine, case.group) == (name, precision)]
         for words, chosen in kinds:
             some = [case for case in here if chosen(case)]
-            rows.append([name, precision, words, len(some), *summary(predictor.errors(name, some))])
-            rows[-1] += [f"{100 * statistics.mean(abs(e) for e in predictor.errors(flat(name), some)):.0f}"]
+            rows.append([name, precision, words, len(some), *both_summaries(predictor, name, some)])
+    some = [case for case in cases if case.group == "fp8-e5m2"]
+    rows.append(["b200", "fp8", "A in E5M2, not fitted", len(some), *both_summaries(predictor, "b200", some)])
     return table([*head, "without tiles: mean size %"], rows)
+
+
+def both_summaries(predictor, name, cases):
+    """Cells of a table: the errors, and their mean size as if nothing were known of tiles"""
+    plain = statistics.mean(map(abs, predictor.errors(flat(name), cases)))
+    return [*summary(predictor.errors(name, cases)), f"{100 * plain:.0f}"]
+
+
+def grown_table(predictor):
+    """Products that were timed together with turning B"""
+    head = ["GPU", "factors", "products", "cases", "mean %", "mean size %", "90 % within %", "worst %"]
+    rows = []
+    for group, words in (("fp8", "E4M3"), ("fp8-e5m2", "A in E5M2")):
+        for least, which in ((0, "fitted" if group == "fp8" else "not fitted"), (1e11, "that grow by 100 GFLOP and more")):
+            some = [case for case in grown_cases() if case.group == group and case.flops >= least]
+            rows.append(["h100", words, which, len(some), *both_summaries(predictor, "h100", some)])
+    return table([*head, "without tiles: mean size %"], rows)
+
+
+def turned():
+    """{word of the text: figure} of products that were timed together with turning B"""
+    (case,) = [c for c in read_cases("turned") if c.group == "fp8" and c.shape == (1, 4096, 4096, 4096)]
+    figures = {"turned_rate": f"{case.flops / case.us / 1e6:.0f}"}
+    for name in ("h100", "b200"):
+        precisions = machine_file(name)["precisions"]
+        figures.update({f"{name}_{key}_load": precisions[key]["tiles"]["load"] for key in ("bf16", "fp8")})
+        figures[f"{name}_peak"] = f"{precisions['fp8']['peak_gflops'] / 1e3:.0f}"
+    return figures
 
 
 def examples_table(predictor, cases):
@@ -228,8 +301,8 @@ def others_table(predictor):
     for name, precision, *shape, rate, whose in read_facts(FACTS)["other"]:
         case = Case("product", [name, precision, 1, *shape, 2e-6 * math.prod(shape) / rate])
         found = case.flops / 1e6 / predictor.microseconds(name, [case])[0]
-        rows.append([name, *shape, whose, f"{rate:.0f}", f"{found:.0f}", f"{100 * (found / rate - 1):+.0f}"])
-    return table(["GPU", "m", "n", "k", "whose", "TFLOP/s", "ppsim TFLOP/s", "too fast by %"], rows)
+        rows.append([name, *shape, precision, whose, f"{rate:.0f}", f"{found:.0f}", f"{100 * (found / rate - 1):+.0f}"])
+    return table(["GPU", "m", "n", "k", "arithmetic", "whose", "TFLOP/s", "ppsim TFLOP/s", "too fast by %"], rows)
 
 
 def grouped_table(predictor):
@@ -294,6 +367,10 @@ def page(program):
     return TEXT.read_text(encoding="utf-8").format(
         products=products_table(predictor, products),
         examples=examples_table(predictor, products),
+        grown=grown_table(predictor),
+        product_cases=f"{len(products) + len(read_cases('turned')):,}",
+        other_cases=len(read_facts(FACTS)["other"]),
+        **turned(),
         others=others_table(predictor),
         grouped=grouped_table(predictor),
         **attention(predictor),
@@ -314,10 +391,7 @@ def main():
     if not (args.out or args.fit or args.fit_sums or args.profile):
         parser.error("say what to make: --out, --fit, --fit-sums or --profile")
     if args.fit:
-        one = [c for c in read_cases("product") if [c.machine, c.group, c.times] == [*args.fit, 1]]
-        if not one:
-            parser.error(f"nothing is published of products of {' '.join(args.fit)}")
-        print(json.dumps(fit(predictor, *args.fit, one)))
+        print(json.dumps(published_fit(predictor, *args.fit)))
     if args.fit_sums:
         error, latency, rate = fitted_sums(predictor, args.fit_sums, read_cases("collective"))
         print(f"latency_us {latency}, gb_per_s {rate}: off by {100 * error:.0f} % on average")

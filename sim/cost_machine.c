@@ -69,11 +69,15 @@ static pp_status check_rate(const struct pp_machine *m, int precision)
                    m->name, pp_precision_names[precision]);
 }
 
-/* Beside FP8 products there are others in bf16. */
+/* Of a model in FP8 the products of layers' linears are FP8, and the others bf16. */
 static pp_status check_rates(const struct pp_machine *m, int precision)
 {
-    if (precision == PP_FP8) PP_TRY(check_rate(m, PP_BF16));
-    return check_rate(m, precision);
+    PP_TRY(check_rate(m, precision));
+    if (precision != PP_FP8 || m->flops_per_ns[PP_BF16] > 0) return PP_OK;
+    return pp_fail(PP_USAGE,
+                   "machine %s has no rate for bf16, in which --precision fp8 has attention and some products; name "
+                   "another --machine, or leave --precision out",
+                   m->name);
 }
 
 /* The part of a stage's tasks of this kind that add to gradients: all but the first of a step. */

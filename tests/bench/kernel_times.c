@@ -2,7 +2,7 @@
  *
  * What a machine file says of single products and sums. kernel_times MACHINE reads lines such as
  *   product bf16 1 4096 4096 4096      so many C [m,n] = A [m,k] B [k,n] at once: times, m, n, k; "wide" behind: C is
- *                                      float32 whatever the precision
+ *                                      float32 whatever the precision; fp8: the factors are FP8, C is bfloat16
  *   attention forward 2 16 8192 128 causal    or backward; rows, heads, tokens, width of a head; or full; in bf16
  *   sum 2 8 1048576                    rounds of a ring (1: all-gather, reduce-scatter; 2: all-reduce), devices, bytes
  *   exchange 8 1048576                 all to all: devices, bytes of each; without the copy of what is a device's own
@@ -32,6 +32,7 @@ static bool time_product(const struct pp_machine *m, const char *line, double *u
     n->wide = strcmp(wide, "wide") == 0;
     call.precision = find_precision(precision);
     if (call.precision == PP_PRECISIONS || n->m < 1 || n->n < 1 || n->k < 1 || n->times < 1) return false;
+    if (call.precision == PP_FP8) call.kernel = PP_KERNEL_GEMM_FP8, call.precision = PP_BF16;
     const struct pp_ref somewhere = {.region = PP_MEM_WORK}; /* what lies nowhere is not moved */
     call.at.gemm = (struct pp_gemm_refs){somewhere, somewhere, somewhere};
     const struct pp_work work = pp_call_work(&call, m->cores == 0);

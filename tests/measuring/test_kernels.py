@@ -27,6 +27,7 @@ PRODUCTS = b"""entries {
       flops { key: "bf16xbf16->bf16" value: 53687091200000 }
       flops { key: "f32xf32->f32" value: 26843545600000 }
       flops { key: "f16xf16->f16" value: 1 }
+      flops { key: "f8e5m2xf8e4m3fn->bf16" value: 107374182400000 }
     }
   }
 }
@@ -58,7 +59,12 @@ class Tables(unittest.TestCase):
     def test_times_are_told_by_rates(self):
         found = list(openxla_tables.products(b"\xff\0" + PRODUCTS + b"\0\xff"))
         shape = (2, 256, 512, 1024)
-        self.assertEqual(found, [(("product", "h100", "bf16", *shape), 10), (("product", "h100", "tf32", *shape), 20)])
+        expected = [(("product", "h100", "bf16", *shape), 10), (("product", "h100", "tf32", *shape), 20)]
+        self.assertEqual(found, [*expected, (("turned", "h100", "fp8-e5m2", *shape), 5)])
+
+    def test_products_of_the_b200_are_not_turned(self):
+        found = [cells[:3] for cells, _ in openxla_tables.products(b"\0" + PRODUCTS.replace(b"sm_90", b"sm_100") + b"\0")]
+        self.assertEqual(found, [("product", "b200", kind) for kind in ("bf16", "tf32", "fp8-e5m2")])
 
     def test_what_is_scattered_is_the_whole_tensor(self):
         found = list(openxla_tables.collectives(b"\0" + COLLECTIVES + b"\0"))
@@ -90,6 +96,36 @@ class Bytes(unittest.TestCase):
             self.assertAlmostEqual(published_kernels.Predictor(PROGRAM).microseconds(machine, [case])[0], us, places=2)
 
 
+class Grown(unittest.TestCase):
+    def test_is_half_of_what_the_product_takes_longer(self):
+        small, large = (published_kernels.Case("turned", ["h100", "fp8", 1, m, 4096, 4096, us]) for m, us in ((1024, 7), (4096, 19)))
+        case = published_kernels.Grown(small, large)
+        predictor = published_kernels.Predictor(PROGRAM)
+        alone = predictor.microseconds("h100", [small, large])
+        self.assertEqual((case.us, case.flops), (12, 2 * 3072 * 4096**2))
+        self.assertAlmostEqual(predictor.microseconds("h100", [case])[0], (alone[1] - alone[0]) / 2)
+
+    def test_takes_those_of_the_same_b(self):
+        cases = published_kernels.grown_cases()
+        self.assertEqual({(case.machine, case.group) for case in cases}, {("h100", "fp8"), ("h100", "fp8-e5m2")})
+        for case in cases:
+            self.assertGreaterEqual(case.flops, published_kernels.GROWN_FLOPS)
+            small, large = case.lines[1].split(), case.lines[0].split()
+            self.assertEqual(small[:3] + small[4:], large[:3] + large[4:])
+            self.assertEqual((small[1], small[3]), ("fp8", "1024"))
+
+
+class Fp8(unittest.TestCase):
+    def test_factors_are_half_as_large_as_in_bf16(self):
+        m, n, k = 16, 16384, 16384
+        machine = published_kernels.machine_file("h100")
+        for precision, size in (("bf16", 2), ("fp8", 1)):
+            machine["precisions"][precision]["tiles"]["start_us"] = 0
+            case = published_kernels.Case("product", ["h100", precision, 1, m, n, k, 1])
+            us = (size * (m * k + k * n) + 2 * m * n) / 3000e9 * 1e6
+            self.assertAlmostEqual(published_kernels.Predictor(PROGRAM).microseconds(machine, [case])[0], us, places=2)
+
+
 class Attention(unittest.TestCase):
     def test_times_follow_from_rates(self):
         forward = published_kernels.Attention("h100", "forward", 2, 16, 1024, 64, "full", 100.0, "whose", "yes")
@@ -113,13 +149,21 @@ class Fit(unittest.TestCase):
     def test_machine_files_have_what_fits(self):
         predictor = published_kernels.Predictor(PROGRAM)
         for name in ("h100", "b200"):
-            for precision in ("bf16", "tf32"):
-                cases = [c for c in published_kernels.read_cases("product") if c.machine == name]
-                cases = [c for c in cases if c.group == precision and c.times == 1]
-                found = published_kernels.fit(predictor, name, precision, cases)
+            for precision in ("bf16", "tf32", "fp8"):
+                found = published_kernels.published_fit(predictor, name, precision)
                 kept = published_kernels.machine_file(name)["precisions"][precision]["tiles"]
                 for key, value in found.items():
                     self.assertAlmostEqual(kept[key], value, delta=0.03 * value, msg=f"{name} {precision} {key}")
+
+    def test_what_no_published_product_tells_is_that_of_bf16(self):
+        tiles = {p: entry["tiles"] for p, entry in published_kernels.machine_file("h100")["precisions"].items()}
+        for key in ("start_us", "split_us"):
+            self.assertEqual(tiles["fp8"][key], tiles["bf16"][key])
+        self.assertEqual(published_kernels.machine_file("h200")["precisions"]["fp8"]["tiles"], tiles["fp8"])
+
+    def test_nothing_is_fitted_to_nothing(self):
+        with self.assertRaises(SystemExit):
+            published_kernels.published_fit(published_kernels.Predictor(PROGRAM), "h100", "fp32")
 
     def test_it_hardly_matters_where_a_fit_begins(self):
         predictor, machine = published_kernels.Predictor(PROGRAM), published_kernels.machine_file("h100")
@@ -138,6 +182,12 @@ class Fit(unittest.TestCase):
             errors = predictor.errors(name, [c for c in cases if c.group == "bf16"])
             self.assertEqual(len(errors), 250)
             self.assertLess(sum(map(abs, errors)) / len(errors), 0.05)
+        for cases in (
+            [c for c in published_kernels.read_cases("product") if c.group == "fp8-e5m2"],
+            [c for c in published_kernels.grown_cases() if c.group == "fp8-e5m2"],
+        ):
+            errors = predictor.errors(cases[0].machine, cases)
+            self.assertLess(sum(map(abs, errors)) / len(errors), 0.07)
 
 
 PROFILE = """\
@@ -179,6 +229,15 @@ class Profile(unittest.TestCase):
         for key, value in (("start_us", 7.0), ("load", 30.0)):
             self.assertAlmostEqual(found[key], value, delta=0.1 * value)
         self.assertEqual(published_kernels.measured_fits(predictor, "h100", cases[:11]), [])
+
+    def test_products_in_fp8_are_told_by_their_name(self):
+        line = "kernel\tgemm_fp8 1024x2048x512 times2 e5m2 bf16 wide\t-\t1\t20\t5000\n"
+        case = published_kernels.Measured.of(line)
+        self.assertEqual((case.name, case.precision, case.line), ("gemm_fp8", "fp8", "product fp8 2 1024 2048 512 wide"))
+        predictor = published_kernels.Predictor(PROGRAM)
+        case.us = predictor.microseconds("h100", [case])[0]
+        row = published_kernels.measured_table(predictor, "h100", [case])[2]
+        self.assertEqual([cell.strip() for cell in row.split("|")[1:6]], ["fp8", "gemm_fp8", "all", "1", "+0"])
 
     def test_wide_results_take_longer_to_write(self):
         cases = [published_kernels.Measured("gemm_tn", (4096, 4096, 256), words, 1) for words in (["bf16"], ["bf16", "wide"])]

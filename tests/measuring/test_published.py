@@ -18,6 +18,7 @@ sys.path.insert(0, str(ROOT / "analysis"))
 import published  # noqa: E402
 import published_experts  # noqa: E402
 import published_facts  # noqa: E402
+import published_fp8  # noqa: E402
 import published_llama  # noqa: E402
 import published_modern  # noqa: E402
 import published_tensor  # noqa: E402
@@ -155,7 +156,7 @@ class Modern(unittest.TestCase):
 
     def test_whoever_sums_in_bf16_has_runs(self):
         facts = published_facts.read_facts()
-        runs = [cells[:2] for kind in ("modern", "fsdp", "experts") for cells in facts[kind]]
+        runs = [cells[:2] for kind in ("modern", "fsdp", "experts", "fp8") for cells in facts[kind]]
         for cells in facts["bf16_sums"]:
             self.assertIn(cells, runs)
         rounded = {run.model.name for run in self.RUNS if "--grad-reduce-in-bf16" in run.words()}
@@ -283,6 +284,58 @@ class Experts(unittest.TestCase):
         for run in self.RUNS:
             self.assertEqual(sum(cell is not None for cell in (run.seconds, run.rate, run.teraflops)), 1)
             self.assertIn(run.source, published_experts.WHOSE)
+
+
+class Fp8(unittest.TestCase):
+    FACTS = published_facts.read_facts()
+    PAIRS = published_fp8.pairs_of(FACTS)
+
+    def test_all_recipes_of_nvidia_have_a_twin(self):
+        recipes = [run for run in published_modern.runs_of(self.FACTS) if run.source == "dgxc"]
+        twins = [pair.run for pair in self.PAIRS if not isinstance(pair.run, published_fp8.Llama)]
+        self.assertEqual([(run.model.name, run.gpus, run.tensor) for run in twins],
+                         [(run.model.name, run.gpus, run.tensor) for run in recipes])
+        for run, twin in zip(recipes, twins):
+            self.assertEqual(run.seconds, twin.seconds)
+
+    def test_gpus_rows_and_layers_are_all_used(self):
+        for pair in self.PAIRS:
+            run = pair.run
+            self.assertEqual(run.replicas * run.tensor * run.ranks * pair.context, run.gpus)
+            self.assertEqual(run.batch % (run.replicas * run.rows), 0)
+            words = list(map(str, pair.words("fp8")))
+            split = words[words.index("--split") + 1].split(",") if "--split" in words else []
+            self.assertIn(len(split), (0, run.ranks * run.virtual))
+            self.assertIn(sum(map(int, split)), (0, run.model.layers))
+
+    def test_both_precisions_have_the_same_options(self):
+        for pair in self.PAIRS:
+            differ = [both for both in zip(pair.words("bf16"), pair.words("fp8")) if both[0] != both[1]]
+            self.assertEqual(differ, [("bf16", "fp8")])
+
+    def test_rates_are_those_of_the_tables(self):
+        pair = self.PAIRS[0]
+        self.assertEqual((round(pair.bf16 * pair.run.gpus), round(pair.fp8 * pair.run.gpus)), (63099, 93190))
+        self.assertEqual([pair.bf16 for pair in self.PAIRS if pair.run.source == "bridge"], [None] * 6)
+
+    def test_weights_are_those_of_linears(self):
+        (llama,) = {pair.weights() for pair in self.PAIRS if pair.run.model.name == "Llama 3 8B"}
+        self.assertEqual(llama * 32, 8030261248 - 2 * 128256 * 4096 - (2 * 32 + 1) * 4096)  # but words and norms
+        gpt = self.PAIRS[0]
+        self.assertEqual(gpt.weights(), 12 * 12288**2 / 4)
+
+    def test_rounding_is_ten_bytes_and_sixteen_calls_in_each_microbatch(self):
+        pair = next(pair for pair in self.PAIRS if pair.run.model.name == "Llama 3 8B" and pair.run.gpus == 8)
+        layers = 32 * 32  # 128 rows of 4 replicas
+        self.assertAlmostEqual(pair.weights_seconds(), layers * (218103808 * 10 / 3000e9 + 16 * 2e-6))
+
+    def test_once_is_the_prediction_without_that(self):
+        pair = self.PAIRS[0]
+        found = published_fp8.Figures(pair, 8.0, 5.626 + pair.weights_seconds())
+        self.assertAlmostEqual(found.once, 0)
+        self.assertLess(found.fp8, 0)
+        self.assertAlmostEqual(found.gain_once, 8 / 5.626)
+        self.assertAlmostEqual(found.gain, 8.309 / 5.626)
 
 
 class Command(unittest.TestCase):

@@ -80,6 +80,22 @@ static void test_bytes_moved(void **state)
     check_bytes((struct pp_call){PP_KERNEL_ADAMW_BF16, .step = {600, 200}}, 600 * 200 * (20 + 2.0));
 }
 
+/* A factor of FP8 is a byte a number. Passes read bfloat16; rounding writes it one way, or both. */
+static void test_bytes_moved_in_fp8(void **state)
+{
+    (void)state;
+    const int m = 176, n = 608, k = 208;
+    check_bytes((struct pp_call){PP_KERNEL_GEMM_FP8, .gemm = {m, n, k}, .precision = PP_BF16},
+                1.0 * (m * k + n * k) + 2.0 * m * n);
+    check_bytes((struct pp_call){PP_KERNEL_GEMM_FP8, .gemm = {m, n, k, 0, 1, 3}, .precision = PP_BF16},
+                3 * (1.0 * (m * k + n * k) + 4.0 * m * n));
+    check_bytes((struct pp_call){PP_KERNEL_AMAX, .fp8 = {m, k, 3}, .precision = PP_BF16}, 3 * 2.0 * m * k);
+    check_bytes((struct pp_call){PP_KERNEL_TO_FP8, .fp8 = {m, k, 3}, .precision = PP_BF16}, 3 * (2 + 2.0) * m * k);
+    for (int way = 0; way < 2; way++)
+        check_bytes_without(way, (struct pp_call){PP_KERNEL_TO_FP8, .fp8 = {m, k}, .precision = PP_BF16},
+                            (2 + 1.0) * m * k);
+}
+
 /* Places that have tokens are read and written then, and no others. */
 static void test_bytes_moved_where_gradients_are_added(void **state)
 {
@@ -92,12 +108,27 @@ static void test_bytes_moved_where_gradients_are_added(void **state)
     }
 }
 
-static void check_flops(struct pp_call call, bool gpu, double fp32, double tf32, double bf16)
+static void check_each_flops(const struct pp_call *call, bool gpu, const double expected[PP_PRECISIONS])
 {
-    const struct pp_work work = pp_call_work(&call, gpu);
-    const double expected[PP_PRECISIONS] = {fp32, tf32, bf16};
+    const struct pp_work work = pp_call_work(call, gpu);
     for (int i = 0; i < PP_PRECISIONS; i++)
         if (work.flops[i] != expected[i]) fail_msg("%.0f operations, not %.0f", work.flops[i], expected[i]);
+}
+
+static void check_flops(struct pp_call call, bool gpu, double fp32, double tf32, double bf16)
+{
+    check_each_flops(&call, gpu, (const double[PP_PRECISIONS]){fp32, tf32, bf16});
+}
+
+static void test_arithmetic_in_fp8(void **state)
+{
+    (void)state;
+    const struct pp_call product = {PP_KERNEL_GEMM_FP8, .gemm = {176, 608, 208, 0, 0, 3}, .precision = PP_BF16},
+                         rounding = {PP_KERNEL_TO_FP8, .fp8 = {176, 208}, .precision = PP_BF16},
+                         amax = {PP_KERNEL_AMAX, .fp8 = {176, 208}, .precision = PP_BF16};
+    check_each_flops(&product, true, (const double[PP_PRECISIONS]){[PP_FP8] = 3 * 2.0 * 176 * 608 * 208});
+    check_each_flops(&rounding, true, (const double[PP_PRECISIONS]){pp_call_flops(&rounding)});
+    check_each_flops(&amax, true, (const double[PP_PRECISIONS]){pp_call_flops(&amax)});
 }
 
 static void check_product(struct pp_call call, struct pp_product expected)
@@ -115,6 +146,10 @@ static void test_shape_of_products(void **state)
                   (struct pp_product){3, 4, 5, 7, 2});
     check_product((struct pp_call){PP_KERNEL_GEMM_NN, .gemm = {3, 4, 5, 0, 1, 7}, .precision = PP_BF16},
                   (struct pp_product){3, 4, 5, 7, 4});
+    check_product((struct pp_call){PP_KERNEL_GEMM_FP8, .gemm = {16, 32, 48, 0, 0, 7}, .precision = PP_BF16},
+                  (struct pp_product){16, 32, 48, 7, 2});
+    check_product((struct pp_call){PP_KERNEL_GEMM_FP8, .gemm = {16, 32, 48, 0, 1}, .precision = PP_BF16},
+                  (struct pp_product){16, 32, 48, 1, 4});
     check_product((struct pp_call){PP_KERNEL_RELU, .activation = {3, 4, 5}}, (struct pp_product){0});
 }
 
@@ -335,9 +370,11 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_chunks_of_rows),
                                        cmocka_unit_test(test_windows_of_chunks),
                                        cmocka_unit_test(test_bytes_moved),
+                                       cmocka_unit_test(test_bytes_moved_in_fp8),
                                        cmocka_unit_test(test_bytes_moved_where_gradients_are_added),
                                        cmocka_unit_test(test_shape_of_products),
                                        cmocka_unit_test(test_arithmetic),
+                                       cmocka_unit_test(test_arithmetic_in_fp8),
                                        cmocka_unit_test(test_tiles_of_long_rows),
                                        cmocka_unit_test(test_processor),
                                        cmocka_unit_test(test_widths)};

@@ -106,7 +106,7 @@ static void test_bad_machines(void **state)
                  {"\"name\": \"cpu\"", "\"name\": \"\"", "name"},
                  {"\"name\": \"cpu\"", "\"name\": \"a name that is much too long for a machine\"", "name"},
                  {"\"name\": \"cpu\"", "\"name\": 5", "name"},
-                 {"\"fp32\": {", "\"fp8\": {", "fp8"},
+                 {"\"fp32\": {", "\"fp16\": {", "\"precisions.fp16\" is none of fp32, tf32, bf16, fp8"},
                  {"\"efficiency\": 0.8", "\"efficiency\": 1.8", "efficiency"},
                  {"\"efficiency\": 0.8", "\"efficiency\": 0", "efficiency"},
                  {"\"efficiency\": 0.8", "\"eff\": 0.8", "efficiency"},

@@ -23,6 +23,7 @@ static int64_t longest_class(const char *options)
     return longest;
 }
 
+#define WIDE "--device cuda --d-model 4096 --d-ff 16384 --tokens 4096 --rows 1 --chunks 1 "
 /* Each precision has its own rate, a share of a GPU a part of it. */
 static void test_machine_precisions(void **state)
 {
@@ -30,8 +31,9 @@ static void test_machine_precisions(void **state)
     int64_t fp32 = longest_class("--preset tutorial --device cuda --rows 400 --chunks 1 --precision fp32"),
             tf32 = longest_class("--preset tutorial --device cuda --rows 400 --chunks 1 --precision tf32"),
             bf16 = longest_class("--preset tutorial --device cuda --rows 400 --chunks 1 --precision bf16"),
+            wide = longest_class(WIDE "--precision bf16"), fp8 = longest_class(WIDE "--precision fp8"),
             part = longest_class("--preset tutorial --device cuda --rows 400 --chunks 1 --precision fp32 --gpus 1");
-    assert_true(fp32 > 4 * tf32 && tf32 > bf16);
+    assert_true(fp32 > 4 * tf32 && tf32 > bf16 && wide > fp8);
     expect_near((double)part / (double)fp32, 4, 0.2, "a quarter of a GPU"); /* but for whole tiles, and their start */
     struct pp_job *job = create_job("--precision tf32");
     struct pp_machine m;
@@ -127,6 +129,104 @@ static void test_rate_of_attention(void **state)
     }
 }
 
+/* Operations of a precision in all tasks of the job */
+static double all_flops(const struct pp_job *job, int precision)
+{
+    double flops = 0;
+    for (int c = 0; c < job->train->nclasses; c++) {
+        const struct pp_program *program = &job->phase[PP_TRAIN].programs[c];
+        for (int i = 0; i < program->ncalls; i++)
+            flops += job->model_ops->call_work(&program->calls[i], true).flops[precision];
+    }
+    return flops;
+}
+
+/* Products of layers' linears have the rate of FP8, the decoder's that of bf16. Attention (math) is in plain float. */
+static void test_rate_of_linears_in_fp8(void **state)
+{
+    (void)state;
+    const double t = 1024, d = 128, ff = 256, v = 512;
+    struct pp_job *job =
+        create_job("--device cuda --layers 1 --stages 1 --heads 2 --d-model 128 --d-ff 256 --vocab 512 "
+                   "--tokens 1024 --rows 1 --chunks 1 --mask causal --precision fp8");
+    struct pp_machine m;
+    assert_int_equal(pp_machine_find("h200", &m), PP_OK);
+    const double linears = 3 * 2 * t * (4 * d * d + 2 * d * ff), decoder = 3 * 2 * t * d * v;
+    assert_true(all_flops(job, PP_FP8) == linears && all_flops(job, PP_BF16) == decoder);
+    m.shared_bytes_per_ns = 0;
+    const double ns = all_tasks_ns(job, m, 1e9);
+    struct pp_machine half = m;
+    half.flops_per_ns[PP_FP8] /= 2;
+    expect_near(all_tasks_ns(job, half, 1e9) - ns, linears / m.flops_per_ns[PP_FP8], 2, "half the rate of FP8");
+    half = m;
+    half.flops_per_ns[PP_BF16] /= 2;
+    expect_near(all_tasks_ns(job, half, 1e9) - ns, decoder / m.flops_per_ns[PP_BF16], 2, "half the rate of bf16");
+    pp_job_free(job);
+}
+
+/* Bytes of the passes that round factors, in all tasks of the job */
+static double rounding_bytes(const struct pp_job *job)
+{
+    double bytes = 0;
+    for (int c = 0; c < job->train->nclasses; c++) {
+        const struct pp_program *program = &job->phase[PP_TRAIN].programs[c];
+        for (int i = 0; i < program->ncalls; i++) {
+            const struct pp_call *call = &program->calls[i];
+            if (call->kernel == PP_KERNEL_AMAX || call->kernel == PP_KERNEL_TO_FP8)
+                bytes += job->model_ops->call_work(call, true).bytes;
+        }
+    }
+    return bytes;
+}
+
+/* As docs/TIMES.md counts them: of a linear with k columns in and n out, 10 (t k + n k) + 6 t n. Tensor ranks have parts
+ * of n, or of k. Where products are made in pieces, gradients are rounded in pieces, and once more as a whole: 10 t n. */
+static void check_rounding(const char *options, double tensor, double gradient_bytes)
+{
+    const double t = 2 * 128, d = 128, ff = 256, k[] = {d, d / tensor, d, ff / tensor},
+                 n[] = {3 * d / tensor, d, ff / tensor, d};
+    char all[512];
+    double expected = 0;
+    snprintf(all, sizeof all,
+             "--device cuda --layers 1 --stages 1 --heads 2 --d-model 128 --d-ff 256 --vocab 512 --tokens 128 --rows 4 "
+             "--chunks 2 --schedule 1f1b --precision fp8 %s",
+             options);
+    struct pp_job *job = create_job(all);
+    for (int i = 0; i < 4; i++) expected += 10 * (t * k[i] + n[i] * k[i]) + gradient_bytes * t * n[i];
+    expect_near(rounding_bytes(job), expected, 0, options);
+    pp_job_free(job);
+}
+
+static void test_bytes_of_rounding(void **state)
+{
+    (void)state;
+    check_rounding("", 1, 6);
+    check_rounding("--tensor 2", 2, 6);
+    check_rounding("--tensor 2 --sequence-parallel", 2, 6);
+    check_rounding("--tensor 2 --sequence-parallel --overlap-tensor-sums 4", 2, 10);
+}
+
+static void check_no_rate(const char *machine, int without, const char *words)
+{
+    struct pp_job *job = create_job("--device cuda --precision fp8");
+    struct pp_machine m;
+    struct pp_cost *cost;
+    assert_int_equal(pp_machine_find(machine, &m), PP_OK);
+    m.flops_per_ns[without] = 0;
+    assert_int_equal(pp_cost_from_machine(job, &m, &cost), PP_USAGE);
+    assert_null(cost);
+    if (!strstr(pp_message(), words)) fail_msg("%s", pp_message());
+    pp_job_free(job);
+}
+
+static void test_machines_that_lack_a_rate_of_fp8(void **state)
+{
+    (void)state;
+    check_no_rate("a100", PP_FP8, "machine a100 has no rate for --precision fp8");
+    check_no_rate("h100", PP_FP8, "machine h100 has no rate for --precision fp8");
+    check_no_rate("h100", PP_BF16, "machine h100 has no rate for bf16, in which --precision fp8 has");
+}
+
 /* What is neither a product nor attention takes as long as memory, as docs/TIMES.md says. */
 static void test_others_wait_for_memory(void **state)
 {
@@ -193,7 +293,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_machine_precisions), cmocka_unit_test(test_machine_calls_in_turn),
-        cmocka_unit_test(test_rate_of_attention), cmocka_unit_test(test_others_wait_for_memory),
-        cmocka_unit_test(test_machine_launches)};
+        cmocka_unit_test(test_rate_of_attention),  cmocka_unit_test(test_others_wait_for_memory),
+        cmocka_unit_test(test_machine_launches),   cmocka_unit_test(test_rate_of_linears_in_fp8),
+        cmocka_unit_test(test_bytes_of_rounding),  cmocka_unit_test(test_machines_that_lack_a_rate_of_fp8)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trainings in FP8 beside the same in bf16, by data sheets: section J of published.py's page."""
+
+import json
+import pathlib
+import statistics
+import tempfile
+
+from fidelity_table import markdown, percent
+from published_facts import command, span
+from published_modern import Model, Run, machine_file, runs_of, sums_of
+
+# What kernels/program_linear.c does with the weight of a linear in each microbatch: amax reads it and rounding reads and
+# writes it, forward and once more for the gradient of its input. Bytes for each number, and calls.
+WEIGHT_BYTES, WEIGHT_CALLS = 2 * (2 + 2 + 1), 2 * 2
+LINEARS = 4  # of a layer: queries, keys and values; attention's output; the two of the feed-forward part
+SUMS = ("Nemotron-4 15B", 4)  # model and T of runs in which sums over tensor ranks count most
+CURRENT = "bridge"  # who scales by the current amax, as ppkit does; the others by those of steps before
+
+
+class Llama(Run):
+    """A row of kind "fp8" of published.tsv."""
+
+    def __init__(self, models, sums, source, name, machine, *cells):
+        gpus, tensor, ranks, virtual, self.context, rows, batch, seconds, self.fp8_seconds, self.fp8_rate = cells
+        sequence = "yes" if tensor > 1 else "no"
+        settings = ("never", sequence, "both", seconds, None, 0)
+        super().__init__(models[name], sums, source, name, machine, gpus, tensor, ranks, virtual, rows, batch, *settings)
+        self.replicas //= self.context
+
+    def hides_sums(self):
+        return self.sequence == "yes"
+
+    def split(self):
+        """Equal stages; where layers do not divide, the first and the last have one less."""
+        stages = self.ranks * self.virtual
+        if self.model.layers % stages == 0:
+            return []
+        each = (self.model.layers + 2) // stages
+        return ["--split", ",".join(map(str, [each - 1] + [each] * (stages - 2) + [each - 1]))]
+
+    def words(self):
+        """Their keys and values go round a ring: gathering them moves as many bytes."""
+        context = ["--context-parallel", self.context, "--cp-comm-type", "all_gather"] if self.context > 1 else []
+        return [*super().words(), *context, *self.split()]
+
+
+class Pair:
+    """A run in FP8, and in bf16 if that was measured, too"""
+
+    def __init__(self, run, seconds, rate=None):
+        self.run, self.context = run, getattr(run, "context", 1)
+        self.fp8 = rate or run.tokens(seconds)
+        self.bf16 = run.measured() if run.seconds else None
+
+    def words(self, precision):
+        words = self.run.words()
+        at = words.index("--precision") + 1
+        return [*words[:at], precision, *words[at + 1 :]]
+
+    def predicted(self, program, folder, precision):
+        """(seconds of a batch, part of them that sums over tensor ranks take)"""
+        found = program.predict("--machine", self.run.on(folder), *self.words(precision))
+        return found["ms_per_batch"] / 1e3, found["tensor_ms"] / found["ms_per_batch"]
+
+    def weights(self):
+        """Weights of the linears of a layer on one GPU"""
+        model, head = self.run.model, self.run.model.width // self.run.model.heads
+        keys = 2 * model.kv_heads * head
+        feed_forward = (3 if model.activation == "swiglu" else 2) * model.width * model.ff
+        return (model.width * (2 * model.width + keys) + feed_forward) / self.run.tensor
+
+    def weights_seconds(self):
+        """What a batch takes to round weights in each microbatch, by count"""
+        run, machine = self.run, machine_file(self.run.machine)
+        microbatches = run.batch // run.replicas // run.rows
+        layers = (microbatches + (run.ranks - 1) / run.virtual) * run.model.layers / run.ranks
+        calls = LINEARS * WEIGHT_CALLS * machine["call_overhead_us"] * 1e-6
+        return layers * (self.weights() * WEIGHT_BYTES / machine["memory"]["gb_per_s"] / 1e9 + calls)
+
+
+def without_shared(name, folder):
+    """A copy of the machine's file whose attention no shared memory bounds"""
+    machine = machine_file(name)
+    machine["memory"]["shared_gb_per_s"] = 0
+    path = pathlib.Path(folder) / f"{name}-unbound.json"
+    path.write_text(json.dumps(machine), encoding="utf-8")
+    return path
+
+
+def unbound(program, folder, pairs):
+    """[error of speed in %] in FP8 as if attention had a B200's own instructions, which read shared memory less"""
+    errors = []
+    for pair in pairs:
+        found = program.predict("--machine", without_shared(pair.run.machine, folder), *pair.words("fp8"))
+        errors.append(percent(pair.run.tokens(found["ms_per_batch"] / 1e3), pair.fp8))
+    return errors
+
+
+def pairs_of(facts):
+    models = {cells[0]: Model(*cells) for cells in facts["shape"]}
+    twins = {(run.source, run.model.name, run.gpus, run.tensor): run for run in runs_of(facts)}
+    found = [Pair(twins[tuple(cells[:4])], cells[4]) for cells in facts["fp8_twin"]]
+    llamas = [Llama(models, sums_of(facts, *cells[:2]), *cells) for cells in facts["fp8"]]
+    return found + [Pair(run, run.fp8_seconds, run.fp8_rate) for run in llamas]
+
+
+class Figures:
+    """What the program says of a pair. Errors are of speed, in %."""
+
+    def __init__(self, pair, bf16, fp8):
+        self.pair, self.fp8 = pair, percent(pair.run.tokens(fp8), pair.fp8)
+        self.once = percent(pair.run.tokens(fp8 - pair.weights_seconds()), pair.fp8)
+        self.rounding = 100 * pair.weights_seconds() / fp8
+        self.gain_predicted, self.gain, self.bf16 = bf16 / fp8, None, None
+        self.gain_once = bf16 / (fp8 - pair.weights_seconds())
+        if pair.bf16:
+            self.bf16 = percent(pair.run.tokens(bf16), pair.bf16)
+            self.gain = pair.fp8 / pair.bf16
+
+    def row(self):
+        run, pair = self.pair.run, self.pair
+        cells = [run.model.name, run.machine, run.gpus, run.tensor, run.ranks, run.virtual, pair.context, run.rows]
+        cells += [f"{pair.bf16:.0f}" if pair.bf16 else "", f"{pair.fp8:.0f}"]
+        cells += [f"{self.bf16:+.0f}" if pair.bf16 else "", f"{self.fp8:+.0f}"]
+        cells += [f"{self.gain:.2f}" if pair.bf16 else "", f"{self.gain_predicted:.2f}", f"{self.rounding:.0f}"]
+        return [*cells, f"{self.once:+.0f}"]
+
+
+HEAD = ["model", "machine", "GPUs", "T", "P", "V", "C", "rows", "bf16: tokens/s", "FP8: tokens/s", "bf16: error %"]
+HEAD += ["FP8: error %", "gain", "gain, ppsim", "weights %", "once: error %"]
+
+
+def of_errors(name, errors):
+    """{word of the text: figure} of errors in %"""
+    return {name: span(errors), f"{name}_mean": f"{statistics.mean(errors):+.0f}"}
+
+
+def of_gains(name, gains):
+    """{word of the text: figure} of how many times as fast FP8 is"""
+    return {name: f"{min(gains):.2f} to {max(gains):.2f}", f"{name}_mean": f"{statistics.mean(gains):.2f}"}
+
+
+def section(program, facts):
+    """({name: table}, {word of the text: figure})"""
+    pairs = pairs_of(facts)
+    blackwell = [pair for pair in pairs if pair.run.machine == "b200"]
+    with tempfile.TemporaryDirectory() as folder:
+        predicted = [[pair.predicted(program, folder, each) for each in ("bf16", "fp8")] for pair in pairs]
+        free = unbound(program, folder, blackwell)
+    found = [Figures(pair, *(seconds for seconds, _ in both)) for pair, both in zip(pairs, predicted)]
+    sums = next(each for pair, each in zip(pairs, predicted) if (pair.run.model.name, pair.run.tensor) == SUMS)
+    both = [each for each in found if each.pair.bf16]
+    current = [each.fp8 for each in found if each.pair.run.source == CURRENT and each.pair not in blackwell]
+    rounding = [each.rounding for each in found]
+    words = {
+        "fp8_first": command(["--machine", pairs[0].run.machine, *pairs[0].words("fp8")]),
+        "fp8_runs": len(found),
+        "fp8_both": len(both),
+        "fp8_rounding": f"{min(rounding):.0f} to {max(rounding):.0f}",
+        **{f"fp8_sums_{name}": f"{100 * part:.0f}" for name, (_, part) in zip(("bf16", "fp8"), sums)},
+        **of_errors("fp8_hopper", [each.fp8 for each in found if each.pair not in blackwell]),
+        **of_errors("fp8_blackwell", [each.fp8 for each in found if each.pair in blackwell]),
+        **of_errors("fp8_unbound", free),
+        **of_errors("fp8_current", current),
+        **of_errors("fp8_delayed", [each.fp8 for each in both]),
+        **of_errors("fp8_bf16", [each.bf16 for each in both]),
+        **of_errors("fp8_once", [each.once for each in both]),
+        **of_gains("fp8_gain", [each.gain for each in both]),
+        **of_gains("fp8_gain_predicted", [each.gain_predicted for each in both]),
+        **of_gains("fp8_gain_once", [each.gain_once for each in both]),
+    }
+    return {"fp8": markdown(HEAD, [each.row() for each in found])}, words
