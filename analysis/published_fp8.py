@@ -10,10 +10,6 @@ from fidelity_table import markdown, percent
 from published_facts import command, span
 from published_modern import Model, Run, machine_file, runs_of, sums_of
 
-# What kernels/program_linear.c does with the weight of a linear in each microbatch: amax reads it and rounding reads and
-# writes it, forward and once more for the gradient of its input. Bytes for each number, and calls.
-WEIGHT_BYTES, WEIGHT_CALLS = 2 * (2 + 2 + 1), 2 * 2
-LINEARS = 4  # of a layer: queries, keys and values; attention's output; the two of the feed-forward part
 SUMS = ("Nemotron-4 15B", 4)  # model and T of runs in which sums over tensor ranks count most
 CURRENT = "bridge"  # who scales by the current amax, as ppkit does; the others by those of steps before
 
@@ -63,21 +59,6 @@ class Pair:
         found = program.predict("--machine", self.run.on(folder), *self.words(precision))
         return found["ms_per_batch"] / 1e3, found["tensor_ms"] / found["ms_per_batch"]
 
-    def weights(self):
-        """Weights of the linears of a layer on one GPU"""
-        model, head = self.run.model, self.run.model.width // self.run.model.heads
-        keys = 2 * model.kv_heads * head
-        feed_forward = (3 if model.activation == "swiglu" else 2) * model.width * model.ff
-        return (model.width * (2 * model.width + keys) + feed_forward) / self.run.tensor
-
-    def weights_seconds(self):
-        """What a batch takes to round weights in each microbatch, by count"""
-        run, machine = self.run, machine_file(self.run.machine)
-        microbatches = run.batch // run.replicas // run.rows
-        layers = (microbatches + (run.ranks - 1) / run.virtual) * run.model.layers / run.ranks
-        calls = LINEARS * WEIGHT_CALLS * machine["call_overhead_us"] * 1e-6
-        return layers * (self.weights() * WEIGHT_BYTES / machine["memory"]["gb_per_s"] / 1e9 + calls)
-
 
 def without_shared(name, folder):
     """A copy of the machine's file whose attention no shared memory bounds"""
@@ -110,10 +91,7 @@ class Figures:
 
     def __init__(self, pair, bf16, fp8):
         self.pair, self.fp8 = pair, percent(pair.run.tokens(fp8), pair.fp8)
-        self.once = percent(pair.run.tokens(fp8 - pair.weights_seconds()), pair.fp8)
-        self.rounding = 100 * pair.weights_seconds() / fp8
         self.gain_predicted, self.gain, self.bf16 = bf16 / fp8, None, None
-        self.gain_once = bf16 / (fp8 - pair.weights_seconds())
         if pair.bf16:
             self.bf16 = percent(pair.run.tokens(bf16), pair.bf16)
             self.gain = pair.fp8 / pair.bf16
@@ -123,12 +101,11 @@ class Figures:
         cells = [run.model.name, run.machine, run.gpus, run.tensor, run.ranks, run.virtual, pair.context, run.rows]
         cells += [f"{pair.bf16:.0f}" if pair.bf16 else "", f"{pair.fp8:.0f}"]
         cells += [f"{self.bf16:+.0f}" if pair.bf16 else "", f"{self.fp8:+.0f}"]
-        cells += [f"{self.gain:.2f}" if pair.bf16 else "", f"{self.gain_predicted:.2f}", f"{self.rounding:.0f}"]
-        return [*cells, f"{self.once:+.0f}"]
+        return [*cells, f"{self.gain:.2f}" if pair.bf16 else "", f"{self.gain_predicted:.2f}"]
 
 
 HEAD = ["model", "machine", "GPUs", "T", "P", "V", "C", "rows", "bf16: tokens/s", "FP8: tokens/s", "bf16: error %"]
-HEAD += ["FP8: error %", "gain", "gain, ppsim", "weights %", "once: error %"]
+HEAD += ["FP8: error %", "gain", "gain, ppsim"]
 
 
 def of_errors(name, errors):
@@ -152,12 +129,10 @@ def section(program, facts):
     sums = next(each for pair, each in zip(pairs, predicted) if (pair.run.model.name, pair.run.tensor) == SUMS)
     both = [each for each in found if each.pair.bf16]
     current = [each.fp8 for each in found if each.pair.run.source == CURRENT and each.pair not in blackwell]
-    rounding = [each.rounding for each in found]
     words = {
         "fp8_first": command(["--machine", pairs[0].run.machine, *pairs[0].words("fp8")]),
         "fp8_runs": len(found),
         "fp8_both": len(both),
-        "fp8_rounding": f"{min(rounding):.0f} to {max(rounding):.0f}",
         **{f"fp8_sums_{name}": f"{100 * part:.0f}" for name, (_, part) in zip(("bf16", "fp8"), sums)},
         **of_errors("fp8_hopper", [each.fp8 for each in found if each.pair not in blackwell]),
         **of_errors("fp8_blackwell", [each.fp8 for each in found if each.pair in blackwell]),
@@ -165,9 +140,7 @@ def section(program, facts):
         **of_errors("fp8_current", current),
         **of_errors("fp8_delayed", [each.fp8 for each in both]),
         **of_errors("fp8_bf16", [each.bf16 for each in both]),
-        **of_errors("fp8_once", [each.once for each in both]),
         **of_gains("fp8_gain", [each.gain for each in both]),
         **of_gains("fp8_gain_predicted", [each.gain_predicted for each in both]),
-        **of_gains("fp8_gain_once", [each.gain_once for each in both]),
     }
     return {"fp8": markdown(HEAD, [each.row() for each in found])}, words
