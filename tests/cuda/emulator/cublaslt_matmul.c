@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cublasLt's products: float32, bfloat16 and FP8, summed in float32, one element after another; tf32 reads the first 10
- * bits of the factors, and of fast sums of FP8 products 13 bits are kept in the end. What it checks is what the real one
+ * cublasLt's products: float32, bfloat16 and FP8, summed in float32, one element after another. tf32 reads the first 10
+ * bits of the factors. Of fast sums of FP8 products 13 bits are kept in the end. What it checks is what the real one
  * would refuse, or what would make it crash.
  */
 #include <stdatomic.h>
