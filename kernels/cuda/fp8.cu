@@ -162,9 +162,9 @@ static __global__ void __launch_bounds__(THREADS) straight(matrices m)
 {
     const int64_t n = (int64_t)m.times * m.rows * m.width;
     const int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * OCTET, left = n - i;
+    const octet o = left > 0 ? load<aligned>(m.x + i, left) : octet{};
     const float factor = factor_of<format>(m);
-    if (left <= 0) return;
-    store_rounded<format, aligned>(m.q + i, left, load<aligned>(m.x + i, left), factor);
+    if (left > 0) store_rounded<format, aligned>(m.q + i, left, o, factor);
 }
 
 /* The lines of a tile's columns. A warp that writes words to them has four successive words of eight columns, each
@@ -195,19 +195,21 @@ static __device__ inline tile_place tile_of(const matrices &m)
     return tile;
 }
 
-/* Rounds the thread's octets, o: [WORD_ROWS], and writes them to q, if that is wanted. */
-template <__nv_fp8_interpretation_t format, bool aligned>
-static __device__ inline void load_octets(const matrices &m, const tile_place &tile, octet *o, float factor)
+/* Where the thread's octets of a tile are: WORD_ROWS rows, of which `rows` exist, and `left` columns from the first. */
+struct octets_place {
+    int64_t at; /* index of the first number */
+    int rows, left;
+};
+
+static __device__ inline octets_place octets_of(const matrices &m, const tile_place &tile)
 {
     const int column = tile.column + (int)threadIdx.x % TILE_OCTETS * OCTET,
-              row = tile.row + (int)threadIdx.x / TILE_OCTETS * WORD_ROWS, left = m.width - column;
-#pragma unroll
-    for (int i = 0; i < WORD_ROWS; i++) {
-        const int64_t at = tile.matrix + (int64_t)(row + i) * m.width + column;
-        const bool exists = row + i < m.rows && left > 0;
-        o[i] = exists ? load<aligned>(m.x + at, left) : octet{};
-        if (exists && m.q) store_rounded<format, aligned>(m.q + at, left, o[i], factor);
-    }
+              row = tile.row + (int)threadIdx.x / TILE_OCTETS * WORD_ROWS;
+    octets_place place;
+    place.at = tile.matrix + (int64_t)row * m.width + column;
+    place.left = m.width - column;
+    place.rows = place.left > 0 ? m.rows - row : 0;
+    return place;
 }
 
 /* Writes a line of a column. `left` of its codes exist; aligned: all, and `to` is a multiple of 16. */
@@ -231,9 +233,16 @@ static __global__ void __launch_bounds__(THREADS) turn(matrices m)
     uint32_t *const words = reinterpret_cast<uint32_t *>(lines);
     const int first = (int)threadIdx.x % TILE_OCTETS * OCTET, word = (int)threadIdx.x / TILE_OCTETS;
     const tile_place tile = tile_of(m);
+    const octets_place mine = octets_of(m, tile);
+    octet o[WORD_ROWS]; /* all are loaded before anything is stored, so that loads do not wait for stores */
+#pragma unroll
+    for (int i = 0; i < WORD_ROWS; i++)
+        o[i] = i < mine.rows ? load<aligned>(m.x + mine.at + (int64_t)i * m.width, mine.left) : octet{};
     const float factor = factor_of<format>(m);
-    octet o[WORD_ROWS];
-    load_octets<format, aligned>(m, tile, o, factor);
+#pragma unroll
+    for (int i = 0; i < WORD_ROWS; i++)
+        if (m.q && i < mine.rows)
+            store_rounded<format, aligned>(m.q + mine.at + (int64_t)i * m.width, mine.left, o[i], factor);
 #pragma unroll
     for (int k = 0; k < OCTET; k++)
         words[line_place(first + k, word / 4) * 4 + word % 4] =

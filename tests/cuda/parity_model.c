@@ -29,7 +29,7 @@ static const double most_norm = 0.05; /* so that clipping works */
 static const struct {
     double loss, tensor;
 } tolerances[] = {
-    [PP_FP32] = {1e-6, 1e-5}, [PP_TF32] = {5e-4, 1.5e-1}, [PP_BF16] = {1e-3, 2.5e-1}, [PP_FP8] = {5e-3, 5e-1}};
+    [PP_FP32] = {1e-6, 1e-5}, [PP_TF32] = {5e-4, 1.5e-1}, [PP_BF16] = {1e-3, 2.5e-1}, [PP_FP8] = {5e-3, 4e-1}};
 
 /* A model with its memory on one device. */
 struct side {
@@ -317,11 +317,12 @@ static void check_shape(const struct parity_device *d, int precision, const stru
     cpu.backend->close(cpu.device);
 }
 
-/* Mixtral's experts, Qwen2's and DeepSeek's, in layers of this shape. */
+/* Mixtral's experts, Qwen2's and DeepSeek's, in layers of this shape. In FP8 tokens go to all of them: what is rounded
+ * so much would change choices. */
 static void check_mixtures(const struct parity_device *d, int precision, struct pp_shape shape)
 {
     shape.experts = 3;
-    shape.experts_per_token = 2;
+    shape.experts_per_token = precision == PP_FP8 ? shape.experts : 2;
     shape.capacity_factor = 1;
     shape.aux_loss = 0.01;
     check_shape(d, precision, &shape, false);

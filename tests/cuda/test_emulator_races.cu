@@ -81,6 +81,22 @@ __global__ void copied(float *out, bool ordered)
     out[blockIdx.x * THREADS + threadIdx.x] = other + shared[threadIdx.x];
 }
 
+/* Neighbours write bytes of one word, or one byte. */
+__global__ void bytes(float *out, bool ordered)
+{
+    unsigned char *const to = reinterpret_cast<unsigned char *>(out) + blockIdx.x * THREADS;
+    to[ordered ? threadIdx.x : threadIdx.x / 2] = 1;
+}
+
+/* A word is read whose bytes others have written. */
+__global__ void read_bytes(float *out, bool ordered)
+{
+    PP_SHARED_ONE(numbers, shared);
+    reinterpret_cast<unsigned char *>(shared)[threadIdx.x] = 1;
+    barrier(ordered);
+    out[blockIdx.x * THREADS + threadIdx.x] = shared[threadIdx.x / sizeof(float)];
+}
+
 typedef void (*kernel)(float *, bool);
 
 /* state: the kernel. */
@@ -104,11 +120,13 @@ void test_kernel_races(void **state)
 
 int main(void)
 {
-    static kernel kernels[] = {read_written, write_read, shuffled, one_place, copied};
+    static kernel kernels[] = {read_written, write_read, shuffled, one_place, copied, bytes, read_bytes};
     const struct CMUnitTest tests[] = {{"read after write", test_kernel_races, NULL, NULL, &kernels[0]},
                                        {"write after read", test_kernel_races, NULL, NULL, &kernels[1]},
                                        {"shuffle", test_kernel_races, NULL, NULL, &kernels[2]},
                                        {"blocks", test_kernel_races, NULL, NULL, &kernels[3]},
-                                       {"copies", test_kernel_races, NULL, NULL, &kernels[4]}};
+                                       {"copies", test_kernel_races, NULL, NULL, &kernels[4]},
+                                       {"bytes", test_kernel_races, NULL, NULL, &kernels[5]},
+                                       {"words of bytes", test_kernel_races, NULL, NULL, &kernels[6]}};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

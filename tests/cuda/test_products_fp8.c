@@ -20,6 +20,9 @@
 
 enum { M = 32, N = 48, K = 80, TIMES = 3, PRODUCTS = 4 };
 
+/* Relative errors: of bfloat16, and of sums in float32, added exactly or fast. */
+static const double NARROW = 8e-3, EXACT = 1e-6, FAST = 2e-4;
+
 static cudaStream_t stream;
 static struct pp_cuda_gemm *gemm;
 
@@ -95,7 +98,7 @@ static float number_of(const void *c, bool wide, int i)
     return wide ? ((const float *)c)[i] : pp_bf16_float(((const uint16_t *)c)[i]);
 }
 
-/* One call: C was 0, and is written once or, where the mode adds, twice. */
+/* One call: C was 0, and is written once or, where the mode adds, twice. Sums are fast but for gradients. */
 static void check_call(const struct pp_call *call)
 {
     static struct factors f;
@@ -117,10 +120,16 @@ static void check_call(const struct pp_call *call)
     for (int i = 0; i < 2; i++) assert_int_equal(pp_cuda_gemm_fp8(&cuda), cudaSuccess);
     assert_int_equal(cudaStreamSynchronize(stream), cudaSuccess);
     assert_int_equal(cudaMemcpy(got, c, sizeof got, cudaMemcpyDeviceToHost), cudaSuccess);
+    double farthest = 0;
     for (int i = 0; i < (n->times ? n->times : 1) * M * N; i++) {
         const double expected = (adds ? 2 : 1) * -0.75 * sum_of(&f, n->gradient, i / (M * N), i / N % M, i % N);
-        assert_true(fabs(number_of(got, wide, i) - expected) <= (wide ? 1e-5 : 8e-3) * (fabs(expected) + 4));
+        const double error = fabs(number_of(got, wide, i) - expected) / (fabs(expected) + 4);
+        farthest = fmax(farthest, error);
     }
+    if (!wide)
+        assert_true(farthest <= NARROW);
+    else
+        assert_true(n->gradient ? farthest <= EXACT : farthest > EXACT && farthest <= FAST);
     cudaFree(c);
     cudaFree(scale);
     free_factors(&f);
@@ -169,7 +178,7 @@ static void test_scales(void **state)
     assert_int_equal(cudaMemcpy(got, c, sizeof got, cudaMemcpyDeviceToHost), cudaSuccess);
     for (int i = 0; i < PRODUCTS; i++) {
         const double expected = (i + 2) * sum_of(&f, false, 0, M - 1, N - 1);
-        assert_true(fabs(got[i][M * N - 1] - expected) <= 1e-5 * fabs(expected));
+        assert_true(fabs(got[i][M * N - 1] - expected) <= FAST * fabs(expected));
     }
     cudaFree(c);
     cudaFree(scale);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cublasLt's products: float32, bfloat16 and FP8, summed in float32, one element after another; tf32 reads the first 10
- * bits of the factors. What it checks is what the real one would refuse, or what would make it crash.
+ * cublasLt's products: float32, bfloat16 and FP8, summed in float32, one element after another. tf32 reads the first 10
+ * bits of the factors. Of fast sums of FP8 products 13 bits are kept in the end. What it checks is what the real one
+ * would refuse, or what would make it crash.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -86,17 +87,23 @@ static float *unpack(const struct multiplication *x, int which, bool columns_fir
     for (uint64_t r = 0; r < rows; r++) {
         for (uint64_t c = 0; c < columns; c++) {
             const float f = transposed ? get(l, x->p[which], c, r) : get(l, x->p[which], r, c);
-            out[columns_first ? c * rows + r : r * columns + c] = cuts ? pp_emu_cut_number(f) : f;
+            out[columns_first ? c * rows + r : r * columns + c] = cuts ? pp_emu_cut_number(f, PP_EMU_TF32_BITS) : f;
         }
     }
     return out;
+}
+
+static bool has_fp8(const struct multiplication *x)
+{
+    return pp_emu_is_fp8(x->layout[A].type) || pp_emu_is_fp8(x->layout[B].type);
 }
 
 static void write_column(const struct multiplication *x, uint64_t j, const float *sum)
 {
     const struct layout *d = &x->layout[D];
     for (uint64_t i = 0; i < d->rows; i++) {
-        float v = x->alpha * sum[i];
+        const bool fast = x->product.fast && has_fp8(x);
+        float v = x->alpha * (fast ? pp_emu_cut_number(sum[i], PP_EMU_FAST_BITS) : sum[i]);
         if (x->beta != 0) v += x->beta * get(&x->layout[C], x->p[C], i, j);
         pp_emu_set_number(d->type, x->to, place(d, i, j), v);
     }
@@ -179,11 +186,6 @@ static bool batches_fit(const struct multiplication *x)
     for (int i = 0; i < MATRICES; i++)
         if (l[i].batches != l[D].batches || l[i].batches < 1 || l[i].stride < 0) return false;
     return l[D].batches == 1 || stride_bytes(&l[D]) >= matrix_bytes(&l[D]);
-}
-
-static bool has_fp8(const struct multiplication *x)
-{
-    return pp_emu_is_fp8(x->layout[A].type) || pp_emu_is_fp8(x->layout[B].type);
 }
 
 /* The one kind of FP8 product that cuBLAS documents, from compute capability 8.9 on: A' B of E4M3 and E4M3, or of E4M3

@@ -48,13 +48,16 @@ static inline void pp_emu_set_number(cudaDataType type, void *p, uint64_t i, flo
         ((uint16_t *)p)[i] = pp_emu_to_bfloat16(f);
 }
 
-/* As Hopper reads a factor in tf32: what it does not read is cut off, not rounded. */
-static inline float pp_emu_cut_number(float f)
+/* Hopper cuts off what it does not read of a factor in tf32, and keeps of a fast sum in FP8: it does not round. */
+enum { PP_EMU_TF32_BITS = 10, PP_EMU_FAST_BITS = 13 };
+
+/* The number with so many bits of its mantissa. */
+static inline float pp_emu_cut_number(float f, int bits)
 {
     uint32_t u;
     memcpy(&u, &f, sizeof(u));
     if ((u & 0x7f800000) == 0x7f800000) return f;
-    u &= ~0u << 13;
+    u &= ~0u << (23 - bits);
     memcpy(&f, &u, sizeof(f));
     return f;
 }

@@ -20,7 +20,7 @@
 #include "emulator.h"
 
 enum {
-    PLACE_BYTES = 2, /* the smallest element */
+    PLACE_BYTES = 2, /* the smallest element but for codes of FP8 */
     PLACES_LOG = 23, /* that a launch may touch */
     MOST_STEPS = 256,
     STACK_BYTES = 128 << 10, /* of a thread of a kernel */
@@ -36,9 +36,12 @@ struct visit {
     unsigned turn;
 };
 
+/* split: one of its bytes has been visited by itself; then this place is that of the first byte, and another one, at
+ * ~at, that of the second. */
 struct place {
     uintptr_t at;
     unsigned launch; /* else it is empty */
+    bool split;
     struct visit written, read[2];
 };
 
@@ -180,11 +183,30 @@ static struct place *place_of(uintptr_t at)
         struct place *place = &watch->places[hash];
         if (place->launch == watch->launch && place->at != at) continue;
         if (place->launch != watch->launch)
-            *place = (struct place){at, watch->launch, {.block = NOBODY}, {{.block = NOBODY}, {.block = NOBODY}}};
+            *place =
+                (struct place){at, watch->launch, false, {.block = NOBODY}, {{.block = NOBODY}, {.block = NOBODY}}};
         return place;
     }
     pp_emu_complain("kernel %s touches more memory than can be looked at", watch->kernel);
     return NULL;
+}
+
+/* Visits the bytes of a place from `first` up to `end`. */
+static void visit_bytes(struct place *place, int first, int end, const struct visit *me, bool writes, bool shared)
+{
+    if (!place->split && end - first == PLACE_BYTES) {
+        visit(place, me, writes, shared);
+        return;
+    }
+    struct place *second = place_of(~place->at);
+    if (!second) return;
+    if (!place->split) {
+        place->split = true;
+        second->written = place->written;
+        memcpy(second->read, place->read, sizeof(second->read));
+    }
+    if (first == 0) visit(place, me, writes, shared);
+    if (end == PLACE_BYTES) visit(second, me, writes, shared);
 }
 
 static void look_up(const char *p, int bytes, bool writes, const void *code)
@@ -199,11 +221,13 @@ static void look_up(const char *p, int bytes, bool writes, const void *code)
                              .turn = watch->turn[thread],
                              .warp_turn = watch->warp_turn[thread],
                              .code = (int)((const char *)code - (const char *)(uintptr_t)pp_emu_races)};
-    const uintptr_t first = (uintptr_t)p / PLACE_BYTES, end = ((uintptr_t)p + (unsigned)bytes - 1) / PLACE_BYTES;
-    for (uintptr_t at = first; at <= end; at++) {
+    const uintptr_t first = (uintptr_t)p, end = first + (unsigned)bytes;
+    for (uintptr_t at = first / PLACE_BYTES; at * PLACE_BYTES < end; at++) {
+        const uintptr_t begin = at * PLACE_BYTES;
         struct place *place = place_of(at);
         if (!place) return;
-        visit(place, &me, writes, shared);
+        visit_bytes(place, first > begin ? (int)(first - begin) : 0,
+                    end - begin < PLACE_BYTES ? (int)(end - begin) : PLACE_BYTES, &me, writes, shared);
     }
 }
 
