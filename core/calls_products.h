@@ -29,7 +29,7 @@ PP_DIMS(gemm, m, n, k, mode, wide, times, gradient);
  */
 PP_OPERANDS(gemm, c, a, b);
 
-/* gemm_fp8: C = scale_a scale_b A B'; sizes are multiples of PP_FP8_STEP
+/* gemm_fp8: C = scale_a scale_b A B'; sizes are multiples of PP_FP8_STEP (core/fp8.h)
  * With `times`, so many such products with the same scales.
  *     c         out     [m, n]; in/out where the mode adds; float if wide
  *     a         in      [m, k] fp8: E4M3, with `gradient` E5M2
@@ -38,9 +38,6 @@ PP_OPERANDS(gemm, c, a, b);
  *     scale_b   in      [1] float
  */
 PP_OPERANDS(gemm_fp8, c, a, b, scale_a, scale_b);
-
-/* Factors of FP8 begin, and their rows end, at multiples of so many bytes (the cuBLAS documentation asks for that). */
-enum { PP_FP8_STEP = 16 };
 
 /* times: number of matrices, 0: one; gradient: of to_fp8, 1: numbers become E5M2 (else E4M3) */
 PP_DIMS(fp8, rows, width, times, gradient);

@@ -11,6 +11,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Sizes of FP8 products are multiples of this: factors begin, and their rows end, at multiples of so many bytes, as the
+ * cuBLAS documentation asks. */
+enum { PP_FP8_STEP = 16 };
+
 /* Of E4M3, which activations and weights become, and of E5M2, which gradients become. */
 struct pp_fp8_format {
     int mantissa; /* bits */

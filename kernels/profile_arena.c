@@ -5,7 +5,9 @@
 #include <stdlib.h>
 
 #include "core/bf16.h"
+#include "core/fp8.h"
 #include "core/mix.h"
+#include "kernels/kernels.h"
 
 enum { PIECE = 1 << 18 }; /* numbers made; longer data repeats them */
 
@@ -26,14 +28,21 @@ static uint64_t next_random(uint64_t *state)
 struct numbers {
     uint64_t seed;
     float center, bound;
-    bool bf16;
+    enum pp_operand_type type; /* PP_TYPE_FLOAT, PP_TYPE_BF16, or PP_TYPE_FP8: E4M3 */
 };
+
+static int size_of(const struct numbers *numbers)
+{
+    return numbers->type == PP_TYPE_FLOAT ? sizeof(float) : numbers->type == PP_TYPE_BF16 ? sizeof(uint16_t) : 1;
+}
 
 static void make_numbers(const struct numbers *numbers, uint64_t *state, int64_t n, void *out)
 {
     for (int64_t i = 0; i < n; i++) {
         float value = numbers->center + numbers->bound * ((float)(next_random(state) >> 40) * 0x1p-23F - 1.0F);
-        if (numbers->bf16)
+        if (numbers->type == PP_TYPE_FP8)
+            ((uint8_t *)out)[i] = pp_fp8(value, false);
+        else if (numbers->type == PP_TYPE_BF16)
             ((uint16_t *)out)[i] = pp_bf16(value);
         else
             ((float *)out)[i] = value;
@@ -42,7 +51,7 @@ static void make_numbers(const struct numbers *numbers, uint64_t *state, int64_t
 
 static pp_status fill_reals(struct pp_profile_arena *arena, int64_t offset, int64_t n, const struct numbers *numbers)
 {
-    const int64_t size = numbers->bf16 ? (int64_t)sizeof(uint16_t) : (int64_t)sizeof(float);
+    const int64_t size = size_of(numbers);
     uint64_t state = numbers->seed;
     void *piece;
     const int64_t most = n < PIECE ? n : PIECE;
@@ -69,6 +78,17 @@ static pp_status fill_tokens(struct pp_profile_arena *arena, int64_t offset, int
     return status;
 }
 
+/* The FP8 copies of a weight within +-bound; the scale stands where amax does, too, which no other task reads. */
+static pp_status fill_fp8(struct pp_profile_arena *arena, const struct pp_tensor *t, float bound)
+{
+    const int64_t at = arena->job->layout->param16_offset[t->stage] + t->offset8, n = 2 * t->local_elements;
+    const float largest = pp_fp8_format(false).largest;
+    const struct numbers copies = {.seed = (uint64_t)at, .bound = largest, .type = PP_TYPE_FP8},
+                         scales = {.center = bound / largest, .type = PP_TYPE_FLOAT};
+    PP_TRY(fill_reals(arena, at, n, &copies));
+    return fill_reals(arena, at + n, 2, &scales);
+}
+
 static pp_status fill_parameters(struct pp_profile_arena *arena)
 {
     const struct pp_job *job = arena->job;
@@ -85,12 +105,13 @@ static pp_status fill_parameters(struct pp_profile_arena *arena)
             at = job->layout->state_offset[t->stage] + pp_split_weight_offset(job->model, t);
             elements = t->part_elements;
         }
-        struct numbers numbers = {.seed = (uint64_t)at, .center = center, .bound = (float)bound};
+        struct numbers numbers = {.seed = (uint64_t)at, .center = center, .bound = (float)bound, .type = PP_TYPE_FLOAT};
         PP_TRY(fill_reals(arena, at, elements, &numbers));
         if (t->offset16 < 0) continue;
-        numbers.bf16 = true;
+        numbers.type = PP_TYPE_BF16;
         const int64_t copy = shards ? t->share_offset16 : t->offset16;
         PP_TRY(fill_reals(arena, job->layout->param16_offset[t->stage] + copy, whole, &numbers));
+        if (t->offset8 >= 0) PP_TRY(fill_fp8(arena, t, (float)bound));
     }
     return PP_OK;
 }
@@ -109,7 +130,7 @@ static pp_status fill_gathered(struct pp_profile_arena *arena)
 {
     const struct pp_job *job = arena->job;
     const struct pp_plan *plan = job->train;
-    const struct numbers numbers = {.seed = 1, .bound = gathered_scale, .bf16 = true};
+    const struct numbers numbers = {.seed = 1, .bound = gathered_scale, .type = PP_TYPE_BF16};
     int64_t bytes = 0;
     for (int c = 0; c < plan->nclasses && plan->shard_params; c++) {
         const struct pp_class *cls = &plan->classes[c];
@@ -141,8 +162,9 @@ static pp_status fill_received(struct pp_profile_arena *arena)
         bool gradient = pool->key % 2 != 0; /* see struct pp_pool */
         for (int slot = pool->first; slot < pool->first + pool->slots; slot++) {
             const int64_t at = slot_offset(job, slot);
-            const struct numbers numbers = {
-                .seed = (uint64_t)at, .bound = gradient ? gradient_scale : 1, .bf16 = pp_in_bf16(shape->precision)};
+            const struct numbers numbers = {.seed = (uint64_t)at,
+                                            .bound = gradient ? gradient_scale : 1,
+                                            .type = pp_in_bf16(shape->precision) ? PP_TYPE_BF16 : PP_TYPE_FLOAT};
             PP_TRY(fill_reals(arena, at, n, &numbers));
         }
     }

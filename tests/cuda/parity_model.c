@@ -18,6 +18,7 @@
 
 #include <cmocka.h>
 
+#include "core/fp8.h"
 #include "kernels/backend.h"
 #include "kernels/model.h"
 
@@ -141,7 +142,10 @@ static void close_side(struct side *s)
 static struct pp_class class_of(int kind, int stage, int first_row)
 {
     const int rows = ROWS - first_row < PIECE ? ROWS - first_row : PIECE;
-    return (struct pp_class){kind, stage, kind == PP_NORM || kind == PP_STEP ? 0 : rows};
+    return (struct pp_class){.kind = kind,
+                             .stage = stage,
+                             .rows = kind == PP_NORM || kind == PP_STEP ? 0 : rows,
+                             .rounds = kind == PP_F && first_row == 0};
 }
 
 /* Runs one task; in, out: NULL where the stage has none. */

@@ -21,6 +21,11 @@ static inline void draw_workers(struct pp_shape *shape, uint64_t *dice)
     if (random_below(dice, 2)) shape->sum_pieces = 1 << random_below(dice, 3);
     if (random_below(dice, 3) == 0) shape->context = 2;
     if (shape->attention == PP_ATTENTION_FLASH) shape->context_kind = random_below(dice, 2);
+    if (random_below(dice, 3)) return;
+    shape->replicas = 4;
+    shape->zero = true;
+    shape->shards = random_below(dice, 4) > 0;
+    shape->shard_params = shape->shards && random_below(dice, 3) > 0;
 }
 
 /* In place of the heads of other models. */

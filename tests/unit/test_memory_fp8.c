@@ -24,29 +24,32 @@ static int64_t scratch_of(const struct pp_model *model, int kind, bool split, in
 
 /* Behind the scratch that bf16 has: the largest factor on each side, one byte for each number; where gradients are
  * rounded both ways, the two of a linear's outputs that wait for the gradients of their weights; and a line of scales.
- * Elsewhere fp8 takes as much as bf16 (test_program_memory.c). */
+ * Weights have copies of their own (test_program_memory.c), but where replicas share them. */
 static void test_scratch_of_fp8(void **state)
 {
     (void)state;
     enum { T = 16 * 32, D = 1024, FF = 2048, QKV = (16 + 2 * 4) * 64, SCALES = 128 };
-    for (int turn = 0; turn < 4; turn++) {
+    for (int turn = 0; turn < 8; turn++) {
         struct pp_shape shape = {.d_model = D, .heads = 16, .kv_heads = 4, .d_ff = FF, .layers = 6, .vocab = 2048};
         const bool gated = turn % 2;
         const int64_t up = gated ? 2 * FF : FF; /* columns of linear1 */
         struct pp_model *bf16, *fp8;
         shape.activation = gated ? PP_SWIGLU : PP_GELU;
-        shape.norm = turn / 2;
+        shape.norm = turn / 2 % 2;
+        shape.replicas = 2;
+        shape.zero = shape.shards = shape.shard_params = turn / 4;
         shape.precision = PP_BF16;
         assert_int_equal(pp_model_create(&shape, 3, NULL, NULL, &bf16), PP_OK);
         shape.precision = PP_FP8;
         assert_int_equal(pp_model_create(&shape, 3, NULL, NULL, &fp8), PP_OK);
-        const int64_t weights = up * D, gradients = T * (D + (up > QKV ? up : QKV));
+        const int64_t weights = shape.shard_params ? up * D : 0, inputs = T * FF,
+                      gradients = T * (D + (up > QKV ? up : QKV));
         const struct {
             int kind;
             int64_t bytes;
         } expected[] = {{PP_F, T * FF + weights + SCALES},
                         {PP_R, T * FF + weights + SCALES},
-                        {PP_B, T * up + weights + gradients + SCALES},
+                        {PP_B, T * up + (weights > inputs ? weights : inputs) + gradients + SCALES},
                         {PP_I, T * up + weights + SCALES},
                         {PP_W, T * (up + FF) + SCALES},
                         {PP_STEP, 0}};

@@ -102,7 +102,9 @@ static void test_memory_formula(void **state)
             }
             const int64_t keys = shape.kv_heads ? 1024 : 4096, gates = shape.activation == PP_SWIGLU ? 4096 : 0;
             const int64_t weights = 4 * (4 * 4096 + 2 * keys + gates) * 4096LL + 28800 * 4096LL; /* of stage 1 */
-            assert_int_equal(model->stages[1].param16_bytes, pp_in_bf16(precision) ? 2 * weights : 0);
+            const int64_t linears = weights - 28800 * 4096LL, scales = 4 * 4 * 64; /* of fp8: two copies of layers' */
+            assert_int_equal(model->stages[1].param16_bytes, (pp_in_bf16(precision) ? 2 * weights : 0) +
+                                                                 (precision == PP_FP8 ? 2 * linears + scales : 0));
             pp_model_free(model);
         }
 }

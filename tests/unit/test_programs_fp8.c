@@ -3,7 +3,8 @@
  * Programs of precision fp8 beside those of bf16, of random models. Without the calls that round factors, and with the
  * plain product in the place of each FP8 product, they are the same programs. Memory is followed by symbols
  * (program_contents.h): each FP8 product must read both factors as they are at that call, rounded to the right format
- * and turned the right way, and the scales that belong to them.
+ * and turned the right way, and the scales that belong to them. Copies of weights that a worker keeps are written by
+ * programs of the class that rounds weights, all of them, and by no others.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "core/fp8.h"
 #include "kernels/model.h"
 #include "tests/unit/program_contents.h"
 #include "tests/unit/random_shape.h"
@@ -31,6 +33,9 @@ static struct {
     int small;     /* products of linears whose sizes are no multiples of 16 */
     int roundings; /* calls of to_fp8 */
     int outputs;   /* matrices that these make: one, or two of a gradient that is rounded both ways */
+    int copies;    /* weights of which copies were written */
+    int copied;    /* products that read a copy */
+    int gathered;  /* products whose weight has none, since workers keep shares alone */
 } met;
 
 /* Two programs of one class, call by call. */
@@ -43,6 +48,8 @@ struct pair {
     struct output outputs[OUTPUTS];
     int noutputs;
     int weights; /* FP8 products that make gradients of weights */
+    int copied;  /* FP8 products that read a copy of a weight */
+    int copies;  /* weights of which the program has written copies */
     const struct pp_call *call;
 };
 
@@ -85,11 +92,66 @@ static struct factor factor_of_call(const struct pair *p, int x)
                            .gradient = n->gradient};
 }
 
-/* FP8 matrices and their scales have scratch behind that of the bf16 program, and begin where cuBLAS wants them. */
+/* The matrices of a tensor, as products read them. */
+static struct factor factor_of_tensor(const struct pair *p, const struct pp_tensor *t)
+{
+    const struct pp_shape *local = &p->model->local;
+    const int times = t->of_experts ? local->experts / pp_shape_expert_parallel(local) : 1;
+    const int64_t bytes = t->local_elements * 2;
+    return (struct factor){.content = read_content(&p->rounded, PP_MEM_PARAM16, t->offset16, bytes),
+                           .rows = (int)t->local[0] / times,
+                           .width = (int)t->local[1],
+                           .times = times};
+}
+
+/* Does the stage need copies of it? */
+static bool needs_copies(const struct pair *p, const struct pp_tensor *t)
+{
+    const struct factor f = factor_of_tensor(p, t);
+    return t->offset8 >= 0 && f.rows % PP_FP8_STEP == 0;
+}
+
+/* Where both copies of a tensor and their scales lie: parts of PP_MEM_PARAM16. */
+static struct places {
+    int64_t numbers[2], amax, scale;
+} places_of(const struct pp_tensor *t)
+{
+    const int64_t end = t->offset8 + 2 * t->local_elements;
+    return (struct places){{t->offset8, t->offset8 + t->local_elements}, end, end + (int64_t)sizeof(float)};
+}
+
+/* What an earlier program has left there. */
+static void write_copies(struct pair *p, const struct pp_tensor *t)
+{
+    struct factor f = factor_of_tensor(p, t);
+    const struct places at = places_of(t);
+    write_content(&p->rounded, PP_MEM_PARAM16, at.scale, sizeof(float), made_of(&f, SCALE));
+    for (int turned = 0; turned < 2; turned++) {
+        f.turned = turned;
+        write_content(&p->rounded, PP_MEM_PARAM16, at.numbers[turned], t->local_elements, made_of(&f, NUMBERS));
+    }
+}
+
+/* The tensor that has this place for a copy, or for amax and scale; NULL: none has. */
+static const struct pp_tensor *copied_at(const struct pair *p, const struct pp_ref *ref)
+{
+    const struct pp_tensor *first = &p->model->tensors[p->stage->first_tensor];
+    if (ref->region != PP_MEM_PARAM16 || ref->row_bytes || ref->part_bytes || ref->expert_bytes) return NULL;
+    for (const struct pp_tensor *t = first; t < first + p->stage->tensors; t++) {
+        const struct places at = places_of(t);
+        const bool here = ref->offset == at.numbers[0] || ref->offset == at.numbers[1] || ref->offset == at.amax ||
+                          ref->offset == at.scale;
+        if (t->offset8 >= 0 && here) return t;
+    }
+    return NULL;
+}
+
+/* Other FP8 matrices and their scales have scratch behind that of the bf16 program, and begin where cuBLAS wants them. */
 static void check_scratch(const struct pair *p, int i)
 {
     const struct pp_ref *ref = &p->call->ref[i];
     const bool matrix = pp_call_operand(p->call, i).type == PP_TYPE_FP8;
+    if (copied_at(p, ref)) return;
     require(p, ref->region == PP_MEM_WORK && !ref->row_bytes && !ref->part_bytes && !ref->expert_bytes);
     require(p, ref->offset >= p->bf16->work_bytes);
     require(p, ref->offset + bytes_of(p->call, i) <= p->fp8->work_bytes);
@@ -120,14 +182,17 @@ static void to_fp8(struct pair *p)
     require(p, content_of(&p->rounded, p->call, PP_OPERAND(to_fp8, amax), p->who) == made_of(&x, AMAX));
     require(p, at->q.region != PP_MEM_NONE || at->turned.region != PP_MEM_NONE);
     const int to[] = {PP_OPERAND(to_fp8, q), PP_OPERAND(to_fp8, turned)};
+    const struct pp_tensor *copied = copied_at(p, &at->q);
+    if (copied) require(p, at->x.offset == copied->offset16 && at->turned.offset == places_of(copied).numbers[1]);
     for (int turned = 0; turned < 2; turned++) {
         x.turned = turned;
         if (p->call->ref[to[turned]].region == PP_MEM_NONE) continue;
         check_scratch(p, to[turned]);
         set_content(&p->rounded, p->call, to[turned], p->who, made_of(&x, NUMBERS));
-        note_output(p, p->call->ref[to[turned]].offset);
+        if (!copied) note_output(p, p->call->ref[to[turned]].offset);
         met.outputs++;
     }
+    p->copies += copied != NULL;
     check_scratch(p, PP_OPERAND(to_fp8, scale));
     set_content(&p->rounded, p->call, PP_OPERAND(to_fp8, scale), p->who, made_of(&x, SCALE));
     met.roundings++;
@@ -207,6 +272,8 @@ static void check_product(struct pair *p, const struct pp_call *plain)
     check_factor(p, &b, PP_OPERAND(gemm_fp8, b), PP_OPERAND(gemm_fp8, scale_b));
     met.products++;
     p->weights += of_weight;
+    p->copied += copied_at(p, &p->call->at.gemm_fp8.b) != NULL;
+    met.gathered += !of_weight && p->model->shape.shard_params;
     met.of_experts += m->times > 1;
 }
 
@@ -256,24 +323,49 @@ static void check_calls(struct pair *p)
 }
 
 /* Where products are not cut into pieces, a full backward rounds each gradient once, both ways, and nothing else is
- * spared: each product reads two matrices of its own. */
+ * spared but copies of weights: each product reads two matrices of its own, or one of its own and a copy. */
 static void check_spared(const struct pair *p, bool full_backward, int products, int roundings, int outputs)
 {
     if (p->model->shape.sum_pieces > 1) return;
-    assert_int_equal(met.outputs - outputs, 2 * (met.products - products));
-    assert_int_equal(met.outputs - outputs - (met.roundings - roundings), full_backward ? p->weights : 0);
+    assert_int_equal(met.outputs - outputs, 2 * (met.products - products) - p->copied + 2 * p->copies);
+    assert_int_equal(met.outputs - outputs - (met.roundings - roundings), (full_backward ? p->weights : 0) + p->copies);
+}
+
+/* A program that rounds weights writes the copies of all that its part of the stage has; no other writes any. */
+static void check_copies(const struct pair *p, const struct pp_class *cls)
+{
+    const struct pp_tensor_range range = pp_part_tensors(p->stage, cls);
+    const struct pp_tensor *first = &p->model->tensors[p->stage->first_tensor + range.first];
+    int needed = 0;
+    for (int i = 0; i < range.n && cls->rounds; i++) needed += needs_copies(p, &first[i]);
+    if (p->copies != needed) fail_msg("%s: %d copies, not %d", p->fp8->signature, p->copies, needed);
+    met.copies += p->copies;
+    met.copied += p->copied;
+}
+
+/* All copies are there but in a program that rounds weights. */
+static void begin_copies(struct pair *p, const struct pp_class *cls)
+{
+    const struct pp_tensor *first = &p->model->tensors[p->stage->first_tensor];
+    for (int i = 0; i < p->stage->tensors && !cls->rounds; i++)
+        if (needs_copies(p, &first[i])) write_copies(p, &first[i]);
 }
 
 /* ---- models ---- */
 
-/* The same names but for the precision, which stands in all of them. */
-static void check_names(const struct pp_program *bf16, const struct pp_program *fp8)
+/* The same names but for the precision, which stands in all of them, and for the word of programs that round weights.
+ */
+static void check_names(const struct pp_program *bf16, const struct pp_program *fp8, bool rounds)
 {
-    char name[PP_SIGNATURE_BYTES];
-    const char *at = strstr(bf16->signature, " bf16");
+    static const char word[] = " rounds";
+    char name[PP_SIGNATURE_BYTES + 4], found[PP_SIGNATURE_BYTES + 4];
+    const char *at = strstr(bf16->signature, " bf16"), *rounding = strstr(fp8->signature, word);
     assert_non_null(at);
+    assert_true(rounds == (rounding != NULL));
     snprintf(name, sizeof name, "%.*s fp8%s", (int)(at - bf16->signature), bf16->signature, at + strlen(" bf16"));
-    assert_string_equal(fp8->signature, name);
+    snprintf(found, sizeof found, "%.*s%s", (int)((rounding ? rounding : fp8->signature) - fp8->signature),
+             fp8->signature, rounding ? rounding + strlen(word) : fp8->signature);
+    assert_string_equal(found, name);
 }
 
 static void check_class(const struct pp_model *const models[2], const struct pp_class *cls,
@@ -287,8 +379,11 @@ static void check_class(const struct pp_model *const models[2], const struct pp_
     struct pair p = {.model = models[1], .stage = &models[1]->stages[cls->stage], .bf16 = &bf16, .fp8 = &fp8};
     p.who.tensor_rank = random_below(dice, pp_shape_tensor(shape));
     p.who.expert_rank = random_below(dice, pp_shape_expert_parallel(shape));
-    check_names(&bf16, &fp8);
+    const bool multiplies = cls->kind == PP_F || cls->kind == PP_R || cls->kind == PP_B || cls->kind == PP_I;
+    check_names(&bf16, &fp8, shape->shard_params ? multiplies : cls->rounds);
+    begin_copies(&p, cls);
     check_calls(&p);
+    check_copies(&p, cls);
     check_spared(&p, cls->kind == PP_B, products, roundings, outputs);
     if (met.products == products) assert_int_equal(fp8.work_bytes, bf16.work_bytes);
     met.programs++;
@@ -325,6 +420,7 @@ static void check_way(const struct pp_model *const models[2], const struct way *
             const bool cut = (kind == PP_F || kind == PP_B || kind == PP_W) && layers > 1;
             struct pp_class cls = {.kind = kind, .stage = stage, .parts = cut ? 1 + random_below(dice, layers) : 1};
             if (kind != PP_NORM && kind != PP_STEP) cls.rows = rows;
+            cls.rounds = kind == PP_F && !models[0]->shape.shard_params && random_below(dice, 2);
             for (cls.part = 0; cls.part < cls.parts; cls.part++) check_class(models, &cls, &spec, dice);
         }
 }
@@ -352,7 +448,8 @@ static void test_programs(void **state)
         "%d models, %d programs: %d FP8 products (%d of experts), %d too small; %d roundings of %d matrices\n",
         met.models, met.programs, met.products, met.of_experts, met.small, met.roundings, met.outputs);
     assert_true(met.models > MODELS / 2 && met.products > 10 * MODELS && met.of_experts > MODELS && met.small > MODELS);
-    assert_true(met.roundings < met.outputs && met.outputs < 2 * met.products); /* of gradients; of pieces' weights */
+    assert_true(met.roundings < met.outputs && met.copies > MODELS && met.copied > 5 * MODELS);
+    assert_true(met.gathered > MODELS);
 }
 
 int main(void)
