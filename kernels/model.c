@@ -128,14 +128,20 @@ static bool is_linear(const struct pp_tensor_row *row)
            row->dim[0] != DIM_VOCAB && row->dim[0] != DIM_POSITIONS;
 }
 
+/* Are both sides of the worker's weight, or of each of its experts' weights, those of FP8 products? */
+static bool fits_fp8(const struct pp_model *model, const struct pp_tensor *t)
+{
+    const int experts = t->of_experts ? model->local.experts / pp_shape_expert_parallel(&model->local) : 1;
+    return t->local[0] / experts % PP_FP8_STEP == 0 && t->local[1] % PP_FP8_STEP == 0;
+}
+
 /* Takes memory for FP8 copies of the stage's weights, behind all bfloat16 copies. */
 static void place_fp8(const struct pp_model *model, struct pp_stage *s)
 {
     for (int i = s->first_tensor; i < s->first_tensor + s->tensors; i++) {
         struct pp_tensor *t = &model->tensors[i];
-        const bool fits = t->local[0] % PP_FP8_STEP == 0 && t->local[1] % PP_FP8_STEP == 0;
         t->offset8 = -1;
-        if (!pp_shape_keeps_fp8(&model->local) || !t->linear || !fits) continue;
+        if (!pp_shape_keeps_fp8(&model->local) || !t->linear || !fits_fp8(model, t)) continue;
         take(&s->param16_bytes, aligned(2 * t->local_elements + 2 * (int64_t)sizeof(float)), &t->offset8);
     }
 }
