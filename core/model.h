@@ -78,7 +78,8 @@ struct pp_stage {
      * first tensor behind the layers. */
     const int *layer_at;
     /* Bytes of the stage's regions: of all gradients (and of the values, if all are whole), of those values that are
-     * whole, of the bfloat16 and FP8 copies (0 unless bf16 or fp8). Then the same of a worker's share, or, without shares, of all. */
+     * whole, of the bfloat16 and FP8 copies (0 unless bf16 or fp8). Then the same of a worker's share, or, without
+     * shares, of all; FP8 copies are not shared. */
     int64_t param_bytes, value_bytes, param16_bytes;
     int64_t share_bytes, share_value_bytes, share_param16_bytes;
     int group; /* stages with equal activation sizes have equal numbers */

@@ -176,6 +176,19 @@ static pp_status check_parameters(struct check *c, int32_t id)
     return pp_plan_bad(plan, id, "it does not wait for its parameters");
 }
 
+/* With rounds_weights the first forward of each stage (each of its parts) rounds weights, and no other task does. Call
+ * it before check_parameters(), which notes that forward. */
+static pp_status check_rounding(const struct check *c, int32_t id)
+{
+    const struct pp_plan *plan = c->plan;
+    const struct pp_task *t = &plan->tasks[id];
+    const bool rounds = plan->classes[t->cls].rounds;
+    const bool begins = t->kind == PP_F && c->passed[t->stage].forward < 0,
+               goes_on = c->before >= 0 && plan->classes[plan->tasks[c->before].cls].rounds;
+    if (rounds == (plan->rounds_weights && (begins || goes_on))) return PP_OK;
+    return pp_plan_bad(plan, id, rounds ? "it rounds weights once more" : "it does not round its stage's weights");
+}
+
 /* The first contribution to a stage's gradients, and no other, has PP_TASK_FIRST. */
 static pp_status check_first(struct check *c, int32_t id)
 {
@@ -330,6 +343,7 @@ static pp_status run_checks(struct check *c)
         PP_TRY(check_work(c, id));
         PP_TRY(check_first(c, id));
         PP_TRY(check_place(c, id));
+        PP_TRY(check_rounding(c, id));
         PP_TRY(check_parameters(c, id));
         PP_TRY(check_input(c, id));
         PP_TRY(check_slots(c, id));

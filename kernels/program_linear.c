@@ -124,8 +124,7 @@ static struct rounded round_b(struct pp_writer *w, const struct pp_fp8_factor *f
 static const struct pp_tensor *copied_weight(const struct pp_writer *w, const struct pp_linear *p)
 {
     const struct pp_tensor *tensors = &w->model->tensors[w->stage->first_tensor];
-    const bool fits = p->mnk[1] % PP_FP8_STEP == 0 && p->mnk[2] % PP_FP8_STEP == 0;
-    for (int i = 0; i < w->stage->tensors && fits && !p->plain && p->b.region == PP_MEM_PARAM16; i++)
+    for (int i = 0; i < w->stage->tensors && p->b.region == PP_MEM_PARAM16; i++)
         if (tensors[i].offset16 == p->b.offset && tensors[i].offset8 >= 0) return &tensors[i];
     return NULL;
 }

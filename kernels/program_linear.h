@@ -30,8 +30,8 @@ void pp_write_plain_weight_grads(struct pp_writer *w, struct pp_ref weight, stru
                                  struct pp_ref input, int n);
 
 /* Scratch of FP8 products: what factors are rounded to. Each product writes its factors to the buffers A and B, but for
- * weights of which there are copies, or which B holds already. The other buffers hold gradients that have been rounded both ways, each until the
- * gradient of a weight has read it. */
+ * weights of which there are copies, or which B holds already. The other buffers hold gradients that have been rounded
+ * both ways, each until the gradient of a weight has read it. */
 enum { PP_FP8_NOWHERE = -1, PP_FP8_A, PP_FP8_B, PP_FP8_GRADIENTS, PP_FP8_BUFFERS = PP_FP8_GRADIENTS + 8 };
 /* A factor in memory: `times` matrices [rows, width]. */
 struct pp_fp8_factor {

@@ -84,8 +84,7 @@ static void set_sharing(const struct pp_plan_spec *spec, struct pp_plan *plan)
     plan->zero = spec->zero && plan->optimizer && pp_plan_holds_again(plan);
     plan->shards = spec->shards && plan->training && pp_plan_holds_again(plan);
     plan->shard_params = spec->shard_params && pp_plan_holds_again(plan);
-    plan->shard_group =
-        (plan->zero || plan->shards || plan->shard_params) && spec->shard_group ? spec->shard_group : plan->replicas;
+    plan->shard_group = pp_plan_zero(plan) && spec->shard_group ? spec->shard_group : plan->replicas;
     plan->gathers_first = plan->zero && spec->gather_first && !plan->shard_params;
     plan->rounds_weights = spec->rounds_weights && !plan->shard_params;
 }
@@ -93,7 +92,7 @@ static void set_sharing(const struct pp_plan_spec *spec, struct pp_plan *plan)
 /* Copies the specification into the plan. */
 static pp_status start_plan(const struct pp_plan_spec *spec, const int *stage_rank, struct pp_plan *plan)
 {
-    int stages = spec->ranks * spec->virtual_stages;
+    const int stages = spec->ranks * spec->virtual_stages;
     strncpy(plan->schedule, spec->schedule, sizeof plan->schedule - 1);
     plan->ranks = spec->ranks;
     plan->virtual_stages = spec->virtual_stages;
@@ -110,8 +109,8 @@ static pp_status start_plan(const struct pp_plan_spec *spec, const int *stage_ra
     plan->training = spec->training;
     plan->optimizer = spec->optimizer && spec->training;
     plan->clip = spec->clip && plan->optimizer;
-    set_sharing(spec, plan);
     plan->tied = spec->tied && plan->optimizer;
+    set_sharing(spec, plan);
     PP_TRY(PP_NEW(&plan->rows, spec->microbatches));
     PP_TRY(PP_NEW(&plan->first_row, spec->microbatches));
     PP_TRY(PP_NEW(&plan->stage_rank, stages));

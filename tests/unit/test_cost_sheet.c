@@ -164,12 +164,12 @@ static void test_rate_of_linears_in_fp8(void **state)
     pp_job_free(job);
 }
 
-/* Bytes of the passes that round factors, in all tasks of the job */
+/* Bytes of the passes that round factors, in all tasks of a step. */
 static double rounding_bytes(const struct pp_job *job)
 {
     double bytes = 0;
-    for (int c = 0; c < job->train->nclasses; c++) {
-        const struct pp_program *program = &job->phase[PP_TRAIN].programs[c];
+    for (int64_t id = 0; id < job->train->ntasks; id++) {
+        const struct pp_program *program = &job->phase[PP_TRAIN].programs[job->train->tasks[id].cls];
         for (int i = 0; i < program->ncalls; i++) {
             const struct pp_call *call = &program->calls[i];
             if (call->kernel == PP_KERNEL_AMAX || call->kernel == PP_KERNEL_TO_FP8)
@@ -179,10 +179,12 @@ static double rounding_bytes(const struct pp_job *job)
     return bytes;
 }
 
-/* As docs/TIMES.md counts them: of a linear with k columns in and n out, 10 (t k + n k) + 6 t n. Tensor ranks have parts
- * of n, or of k. Where products are made in pieces, gradients are rounded in pieces, and once more as a whole: 10 t n. */
-static void check_rounding(const char *options, double tensor, double gradient_bytes)
+/* As docs/TIMES.md counts them: of a linear with k columns in and n out, 10 t k + 6 t n in each microbatch, and 6 n k
+ * once. Tensor ranks have parts of n, or of k. Where products are made in pieces, gradients are rounded in pieces, and
+ * once more as a whole: 10 t n. */
+static void check_rounding(const char *options, double tensor, double gradient_bytes, double weight_bytes)
 {
+    enum { MICROBATCHES = 2 };
     const double t = 2 * 128, d = 128, ff = 256, k[] = {d, d / tensor, d, ff / tensor},
                  n[] = {3 * d / tensor, d, ff / tensor, d};
     char all[512];
@@ -192,7 +194,8 @@ static void check_rounding(const char *options, double tensor, double gradient_b
              "--chunks 2 --schedule 1f1b --precision fp8 %s",
              options);
     struct pp_job *job = create_job(all);
-    for (int i = 0; i < 4; i++) expected += 10 * (t * k[i] + n[i] * k[i]) + gradient_bytes * t * n[i];
+    for (int i = 0; i < 4; i++)
+        expected += MICROBATCHES * t * (10 * k[i] + gradient_bytes * n[i]) + weight_bytes * n[i] * k[i];
     expect_near(rounding_bytes(job), expected, 0, options);
     pp_job_free(job);
 }
@@ -200,10 +203,12 @@ static void check_rounding(const char *options, double tensor, double gradient_b
 static void test_bytes_of_rounding(void **state)
 {
     (void)state;
-    check_rounding("", 1, 6);
-    check_rounding("--tensor 2", 2, 6);
-    check_rounding("--tensor 2 --sequence-parallel", 2, 6);
-    check_rounding("--tensor 2 --sequence-parallel --overlap-tensor-sums 4", 2, 10);
+    check_rounding("", 1, 6, 6);
+    check_rounding("--replicas 2 --zero 2", 1, 6, 6);
+    check_rounding("--replicas 2 --zero 3", 1, 6, 2 * (5 + 5)); /* F and B of each microbatch */
+    check_rounding("--tensor 2", 2, 6, 6);
+    check_rounding("--tensor 2 --sequence-parallel", 2, 6, 6);
+    check_rounding("--tensor 2 --sequence-parallel --overlap-tensor-sums 4", 2, 10, 6);
 }
 
 static void check_no_rate(const char *machine, int without, const char *words)

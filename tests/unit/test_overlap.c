@@ -176,6 +176,7 @@ static void test_all_shapes(void **state)
                     if (pp_schedule_check(spec.schedule, p, v, ms[m]) != PP_OK) continue;
                     spec.zero = n % 3 > 0;
                     spec.gather_first = n % 3 > 1;
+                    spec.rounds_weights = n % 2;
                     spec.checkpoint = n % 3;
                     spec.batch_w = n % 5;
                     spec.recv_buffers = n % 4;

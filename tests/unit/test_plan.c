@@ -34,6 +34,7 @@ static void check_variants(struct pp_plan_spec *spec)
         spec->replicas = 1 + variant / 3 % 2;
         spec->zero = variant % 2;
         spec->clip = variant / 6;
+        spec->rounds_weights = variant / 2 % 2;
         spec->recv_buffers = variant % 4;
         struct pp_plan *plan = build(spec);
         if (pp_plan_check(plan) != PP_OK)
@@ -46,6 +47,7 @@ static void check_variants(struct pp_plan_spec *spec)
 static void check_forwards(struct pp_plan_spec *spec)
 {
     spec->recv_buffers = 1;
+    spec->rounds_weights = spec->microbatches % 2;
     struct pp_plan *plan = build(spec);
     if (pp_plan_check(plan) != PP_OK) fail_msg("forward only: %s", pp_message());
     for (int64_t i = 0; i < plan->ntasks; i++)
@@ -124,6 +126,11 @@ static void test_hash(void **state)
     assert_true(a->hash == b->hash && a->hash == pp_plan_hash(a));
     pp_plan_free(b);
     spec.checkpoint = PP_CHECKPOINT_ALWAYS;
+    b = build(&spec);
+    assert_true(a->hash != b->hash);
+    pp_plan_free(b);
+    spec = spec_of("1f1b", 2, 1, 4);
+    spec.rounds_weights = true;
     b = build(&spec);
     assert_true(a->hash != b->hash);
     pp_plan_free(b);

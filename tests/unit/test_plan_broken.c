@@ -151,6 +151,27 @@ static void test_broken_norm(void **state)
     pp_plan_free(plan);
 }
 
+/* The first forward of a stage rounds its weights, and no other task. */
+static void test_broken_rounding(void **state)
+{
+    (void)state;
+    struct pp_plan_spec spec = spec_of("interleaved", 2, 2, 4);
+    spec.rounds_weights = true;
+    struct pp_plan *plan = build(&spec);
+    assert_int_equal(pp_plan_check(plan), PP_OK);
+    for (int stage = 0; stage < 4; stage++) {
+        int32_t *first = &plan->tasks[find(plan, PP_F, stage, 0)].cls,
+                *second = &plan->tasks[find(plan, PP_F, stage, 1)].cls;
+        assert_true(plan->classes[*first].rounds && !plan->classes[*second].rounds);
+        expect_bad(plan, first, *second, "it does not round its stage's weights");
+        expect_bad(plan, second, *first, "it rounds weights once more");
+    }
+    plan->rounds_weights = false;
+    assert_int_equal(pp_plan_check(plan), PP_INPUT);
+    assert_non_null(strstr(pp_message(), "it rounds weights once more"));
+    pp_plan_free(plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -158,6 +179,7 @@ int main(void)
         cmocka_unit_test(test_broken_ranks),
         cmocka_unit_test(test_broken_collective),
         cmocka_unit_test(test_broken_norm),
+        cmocka_unit_test(test_broken_rounding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
