@@ -179,10 +179,10 @@ static double rounding_bytes(const struct pp_job *job)
     return bytes;
 }
 
-/* As docs/TIMES.md counts them: of a linear with k columns in and n out, of t tokens, F rounds its input and B the input
- * once more and the gradient both ways: 5 t k, 5 t k + 6 t n. The first F, a class of its own, rounds the weight as well,
- * both ways: 6 n k. Tensor ranks have parts of n, or of k. Where products are made in pieces, gradients are rounded in
- * pieces, and once more as a whole: 10 t n. */
+/* As docs/TIMES.md counts them: of a linear with k columns in and n out, of t tokens, F rounds its input and B the
+ * input once more and the gradient both ways: 5 t k, 5 t k + 6 t n. The first F, a class of its own, rounds the weight
+ * as well, both ways: 6 n k. Tensor ranks have parts of n, or of k. Where products are made in pieces, gradients are
+ * rounded in pieces, and once more as a whole: 10 t n. */
 static void check_rounding(const char *options, double tensor, double gradient_bytes)
 {
     const double t = 2 * 128, d = 128, ff = 256, k[] = {d, d / tensor, d, ff / tensor},
