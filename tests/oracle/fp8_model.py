@@ -5,7 +5,8 @@ nowhere else, so that what ppexec computes should be the same but for the last d
 The models have rows of one token. Attention then hands its values on as they are, which leaves the linears, the norms
 and what is between them. Dropout, biases of linears, experts, and workers that share tensors are not here.
 
-Numbers of bfloat16 and FP8 are kept in tensors of float32; sums are made in float64.
+Numbers of bfloat16 and FP8 are kept in tensors of float32; sums are made in float64, but for those of forward products
+in FP8, which ppkit lets be fast.
 """
 
 import math
@@ -13,6 +14,7 @@ import math
 import torch
 
 STEP = 16  # FP8 products have sizes that are multiples of it
+FAST_BITS = 13  # of a sum's mantissa; a GPU cuts each step of the sum, at about as many
 LARGEST = {torch.float8_e4m3fn: 448.0, torch.float8_e5m2: 57344.0}
 
 
@@ -21,11 +23,11 @@ def bf16(x):
 
 
 def fp8(x, kind):
-    """x, scaled by its largest number, as FP8 of this kind, and back."""
+    """(numbers of FP8 of this kind, the scale by which they are x, its largest number being the largest of the kind)"""
     amax = x.abs().max().float()
     factor = torch.minimum(torch.tensor(LARGEST[kind]) / amax, torch.tensor(2.0**126)) if amax > 0 else torch.tensor(1.0)
     codes = (x.float() * factor).clamp(-LARGEST[kind], LARGEST[kind]).to(kind)  # the cast alone would not saturate
-    return codes.double() * (1 / factor).double()
+    return codes.double(), (1 / factor).double()
 
 
 def e4m3(x):
@@ -37,7 +39,26 @@ def e5m2(x):
 
 
 def same(x):
-    return x.double()
+    return x.double(), 1.0
+
+
+def product(a, b):
+    """Of numbers and scales, a [m, k] and b [k, n]."""
+    return (a[0] @ b[0] * (a[1] * b[1])).float()
+
+
+def turned(a):
+    return a[0].T, a[1]
+
+
+def cut(x):
+    """What a fast sum has of float32's digits: the others are cut off."""
+    return (x.float().view(torch.int32) & (-1 << (23 - FAST_BITS))).view(torch.float32).double()
+
+
+def fast_product(a, b):
+    """As forward products in FP8 are added, on the emulated device."""
+    return (cut(a[0] @ b[0]) * (a[1] * b[1])).float()
 
 
 class StoredGradient(torch.autograd.Function):
@@ -75,13 +96,14 @@ class Linear(torch.autograd.Function):
     def forward(ctx, x, weight, kinds):
         ctx.kinds = kinds
         ctx.save_for_backward(x, weight)
-        return (kinds[0](x) @ kinds[0](bf16(weight)).T).float()
+        multiply = product if kinds[0] is same else fast_product
+        return multiply(kinds[0](x), turned(kinds[0](bf16(weight))))
 
     @staticmethod
     def backward(ctx, dy):
         (x, weight), (plain, gradient) = ctx.saved_tensors, ctx.kinds
         dy = gradient(dy)
-        return (dy @ plain(bf16(weight))).float(), (dy.T @ plain(x)).float(), None
+        return product(dy, plain(bf16(weight))), product(turned(dy), plain(x)), None
 
 
 class Norm(torch.autograd.Function):

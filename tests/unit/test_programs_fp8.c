@@ -14,117 +14,10 @@
 
 #include <cmocka.h>
 
-#include "core/fp8.h"
-#include "kernels/model.h"
-#include "tests/unit/fp8_contents.h"
+#include "tests/unit/program_fp8.h"
 #include "tests/unit/random_shape.h"
 
-enum { MODELS = 1200, OUTPUTS = 32 };
-
-/* Where calls have rounded a matrix to, and whether a product has read it since. */
-struct output {
-    int64_t offset;
-    bool read;
-};
-
-/* What there was in all programs; a test that never met one of these would prove little. */
-static struct {
-    int models, programs, products, of_experts;
-    int small;     /* products of linears whose sizes are no multiples of 16 */
-    int roundings; /* calls of to_fp8 */
-    int outputs;   /* matrices that these make: one, or two of a gradient that is rounded both ways */
-    int copies;    /* weights of which copies were written */
-    int copied;    /* products that read a copy */
-    int gathered;  /* products whose weight has none, since workers keep shares alone */
-} met;
-
-/* Two programs of one class, call by call. */
-struct pair {
-    const struct pp_model *model; /* that of fp8 */
-    const struct pp_stage *stage;
-    const struct pp_program *bf16, *fp8;
-    struct contents plain, rounded; /* memory of the worker in each program */
-    struct who who;
-    struct output outputs[OUTPUTS];
-    int noutputs;
-    int weights; /* FP8 products that make gradients of weights */
-    int copied;  /* FP8 products that read a copy of a weight */
-    int copies;  /* weights of which the program has written copies */
-    const struct pp_call *call;
-};
-
-#define require(p, condition)                                                                                          \
-    do {                                                                                                               \
-        char require_text[96];                                                                                         \
-        if (!(condition))                                                                                              \
-            fail_msg("%s: %s (call %d): not so: %s", (p)->fp8->signature,                                              \
-                     pp_call_text((p)->call, require_text, sizeof require_text), (int)((p)->call - (p)->fp8->calls),   \
-                     #condition);                                                                                      \
-    } while (0)
-
-/* ---- what rounding makes ---- */
-
-static struct factor factor_of_call(const struct pair *p, int x)
-{
-    const struct pp_fp8_dims *n = &p->call->fp8;
-    return (struct factor){.content = content_of(&p->rounded, p->call, x, p->who),
-                           .rows = n->rows,
-                           .width = n->width,
-                           .times = PP_TIMES(n),
-                           .gradient = n->gradient};
-}
-
-/* All but these copies have scratch behind that of the bf16 program; matrices begin where cuBLAS wants them. */
-static void check_scratch(const struct pair *p, int i)
-{
-    const struct pp_ref *ref = &p->call->ref[i];
-    const bool matrix = pp_call_operand(p->call, i).type == PP_TYPE_FP8;
-    if (copied_at(p->model, p->stage, ref)) return;
-    require(p, ref->region == PP_MEM_WORK && !ref->row_bytes && !ref->part_bytes && !ref->expert_bytes);
-    require(p, ref->offset >= p->bf16->work_bytes);
-    require(p, ref->offset + bytes_of(p->call, i) <= p->fp8->work_bytes);
-    require(p, ref->offset % (matrix ? PP_FP8_STEP : (int)sizeof(float)) == 0);
-}
-
-static void amax(struct pair *p)
-{
-    const struct factor x = factor_of_call(p, PP_OPERAND(amax, x));
-    require(p, !x.gradient); /* the largest number is the same for both formats, so both have calls of one name */
-    check_scratch(p, PP_OPERAND(amax, amax));
-    set_content(&p->rounded, p->call, PP_OPERAND(amax, amax), p->who, made_of(&x, AMAX));
-}
-
-static void note_output(struct pair *p, int64_t offset)
-{
-    int i = 0;
-    while (i < p->noutputs && p->outputs[i].offset != offset) i++;
-    require(p, i < OUTPUTS && (i == p->noutputs || p->outputs[i].read));
-    p->outputs[i] = (struct output){offset, false};
-    p->noutputs += i == p->noutputs;
-}
-
-static void to_fp8(struct pair *p)
-{
-    const struct pp_to_fp8_refs *at = &p->call->at.to_fp8;
-    struct factor x = factor_of_call(p, PP_OPERAND(to_fp8, x));
-    require(p, content_of(&p->rounded, p->call, PP_OPERAND(to_fp8, amax), p->who) == made_of(&x, AMAX));
-    require(p, at->q.region != PP_MEM_NONE || at->turned.region != PP_MEM_NONE);
-    const int to[] = {PP_OPERAND(to_fp8, q), PP_OPERAND(to_fp8, turned)};
-    const struct pp_tensor *copied = copied_at(p->model, p->stage, &at->q);
-    if (copied) require(p, at->x.offset == copied->offset16 && at->turned.offset == places_of(copied).numbers[1]);
-    for (int turned = 0; turned < 2; turned++) {
-        x.turned = turned;
-        if (p->call->ref[to[turned]].region == PP_MEM_NONE) continue;
-        check_scratch(p, to[turned]);
-        set_content(&p->rounded, p->call, to[turned], p->who, made_of(&x, NUMBERS));
-        if (!copied) note_output(p, p->call->ref[to[turned]].offset);
-        met.outputs++;
-    }
-    p->copies += copied != NULL;
-    check_scratch(p, PP_OPERAND(to_fp8, scale));
-    set_content(&p->rounded, p->call, PP_OPERAND(to_fp8, scale), p->who, made_of(&x, SCALE));
-    met.roundings++;
-}
+enum { MODELS = 1200 };
 
 /* ---- products ---- */
 
@@ -200,7 +93,7 @@ static void check_product(struct pair *p, const struct pp_call *plain)
     check_factor(p, &b, PP_OPERAND(gemm_fp8, b), PP_OPERAND(gemm_fp8, scale_b));
     met.products++;
     p->weights += of_weight;
-    p->copied += copied_at(p->model, p->stage, &p->call->at.gemm_fp8.b) != NULL;
+    p->copied += copied_at(p, &p->call->at.gemm_fp8.b) != NULL;
     met.gathered += !of_weight && p->model->shape.shard_params;
     met.of_experts += m->times > 1;
 }
@@ -276,7 +169,7 @@ static void begin_copies(struct pair *p, const struct pp_class *cls)
 {
     const struct pp_tensor *first = &p->model->tensors[p->stage->first_tensor];
     for (int i = 0; i < p->stage->tensors && !cls->rounds; i++)
-        if (first[i].offset8 >= 0) write_copies(p->model, &p->rounded, &first[i]);
+        if (first[i].offset8 >= 0) write_copies(p, &first[i]);
 }
 
 /* ---- models ---- */
