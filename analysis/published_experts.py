@@ -254,6 +254,11 @@ def passes_gb(model):
     return TOKENS * model.chosen * (ROW_BYTES * model.width + INNER_BYTES * 2 * model.ff) / 1e9
 
 
+def logits_gb(model):
+    """GB of a row's logits in float32"""
+    return TOKENS * model.vocab * 4 / 1e9
+
+
 def of_rows(facts):
     """{word of the text: figure}: of each pair of runs, milliseconds of a layer and microbatch; and of the other facts"""
     figures = {}
@@ -335,6 +340,7 @@ def figures(found):
         "experts_ms_predicted": f"{run.layer_ms(rate):.1f}",
         "experts_last": f"{run.layer_ms(run.measured()) * run.model.layers / run.ranks:.0f}",
         "experts_passes": f"{passes_gb(run.model):.1f}",
+        "experts_logits": f"{logits_gb(run.model) / machine_file(run.machine)['memory']['gb_per_s'] * 1e3:.1f}",
         "experts_slowest": f"{100 * slowest_efficiency():.0f}",
     }
 

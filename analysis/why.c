@@ -59,12 +59,13 @@ static const struct pp_column path_columns[PATH_COLUMNS] = {
 
 /* --- reading --- */
 
-/* ms/batch of a run in ns, and of its traced step what worker 0 took, which is the batch's where it is not stored. */
+/* ms/batch of a run in ns, and of its traced step what worker 0 took, which is the batch's where it is not stored. What
+ * takes more than 11 days, or less than nothing, was not measured: a database may be damaged. */
 static pp_status read_step(struct pp_db *db, const struct pp_pair *pair, int step, int64_t batch_ns, int64_t *step_ns,
                            int64_t *steps)
 {
     bool found;
-    PP_TRY(pp_db_integer(db, "SELECT ns FROM step WHERE run = ?1 AND step = ?2",
+    PP_TRY(pp_db_integer(db, "SELECT ns FROM step WHERE run = ?1 AND step = ?2 AND ns BETWEEN 0 AND 1000000000000000",
                          PP_VALUES(PP_INT(pair->measured), PP_INT(step)), step_ns, &found));
     if (!found) *step_ns = batch_ns;
     return pp_db_integer(db, "SELECT count(DISTINCT step) FROM busy WHERE run = ?1", PP_VALUES(PP_INT(pair->measured)),
