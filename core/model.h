@@ -48,12 +48,12 @@ struct pp_tensor {
     int64_t bytes;        /* with what fills up its last share */
     int64_t value_offset; /* of its values, in PP_MEM_PARAM; -1: weights are split (pp_shape_splits_weights) */
     int64_t offset16;     /* of its bfloat16 copy, in PP_MEM_PARAM16; -1: it has none */
-    /* Of its FP8 copies in the same region, behind all bfloat16 copies: E4M3 numbers as they lie and then each matrix
-     * transposed, local_elements of both; amax and scale, as float. -1: it has none, see pp_shape_keeps_fp8(). */
-    int64_t offset8;
     /* The same three where a region holds nothing but the worker's share of each tensor, one behind the other; without
      * shares, all of each. */
     int64_t share_offset, share_value_offset, share_offset16;
+    /* Of its FP8 copies in PP_MEM_PARAM16, behind all bfloat16 copies: E4M3 numbers as they lie, then each matrix
+     * transposed, local_elements of both; then amax and scale, as float. -1: it has none, see pp_shape_keeps_fp8(). */
+    int64_t offset8;
     /* Elements of each of pp_shape_parts() equal parts; zeros fill up the last ones. 0: there is one part. */
     int64_t part_elements;
     int stage;

@@ -103,8 +103,8 @@ static const char *bias_words(const struct pp_call *call) { return pp_call_lacks
 /* Kernels whose calls have words of their own. */
 static const char *(*const words_by_kernel[PP_KERNELS])(const struct pp_call *call, char *buf, size_t size) = {
     [PP_KERNEL_GEMM_NT] = product_words,     [PP_KERNEL_GEMM_NN] = product_words,
-    [PP_KERNEL_GEMM_FP8] = product_words,    [PP_KERNEL_AMAX] = fp8_words,
-    [PP_KERNEL_TO_FP8] = fp8_words,          [PP_KERNEL_GEMM_TN] = product_words,
+    [PP_KERNEL_GEMM_TN] = product_words,     [PP_KERNEL_GEMM_FP8] = product_words,
+    [PP_KERNEL_AMAX] = fp8_words,            [PP_KERNEL_TO_FP8] = fp8_words,
     [PP_KERNEL_ATTENTION] = heads_words,     [PP_KERNEL_ATTENTION_GRAD] = heads_words,
     [PP_KERNEL_FLASH] = heads_words,         [PP_KERNEL_FLASH_GRAD] = heads_words,
     [PP_KERNEL_QK_NORM] = heads_words,       [PP_KERNEL_QK_NORM_GRAD] = heads_words,

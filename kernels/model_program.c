@@ -221,10 +221,7 @@ static struct pp_program count_calls(struct pp_writer *w, const struct pp_class 
     counting.out = &counted;
     counting.counts = true;
     write_calls(&counting, cls);
-    w->out->work_bytes = counted.work_bytes;
-    pp_writer_take_fp8(w, &counting);
-    counted.work_bytes = w->out->work_bytes;
-    w->out->work_bytes = 0;
+    pp_writer_take_fp8(&counting, &w->fp8);
     return (struct pp_program){.ncalls = counted.ncalls, .work_bytes = counted.work_bytes};
 }
 

@@ -313,6 +313,7 @@ void pp_write_forward(struct pp_writer *w, bool recompute);
 void pp_write_layer_again(struct pp_writer *w, int l, const struct pp_scratch *scratch);
 /* Writes I (input_grads), W (weight_grads), or B (both). */
 void pp_write_backward(struct pp_writer *w, bool input_grads, bool weight_grads);
+
 /* Writes NORM, STEP. */
 void pp_write_norm(struct pp_writer *w);
 void pp_write_step(struct pp_writer *w);

@@ -226,10 +226,10 @@ void pp_write_plain_weight_grads(struct pp_writer *w, struct pp_ref weight, stru
     write_weight_grads(w, &product, bias);
 }
 
-void pp_writer_take_fp8(struct pp_writer *w, const struct pp_writer *counted)
+void pp_writer_take_fp8(struct pp_writer *w, struct pp_fp8_scratch *out)
 {
-    if (counted->fp8.buffers[PP_FP8_A].bytes == 0) return;
-    for (int i = 0; i < PP_FP8_BUFFERS; i++)
-        w->fp8.buffers[i].numbers = pp_writer_scratch(w, counted->fp8.buffers[i].bytes);
-    w->fp8.scales = pp_writer_scratch(w, NUMBERS_OF_SCALE * PP_FP8_BUFFERS * (int64_t)sizeof(float));
+    *out = (struct pp_fp8_scratch){0};
+    if (w->fp8.buffers[PP_FP8_A].bytes == 0) return;
+    for (int i = 0; i < PP_FP8_BUFFERS; i++) out->buffers[i].numbers = pp_writer_scratch(w, w->fp8.buffers[i].bytes);
+    out->scales = pp_writer_scratch(w, NUMBERS_OF_SCALE * PP_FP8_BUFFERS * (int64_t)sizeof(float));
 }

@@ -52,7 +52,7 @@ struct pp_fp8_scratch {
     const struct pp_tensor *copied; /* the weight whose copies the program has written last */
 };
 
-/* Takes w->fp8 for the program that `counted` has written into the void. */
-void pp_writer_take_fp8(struct pp_writer *w, const struct pp_writer *counted);
+/* w has written the whole program once. Takes scratch, as large as that needed, for the writer that writes it again. */
+void pp_writer_take_fp8(struct pp_writer *w, struct pp_fp8_scratch *out);
 
 #endif
