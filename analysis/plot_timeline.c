@@ -4,6 +4,8 @@
  * and of its workers the first), a box for each task.
  */
 
+#include <assert.h>
+
 #include "analysis/plot.h"
 #include "analysis/timeline.h"
 #include "core/log.h"
@@ -90,6 +92,8 @@ static pp_status write_data(const struct pp_plots *plots, const struct panel *pa
     }
     return pp_plot_close(plots, name, data);
 }
+
+static_assert(PP_KINDS == 16, "plots/timeline.gp has a colour for each kind: add one there");
 
 /* Kinds that occur, in the order of the table of kinds. */
 static void write_kinds(const struct panel *panels, int n, FILE *script)

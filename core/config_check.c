@@ -7,7 +7,6 @@
 
 #include "core/config.h"
 #include "core/devices.h"
-#include "core/fp8.h"
 #include "core/log.h"
 #include "core/plan_spec.h"
 
@@ -298,29 +297,8 @@ static void remark_on_groups(const struct pp_config *config)
                 config->shard_degree.v[0]);
 }
 
-/* Has a microbatch of some cut a number of tokens that FP8 products take? */
-static bool fits_fp8(const struct pp_config *config)
-{
-    bool fits = false;
-    for (int i = 0; i < config->chunks.n; i++) {
-        const int rows = (config->rows + config->chunks.v[i] - 1) / config->chunks.v[i], last = config->rows % rows;
-        for (int k = 0; k < config->context_parallel.n; k++) {
-            const int64_t tokens = config->tokens / config->context_parallel.v[k];
-            fits = fits || rows * tokens % PP_FP8_STEP == 0 || (last && last * tokens % PP_FP8_STEP == 0);
-        }
-    }
-    return fits;
-}
-
-static void remark_on_fp8(const struct pp_config *config)
-{
-    if (config->precision != PP_FP8 || config->workers.n > 0 || fits_fp8(config)) return;
-    pp_warn("--precision fp8: products stay in bf16, since no microbatch has a multiple of %d tokens", PP_FP8_STEP);
-}
-
 void pp_config_remarks(const struct pp_config *config)
 {
-    remark_on_fp8(config);
     if (config->gpus > 0 && knows_no_gpus(config))
         pp_warn("--gpus %d changes nothing with --device %s", config->gpus, config->device);
     remark_on_sharers(config);

@@ -12,6 +12,7 @@
 #include "core/checkpoint_use.h"
 #include "core/clock.h"
 #include "core/ending.h"
+#include "core/fp8_use.h"
 #include "core/log.h"
 #include "exec/carrier_choose.h"
 #include "exec/place.h"
@@ -162,9 +163,11 @@ static pp_status end_report(struct pp_report *report, pp_status status, const st
     return pp_fail(status, "%s", message);
 }
 
-static pp_status tell_checkpoints(const struct pp_job *job)
+static pp_status tell_remarks(const struct pp_job *job)
 {
     char remark[256];
+    pp_fp8_remark(job, remark, sizeof remark);
+    if (*remark) pp_warn("%s", remark);
     PP_TRY(pp_checkpoint_remark(job, remark, sizeof remark));
     if (*remark) pp_warn("%s", remark);
     return PP_OK;
@@ -180,7 +183,7 @@ static pp_status seen_alone(const struct pp_exec *exec, pp_status status)
 static pp_status run_first(struct pp_exec *exec, struct pp_session *s, struct pp_result *out)
 {
     struct pp_report report;
-    PP_TRY(tell_checkpoints(s->job));
+    PP_TRY(tell_remarks(s->job));
     PP_TRY(seen_alone(exec, pp_report_begin(&report, exec, s)));
     pp_status status = run_crew(s, &report);
     if (status == PP_OK) status = pp_result_make(s, out);

@@ -123,8 +123,8 @@ static int crossing_lanes(const struct pp_world *world, const struct pp_job *job
 }
 
 /* Do programs of the worker's rank join numbers of this type in the group? Activations; where the loss is, what is told
- * of each row of logits; where workers have parts of the tokens, gradients of norms; where they share experts, gates
- * and their gradients. Where they share tokens, activations only. */
+ * of each row of logits; where workers have parts of the tokens, gradients of norms, and without these, too, those of
+ * norms of heads; where they share experts, gates and their gradients. Where they share tokens, activations only. */
 static bool joins(const struct pp_job *job, int worker, enum pp_join_group group, int type)
 {
     const struct pp_shape *shape = &job->model->shape;
@@ -132,7 +132,7 @@ static bool joins(const struct pp_job *job, int worker, enum pp_join_group group
     if (pp_join_members(job->train, worker, group).n == 1) return false;
     if (type == activations) return true;
     return type == PP_SUM_FLOAT && group != PP_JOIN_CONTEXT_RANKS &&
-           (pp_shape_parts_tokens(shape) || shape->experts ||
+           (pp_shape_parts_tokens(shape) || shape->qk_norm || shape->experts ||
             pp_worker_rank(job->train, worker) == pp_loss_rank(job->train));
 }
 

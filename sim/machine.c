@@ -349,11 +349,12 @@ void pp_machine_tell(const struct pp_machine *m)
     pp_info_wrapped("times of machine %s%s: %s (%s)", m->name, figures, m->summary, m->source);
 }
 
-void pp_machine_tell_sheet(void)
+void pp_machine_tell_sheet(int precision)
 {
-    pp_info_wrapped(
-        "times by a data sheet are not measured, and usually too short: expect 1.1 to 1.4 times as much with "
-        "software that is tuned for the machine, more with other (docs/results/published.md)");
+    const bool fp8 = precision == PP_FP8;
+    pp_info_wrapped("times by a data sheet are not measured%s: expect %s times as much with software that is tuned for "
+                    "the machine, more with other (docs/results/published.md)",
+                    fp8 ? "" : ", and usually too short", fp8 ? "0.9 to 1.1" : "1.1 to 1.4");
 }
 
 void pp_machine_list(FILE *out)

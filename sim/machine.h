@@ -47,9 +47,9 @@ pp_status pp_machine_find(const char *name, struct pp_machine *out) PP_MUST_CHEC
 pp_status pp_machine_parse(const char *text, size_t size, const char *where, struct pp_machine *out) PP_MUST_CHECK;
 
 /* Remarks on standard error: which machine the times are of and where its figures come from; and, for times of GPUs
- * from a data sheet, how far to trust them. */
+ * from a data sheet, how far to trust them in this precision (enum pp_precision). */
 void pp_machine_tell(const struct pp_machine *machine);
-void pp_machine_tell_sheet(void);
+void pp_machine_tell_sheet(int precision);
 
 /* One line for each embedded machine, for --list. */
 void pp_machine_list(FILE *out);

@@ -198,7 +198,8 @@ static pp_status take_point(void *session, int64_t i, struct pp_outcome *outcome
     outcome->row = NULL;
     if (failed) return pp_fail(PP_NOMEM, "cannot allocate room for the results");
     pp_remarks_source(remarks, at->point, &outcome->origin);
-    pp_remarks_all_checkpoint(&s->remarks_all, outcome->remark);
+    for (int kind = 0; kind < PP_POINT_REMARKS; kind++)
+        pp_remarks_all_take(&s->remarks_all, kind, outcome->remark[kind]);
     if (s->config.draw) PP_TRY(draw(s, remarks->machine, &outcome->prediction));
     return s->config.db ? store(s, &outcome->predictor, &outcome->prediction) : PP_OK;
 }
@@ -257,7 +258,7 @@ static void tell_machines(struct session *s)
         s->remarks[t].computed = tasks > 0;
         sheet |= tasks > 0 && machine->cores == 0;
     }
-    if (sheet) pp_machine_tell_sheet();
+    if (sheet) pp_machine_tell_sheet(s->config.precision);
     for (int t = 0; t < s->ntargets; t++) pp_remarks_precision(&s->remarks[t]);
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/checkpoint_use.h"
 #include "core/cores.h"
+#include "core/fp8_use.h"
 #include "core/log.h"
 #include "sim/output.h"
 
@@ -35,6 +36,12 @@ struct team {
     int nthreads;
 };
 
+static pp_status remark(const struct pp_job *job, char (*out)[sizeof(((struct pp_outcome *)0)->remark[0])])
+{
+    pp_fp8_remark(job, out[PP_REMARK_FP8], sizeof *out);
+    return pp_checkpoint_remark(job, out[PP_REMARK_CHECKPOINT], sizeof *out);
+}
+
 static void predict(const struct pp_points_call *call, int64_t i, struct pp_outcome *out)
 {
     const struct pp_listed_point *at = &call->points[i];
@@ -44,7 +51,7 @@ static void predict(const struct pp_points_call *call, int64_t i, struct pp_outc
     out->status = at->impossible[0] ? pp_fail(PP_USAGE, "%s", at->impossible)
                                     : pp_predict(&out->predictor, at->point, call->keep, &out->prediction);
     if (out->status == PP_OK) out->status = pp_row_create(&out->predictor, &out->prediction, &out->row);
-    if (out->status == PP_OK) out->status = pp_checkpoint_remark(out->prediction.job, out->remark, sizeof out->remark);
+    if (out->status == PP_OK) out->status = remark(out->prediction.job, out->remark);
     if (out->status != PP_OK) snprintf(out->message, sizeof out->message, "%s", pp_message());
     out->origin = out->prediction.origin;
     if (!call->keep || out->status != PP_OK) pp_prediction_free(&out->prediction);

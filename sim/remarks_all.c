@@ -49,9 +49,9 @@ void pp_remarks_all_database(const char *path, const struct pp_way *ways, int nw
         runs, runs == 1 ? "" : "s", path, rows / 1e6, pp_memory_text(bytes, size));
 }
 
-void pp_remarks_all_checkpoint(struct pp_remarks_all *r, const char *remark)
+void pp_remarks_all_take(struct pp_remarks_all *r, enum pp_point_remark kind, const char *remark)
 {
-    if (*remark && r->checkpoints++ == 0) pp_warn("%s", remark);
+    if (*remark && r->said[kind]++ == 0) pp_warn("%s", remark);
 }
 
 /* Are the reasons equal, apart from numbers and lists of numbers? Digits in a name such as "h100" are no number. */
@@ -103,7 +103,10 @@ void pp_remarks_all_left_out(const struct pp_remarks_all *r)
 
 void pp_remarks_all_totals(const struct pp_remarks_all *r)
 {
-    if (r->checkpoints > 1) pp_warn("%d configurations have checkpoints that save no memory", r->checkpoints);
+    static const char *const said[] = {
+        [PP_REMARK_CHECKPOINT] = "checkpoints that save no memory", [PP_REMARK_FP8] = "no product in FP8"};
+    for (int i = 0; i < PP_POINT_REMARKS; i++)
+        if (r->said[i] > 1) pp_warn("%d configurations have %s", r->said[i], said[i]);
 }
 
 void pp_remarks_all_free(struct pp_remarks_all *r)

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Remarks of ppsim on standard error about a sweep as a whole, over all machines: what it adds to the database,
- * configurations that were left out, and checkpoints that save nothing. Remarks about each machine: sim/remarks.h. This
- * is a part of the program, since only programs print.
+ * configurations that were left out, checkpoints that save nothing, and FP8 without products. Remarks about each
+ * machine: sim/remarks.h. This is a part of the program, since only programs print.
  */
 #ifndef PP_SIM_REMARKS_ALL_H
 #define PP_SIM_REMARKS_ALL_H
 
+#include "sim/predict_points.h"
 #include "sim/ways.h"
 
 struct pp_left_out; /* all configurations that are impossible for the same reason */
@@ -14,7 +15,7 @@ struct pp_left_out; /* all configurations that are impossible for the same reaso
 /* To begin with, set all to zero. Release with pp_remarks_all_free(). */
 struct pp_remarks_all {
     struct pp_left_out *left_out; /* list, in the order of the first configuration of each reason */
-    int checkpoints;              /* number of configurations whose checkpoints save nothing */
+    int said[PP_POINT_REMARKS];   /* number of configurations with each of these remarks */
 };
 
 /* Text for messages: pp_point_text(), and the machine (NULL: only one is predicted for). Returns buf. */
@@ -25,8 +26,8 @@ const char *pp_point_on_text(const struct pp_point *point, const char *machine, 
  * the database `path`. */
 void pp_remarks_all_database(const char *path, const struct pp_way *ways, int nways, int ntargets);
 
-/* Takes the pp_checkpoint_remark() of a configuration, which may be "". The first other one is printed at once. */
-void pp_remarks_all_checkpoint(struct pp_remarks_all *r, const char *remark);
+/* Takes a remark about a configuration, which may be "". The first other one of its kind is printed at once. */
+void pp_remarks_all_take(struct pp_remarks_all *r, enum pp_point_remark kind, const char *remark);
 
 /* Notes an impossible configuration, and the reason. Two reasons are the same if they differ only in numbers (a number
  * in a name, as in "h100", is part of the name). machine: NULL if only one is predicted for. The remark will name the

@@ -2,8 +2,8 @@
 # One step, predicted above measured: a row for each rank, a box for each computation with the number of its microbatch,
 # thin lines below for what is under way meanwhile. kinds: numbers of the kinds that occur, in the order of kind_names
 # and colours[].
-array colours[13] = [sky, green, green, orange, purple, blue, vermilion, black, grey, 0x666666, yellow, 0x8C564B, \
-    0x332288]
+array colours[16] = [sky, green, green, orange, purple, blue, vermilion, black, grey, 0x666666, yellow, 0x8C564B, \
+    0x332288, 0x999933, 0xAA4499, 0x44AA99]
 part(rgb, bits, w) = int((rgb >> bits & 255) * (1 - w) + 255 * w) << bits
 lighter(rgb, w) = part(rgb, 16, w) + part(rgb, 8, w) + part(rgb, 0, w)
 shade(layer) = virtual_stages > 1 ? 0.55 * layer / (virtual_stages - 1) : 0
