@@ -9,7 +9,7 @@ import tempfile
 
 from fidelity_table import markdown, percent
 from published_facts import command, read_facts, span
-from published_modern import GIB, OVERLAP, machine_file, sums_of
+from published_modern import GIB, OVERLAP, machine_file, split_of, sums_of
 
 TOKENS = 4096
 KERNEL_FACTS = pathlib.Path(__file__).resolve().parent / "published_kernels.tsv"
@@ -92,14 +92,6 @@ class Run:
             return self.teraflops * 1e12 / self.model.counted(causal=self.source != "mcore")
         return self.rate or self.tokens(self.seconds)
 
-    def split(self):
-        """Words: layers of stages, where the first and the last one have a layer less"""
-        stages = self.ranks * self.virtual
-        if self.model.layers % stages == 0:
-            return []
-        each = (self.model.layers + 2) // stages
-        return ["--split", ",".join(map(str, [each - 1] + [each] * (stages - 2) + [each - 1]))]
-
     def words(self):
         """All but the machine"""
         schedule = ["interleaved", "--virtual", self.virtual] if self.virtual > 1 else ["1f1b"]
@@ -108,7 +100,7 @@ class Run:
             *("--checkpoint", self.checkpoint, "--stages", self.ranks, "--tensor", self.tensor),
             *("--expert-parallel", self.shared // self.tensor, "--replicas", self.replicas),
             *("--rows", self.batch // self.replicas, "--micro-batch-size", self.rows),
-            *("--schedule", *schedule, *self.split(), "--zero", self.zero),
+            *("--schedule", *schedule, *split_of(self.model.layers, self.ranks * self.virtual), "--zero", self.zero),
             *(OVERLAP[self.overlap] if self.overlap else []),
             *(["--sequence-parallel"] if self.tensor > 1 else []),
             *self.sums,

@@ -8,7 +8,7 @@ import tempfile
 
 from fidelity_table import markdown, percent
 from published_facts import command, span
-from published_modern import Model, Run, machine_file, runs_of, sums_of
+from published_modern import Model, Run, machine_file, runs_of, split_of, sums_of
 
 SUMS = ("Nemotron-4 15B", 4)  # model and T of runs in which sums over tensor ranks count most
 CURRENT = "bridge"  # who scales by the current amax, as ppkit does; the others by those of steps before
@@ -27,18 +27,10 @@ class Llama(Run):
     def hides_sums(self):
         return self.sequence == "yes"
 
-    def split(self):
-        """Equal stages; where layers do not divide, the first and the last have one less."""
-        stages = self.ranks * self.virtual
-        if self.model.layers % stages == 0:
-            return []
-        each = (self.model.layers + 2) // stages
-        return ["--split", ",".join(map(str, [each - 1] + [each] * (stages - 2) + [each - 1]))]
-
     def words(self):
         """Their keys and values go round a ring: gathering them moves as many bytes."""
         context = ["--context-parallel", self.context, "--cp-comm-type", "all_gather"] if self.context > 1 else []
-        return [*super().words(), *context, *self.split()]
+        return [*super().words(), *context, *split_of(self.model.layers, self.ranks * self.virtual)]
 
 
 class Pair:
@@ -128,13 +120,15 @@ def section(program, facts):
     found = [Figures(pair, *(seconds for seconds, _ in both)) for pair, both in zip(pairs, predicted)]
     sums = next(each for pair, each in zip(pairs, predicted) if (pair.run.model.name, pair.run.tensor) == SUMS)
     both = [each for each in found if each.pair.bf16]
+    hopper = [each.fp8 for each in found if each.pair not in blackwell]
     current = [each.fp8 for each in found if each.pair.run.source == CURRENT and each.pair not in blackwell]
     words = {
         "fp8_first": command(["--machine", pairs[0].run.machine, *pairs[0].words("fp8")]),
         "fp8_runs": len(found),
+        "fp8_factor": f"{1 + min(hopper) / 100:.1f} to {1 + max(hopper) / 100:.1f}",
         "fp8_both": len(both),
         **{f"fp8_sums_{name}": f"{100 * part:.0f}" for name, (_, part) in zip(("bf16", "fp8"), sums)},
-        **of_errors("fp8_hopper", [each.fp8 for each in found if each.pair not in blackwell]),
+        **of_errors("fp8_hopper", hopper),
         **of_errors("fp8_blackwell", [each.fp8 for each in found if each.pair in blackwell]),
         **of_errors("fp8_unbound", free),
         **of_errors("fp8_current", current),

@@ -47,6 +47,14 @@ def sums_of(facts, source, model):
     return ["--grad-reduce-in-bf16"] if [source, model] in facts["bf16_sums"] else []
 
 
+def split_of(layers, stages):
+    """Words: equal stages; where layers do not divide, the first and the last have one less."""
+    if layers % stages == 0:
+        return []
+    each = (layers + 2) // stages
+    return ["--split", ",".join(map(str, [each - 1] + [each] * (stages - 2) + [each - 1]))]
+
+
 class Model:
     """A row of kind "shape" of published.tsv."""
 

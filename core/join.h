@@ -65,9 +65,11 @@ struct pp_join {
     bool failed;
 };
 
-/* The cost of a join, for predictions. Calls that are no joins have PP_JOIN_NONE and zeros. */
+/* What a join needs, for predictions and for whoever opens ways to perform it. Calls that are no joins have
+ * PP_JOIN_NONE and zeros. */
 struct pp_join_work {
     enum pp_join_op op;
+    int type;      /* enum pp_sum_type; without meaning for an await */
     int64_t bytes; /* of all parts, or pieces, together */
     int rounds;    /* times that a ring of the workers carries the bytes around: all-reduce 2, await 0, else 1 (all to
                     * all uses no ring: each piece goes straight to its worker, all at once) */

@@ -87,6 +87,30 @@ int64_t pp_most_exchanged_bytes(const struct pp_job *job, enum pp_join_group gro
 
 int pp_most_pieces(const struct pp_job *job, enum pp_join_group group) { return most_of_programs(job, group).pieces; }
 
+static bool program_joins(const struct pp_job *job, const struct pp_program *program, enum pp_join_group group,
+                          int type)
+{
+    for (int i = 0; i < program->ncalls; i++) {
+        const struct pp_join_work join = job->model_ops->call_join(&program->calls[i]);
+        if (join.op != PP_JOIN_NONE && join.op != PP_JOIN_AWAIT && join.group == group && join.type == type)
+            return true;
+    }
+    return false;
+}
+
+bool pp_rank_joins(const struct pp_job *job, int rank, enum pp_join_group group, int type)
+{
+    for (int i = 0; i < PP_PHASES; i++) {
+        const struct pp_phase *phase = &job->phase[i];
+        for (int c = 0; phase->plan && c < phase->plan->nclasses; c++) {
+            const int stage = phase->plan->classes[c].stage;
+            if (stage < 0 || phase->plan->stage_rank[stage] != rank) continue;
+            if (program_joins(job, &phase->programs[c], group, type)) return true;
+        }
+    }
+    return false;
+}
+
 /* Staging memory for collectives inside tasks. */
 static int64_t joined_bytes(const struct pp_job *job)
 {

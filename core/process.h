@@ -31,6 +31,9 @@ int64_t pp_most_joined_bytes(const struct pp_job *job, enum pp_join_group group)
 int64_t pp_most_exchanged_bytes(const struct pp_job *job, enum pp_join_group group);
 int pp_most_pieces(const struct pp_job *job, enum pp_join_group group);
 
+/* Do tasks of the rank join numbers of this type (enum pp_sum_type) in this kind of group? */
+bool pp_rank_joins(const struct pp_job *job, int rank, enum pp_join_group group, int type);
+
 /* Bytes of one worker: arena, staging, the best weights so far (if it evaluates), traced events. */
 int64_t pp_process_worker_bytes(const struct pp_job *job, int worker);
 /* Bytes of one process beside its workers: plans and programs. The first process also has the events of all workers,

@@ -122,18 +122,11 @@ static int crossing_lanes(const struct pp_world *world, const struct pp_job *job
     return n;
 }
 
-/* Do programs of the worker's rank join numbers of this type in the group? Activations; where the loss is, what is told
- * of each row of logits; where workers have parts of the tokens, gradients of norms, and without these, too, those of
- * norms of heads; where they share experts, gates and their gradients. Where they share tokens, activations only. */
+/* Has the worker company in the group, and do its tasks join numbers of this type there? */
 static bool joins(const struct pp_job *job, int worker, enum pp_join_group group, int type)
 {
-    const struct pp_shape *shape = &job->model->shape;
-    const int activations = pp_in_bf16(shape->precision) ? PP_SUM_BF16 : PP_SUM_FLOAT;
-    if (pp_join_members(job->train, worker, group).n == 1) return false;
-    if (type == activations) return true;
-    return type == PP_SUM_FLOAT && group != PP_JOIN_CONTEXT_RANKS &&
-           (pp_shape_parts_tokens(shape) || shape->qk_norm || shape->experts ||
-            pp_worker_rank(job->train, worker) == pp_loss_rank(job->train));
+    return pp_join_members(job->train, worker, group).n > 1 &&
+           pp_rank_joins(job, pp_worker_rank(job->train, worker), group, type);
 }
 
 /* One after the other, those of each group together. */

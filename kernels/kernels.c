@@ -74,6 +74,11 @@ static const struct {
                        [PP_KERNEL_AWAIT] = {PP_JOIN_AWAIT, 0},
                        [PP_KERNEL_ALL_TO_ALL] = {PP_JOIN_ALL_TO_ALL, 1}};
 
+static int sum_type(const struct pp_call *call, bool wide)
+{
+    return call->precision == PP_BF16 && !wide ? PP_SUM_BF16 : PP_SUM_FLOAT;
+}
+
 struct pp_join_work pp_call_join(const struct pp_call *call)
 {
     const enum pp_join_op op = joins[call->kernel].op;
@@ -82,18 +87,15 @@ struct pp_join_work pp_call_join(const struct pp_call *call)
     struct pp_join_work work = {
         .op = op, .bytes = memory.elements * memory.element_bytes, .rounds = joins[call->kernel].rounds};
     if (op == PP_JOIN_ALL_TO_ALL) {
+        work.type = sum_type(call, call->exchange.wide);
         work.group = (enum pp_join_group)call->exchange.group;
         work.pieces = call->exchange.each;
     } else {
+        work.type = sum_type(call, call->join.wide);
         work.group = (enum pp_join_group)call->join.group;
         work.beside = call->join.beside;
     }
     return work;
-}
-
-static int sum_type(const struct pp_call *call, bool wide)
-{
-    return call->precision == PP_BF16 && !wide ? PP_SUM_BF16 : PP_SUM_FLOAT;
 }
 
 static struct pp_join_call exchange_of(const struct pp_call *call, const struct pp_frame *frame)

@@ -36,10 +36,11 @@ struct team {
     int nthreads;
 };
 
-static pp_status remark(const struct pp_job *job, char (*out)[sizeof(((struct pp_outcome *)0)->remark[0])])
+static pp_status remark(struct pp_outcome *out)
 {
-    pp_fp8_remark(job, out[PP_REMARK_FP8], sizeof *out);
-    return pp_checkpoint_remark(job, out[PP_REMARK_CHECKPOINT], sizeof *out);
+    const struct pp_job *job = out->prediction.job;
+    pp_fp8_remark(job, out->remark[PP_REMARK_FP8], sizeof out->remark[PP_REMARK_FP8]);
+    return pp_checkpoint_remark(job, out->remark[PP_REMARK_CHECKPOINT], sizeof out->remark[PP_REMARK_CHECKPOINT]);
 }
 
 static void predict(const struct pp_points_call *call, int64_t i, struct pp_outcome *out)
@@ -51,7 +52,7 @@ static void predict(const struct pp_points_call *call, int64_t i, struct pp_outc
     out->status = at->impossible[0] ? pp_fail(PP_USAGE, "%s", at->impossible)
                                     : pp_predict(&out->predictor, at->point, call->keep, &out->prediction);
     if (out->status == PP_OK) out->status = pp_row_create(&out->predictor, &out->prediction, &out->row);
-    if (out->status == PP_OK) out->status = remark(out->prediction.job, out->remark);
+    if (out->status == PP_OK) out->status = remark(out);
     if (out->status != PP_OK) snprintf(out->message, sizeof out->message, "%s", pp_message());
     out->origin = out->prediction.origin;
     if (!call->keep || out->status != PP_OK) pp_prediction_free(&out->prediction);

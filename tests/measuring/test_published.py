@@ -219,7 +219,8 @@ class Experts(unittest.TestCase):
             self.assertEqual(run.replicas * run.tensor * run.ranks, run.gpus)
             self.assertEqual(run.microbatches * run.rows * run.replicas, run.batch)
             self.assertEqual([run.shared % run.tensor, run.model.experts % run.shared], [0, 0])
-            layers = [int(each) for word in run.split()[1:] for each in word.split(",")]
+            words = list(map(str, run.words()))
+            layers = [int(each) for each in words[words.index("--split") + 1].split(",")] if "--split" in words else []
             self.assertIn(sum(layers), (0, run.model.layers))
             self.assertIn(len(layers), (0, run.ranks * run.virtual))
 
@@ -355,12 +356,20 @@ class Documents(unittest.TestCase):
         front = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
         self.assertIn(f"Mixtures of experts are off by {errors} %", front)
 
+    def test_front_page_says_how_far_off_fp8_is(self):
+        page = (ROOT / "docs" / "results" / "published.md").read_text(encoding="utf-8")
+        (errors,) = re.findall(r"\[J\]\(#j-fp8\): F's recipes of NVIDIA.* \| 8 to 2048 H100 \| (.*?) \|", page)
+        front = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+        self.assertIn(f"In FP8, recipes of NVIDIA on H100s are off by {errors} %", front)
+
     def test_program_and_planning_say_what_the_page_says(self):
         page = (ROOT / "docs" / "results" / "published.md").read_text(encoding="utf-8")
         (factor,) = re.findall(r"Expect ([0-9.]+ to [0-9.]+) times the predicted time", page)
         self.assertIn(f"expect {factor} times as much", (ROOT / "sim" / "machine.c").read_text(encoding="utf-8"))
         planning = (ROOT / "docs" / "PLANNING.md").read_text(encoding="utf-8")
         self.assertIn(f"Multiply days and cost by {factor}", planning)
+        (factor,) = re.findall(r"In FP8 they took \[([0-9.]+ to [0-9.]+) times\]", page)
+        self.assertIn(f"expect {factor} times as much", (ROOT / "sim" / "machine.c").read_text(encoding="utf-8"))
         (factor,) = re.findall(r"Mixtures of experts took \[([0-9.]+ to [0-9.]+) times\]", page)
         self.assertIn(f"Mixtures of experts took [{factor} times]", " ".join(planning.split()))
 

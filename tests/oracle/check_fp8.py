@@ -23,18 +23,16 @@ import tempfile
 import torch
 
 sys.dont_write_bytecode = True
+import check_fp8_golden  # noqa: E402
 import check_golden  # noqa: E402
 import fp8_model  # noqa: E402
 import make_golden  # noqa: E402
-import reference_model  # noqa: E402
-import safetensors_file  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NEAR = 0.02  # of the distance that FP8 makes
 UNIT = 1.5  # of it: what is further was made otherwise
 SMALL = 0.05  # part of a gradient that counts as that distance where nothing is FP8
 FAR = 0.15  # of the models, at most, are not near
-RATE = 4096.0  # of the step from which gradients are read, so that storing the weights in float32 rounds little away
 
 
 def random_options(dice):
@@ -54,12 +52,8 @@ def random_options(dice):
 
 
 def gradients_of_ppexec(runner, options, init):
-    one = {**options, "device": "cuda", "precision": "fp8", "init": init, "epochs": 1, "max_batches": 1}
-    result, after = runner.run({**one, "clip": 0, "lr": RATE, "no_eval": True}, save=True)
-    before = safetensors_file.read(init)
-    return result["loss"][0], {
-        name: torch.tensor([(a - b) / RATE for a, b in zip(before[name], after[name])]) for name in before
-    }
+    loss, gradients = check_fp8_golden.step(runner, {**options, "precision": "fp8"}, init)
+    return loss, {name: torch.tensor(numbers) for name, numbers in gradients.items()}
 
 
 def distance(a, b):

@@ -11,16 +11,7 @@
 
 #include "kernels/kernels.h"
 #include "kernels/model.h"
-
-static int64_t scratch_of(const struct pp_model *model, int kind, bool split, int seq)
-{
-    const struct pp_class cls = {kind, 1, 16};
-    struct pp_program program;
-    assert_int_equal(pp_model_program(model, &cls, &(struct pp_program_spec){seq, 16, true, split}, &program), PP_OK);
-    const int64_t bytes = program.work_bytes;
-    pp_program_free(&program);
-    return bytes;
-}
+#include "tests/unit/program_scratch.h"
 
 /* Behind the scratch that bf16 has: the largest factor on each side, one byte for each number; where gradients are
  * rounded both ways, the two of a linear's outputs that wait for the gradients of their weights; and a line of scales.

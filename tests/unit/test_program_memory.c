@@ -12,6 +12,7 @@
 
 #include "kernels/kernels.h"
 #include "kernels/model.h"
+#include "tests/unit/program_scratch.h"
 
 enum { SEQ = 5 };
 
@@ -179,16 +180,6 @@ static void test_memory_of_two_kinds(void **state)
         pp_model_free(dense);
         pp_model_free(experts);
     }
-}
-
-static int64_t scratch_of(const struct pp_model *model, int kind, bool split, int seq)
-{
-    const struct pp_class cls = {kind, 1, 16};
-    struct pp_program program;
-    assert_int_equal(pp_model_program(model, &cls, &(struct pp_program_spec){seq, 16, true, split}, &program), PP_OK);
-    const int64_t bytes = program.work_bytes;
-    pp_program_free(&program);
-    return bytes;
 }
 
 /* What is beside experts: of all tokens, so many that alignment adds nothing. */
