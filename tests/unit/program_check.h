@@ -44,6 +44,7 @@ struct check {
     struct buffer buffers[BUFFERS];
     int nbuffers;
     bool summed; /* over the tensor ranks */
+    int64_t region_bytes[PP_MEM_REGIONS];
     /* the call in question */
     const struct pp_call *call;
     const char *kind;
@@ -57,7 +58,8 @@ struct check {
                      pp_call_text((c)->call, require_text, sizeof require_text), i, #condition);                       \
     } while (0)
 
-static inline int64_t region_bytes(const struct check *c, int region, const struct pp_program *program)
+/* Once for each program: these are looked at for each operand. */
+static inline void count_regions(struct check *c, const struct pp_program *program)
 {
     const struct pp_shape *shape = &c->model->shape;
     const struct pp_stage *stage = &c->model->stages[c->stage];
@@ -75,7 +77,7 @@ static inline int64_t region_bytes(const struct check *c, int region, const stru
         [PP_MEM_TARGETS] = ids,
         [PP_MEM_PARAM16] = stage->param16_bytes,
         [PP_MEM_STATE] = pp_states_bytes(c->model, stage)};
-    return bytes[region];
+    memcpy(c->region_bytes, bytes, sizeof bytes);
 }
 
 /* Is it of the places of experts, or a number for each of these? A slot has them once, whatever its rows. */
@@ -89,8 +91,7 @@ static inline bool is_of_places(const struct check *c, const struct pp_operand *
 
 /* Where it lies: in its region, aligned, in activation slots as many rows of it as the slot has. Parts of what all
  * tensor ranks have are equal, and there is room for that of the last one. */
-static inline void check_place(const struct check *c, const struct pp_operand *o, int i,
-                               const struct pp_program *program)
+static inline void check_place(const struct check *c, const struct pp_operand *o, int i)
 {
     const struct pp_ref *ref = &c->call->ref[i];
     const int64_t bytes = o->elements * o->element_bytes, others = pp_shape_tensor(&c->model->shape) - 1;
@@ -99,7 +100,7 @@ static inline void check_place(const struct check *c, const struct pp_operand *o
         require(c, ref->row_bytes == (ref->region == PP_MEM_ACT ? bytes / c->rows : 0), i);
     require(c, ref->part_bytes == 0 || (ref->region == PP_MEM_WORK && ref->part_bytes == bytes && others > 0), i);
     const int64_t before = (c->spec.slot_rows - c->rows) * ref->row_bytes + others * ref->part_bytes;
-    require(c, ref->offset + before + bytes <= region_bytes(c, ref->region, program), i);
+    require(c, ref->offset + before + bytes <= c->region_bytes[ref->region], i);
 }
 
 /* Regions hold one type each, but for activation slots and scratch; only norm and step see parameters as numbers. */
@@ -309,7 +310,7 @@ static inline void check_operand(struct check *c, int i, const struct pp_program
     const bool bare = strcmp(o.name, "bias") == 0 && has_no_bias(&c->model->shape, c->call, again);
     require(c, bare == (region == PP_MEM_NONE), i);
     if (bare) return;
-    check_place(c, &o, i, program);
+    check_place(c, &o, i);
     check_type(c, &o, i);
     require(c, c->part == 0 || region != PP_MEM_IN, i);
     require(c, c->part + 1 == c->parts || region != PP_MEM_OUT, i);
@@ -334,6 +335,7 @@ static inline void check_part(struct check *c, int kind)
     const struct pp_class cls = {kind, c->stage, rows, c->part, c->parts};
     if (pp_model_program(c->model, &cls, &c->spec, &program) != PP_OK) fail_msg("%s", pp_message());
     c->kind = pp_kinds[kind].name;
+    count_regions(c, &program);
     for (int i = 0; i < program.ncalls; i++) {
         c->call = &program.calls[i];
         assert_int_equal(c->call->precision, moves_gates(c) ? PP_FP32 : c->model->shape.precision);
