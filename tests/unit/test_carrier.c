@@ -310,9 +310,9 @@ static pp_status summing(struct pp_world *world, int me, void *arg)
 
 /* More than one segment of staged's. */
 #ifdef __SANITIZE_THREAD__ /* takes eight times as long: of float alone */
-enum { TWO_SEGMENTS = 4200000 };
+enum { TWO_SEGMENTS = 4200000, OF_HALVES = 0 };
 #else
-enum { TWO_SEGMENTS = 9000000 };
+enum { TWO_SEGMENTS = 9000000, OF_HALVES = 1 };
 #endif
 
 static void sums_have_the_bits_of_member_order(void **state)
@@ -327,7 +327,7 @@ static void sums_have_the_bits_of_member_order(void **state)
                 struct summing s = {carriers[c], sizes[i], i % 2 ? PP_SUM_DOUBLE : PP_SUM_FLOAT};
                 OK(crew_run(workers, summing, &s));
                 s.type = PP_SUM_BF16;
-                OK(crew_run(workers, summing, &s));
+                if (OF_HALVES || s.n < TWO_SEGMENTS) OK(crew_run(workers, summing, &s));
             }
     queued_set(NULL);
 }
