@@ -49,39 +49,51 @@ static bool applies(const struct parity_case *c, int precision, unsigned variant
     return !in_place || (parity_call_of(c).loss.gradient && precision != PP_BF16);
 }
 
+#ifdef __SANITIZE_ADDRESS__
+enum { IN_TURN = 1 };
+#else
+enum { IN_TURN = 0 };
+#endif
 #if defined __SANITIZE_ADDRESS__ || defined PARITY_MEMORY_ONLY
 enum { MEMORY_ONLY = 1, LONG_ROWS = 1000, MANY_HEADS = 100, MOST_WORK = 1000000 };
 #else
 enum { MEMORY_ONLY = 0, LONG_ROWS = 1000, MANY_HEADS = 100, MOST_WORK = 50000000 };
 #endif
 
+/* PP_PARITY_BRIEF=1: the cases that AddressSanitizer sees, but for the turns of their variants. */
+static bool is_brief(void) { return MEMORY_ONLY || getenv("PP_PARITY_BRIEF"); }
+
 /* Attention of tf32 is that of fp32, which sees rows of thousands.
  * AddressSanitizer looks at memory: tf32 reads and writes that of fp32, and a row of thousands takes a minute there, so
  * that attention sees it in one precision, and not at all many heads and what takes longer. Of a case's variants it
- * sees the plain one and, a little beside the vectors, the fullest. Numbers are compared in all of them without it. */
+ * sees the plain one and, a little beside the vectors, the fullest, in turn: one in fp32 and the other in bf16, of the
+ * next case the other way round. Numbers are compared in all of them without it. */
 static bool is_worth_it(const struct parity_case *c, int precision)
 {
     const struct pp_attention_dims n = parity_call_of(c).attention;
     const bool attends = c->kernel >= PP_KERNEL_ATTENTION && c->kernel <= PP_KERNEL_FLASH_GRAD;
     if (attends && n.seq > LONG_ROWS && precision == PP_TF32) return false;
-    if (!MEMORY_ONLY) return true;
+    if (!is_brief()) return true;
     const double work = (double)n.rows * n.seq * n.seq * n.heads * n.dh;
     if (attends && (n.heads > MANY_HEADS || work > MOST_WORK)) return false;
     return precision == PP_BF16 || (precision == PP_FP32 && !(attends && n.seq > LONG_ROWS));
 }
 
-/* Does the case run in the variant? `fullest`: of those that its kernel has. Large cases run in that one only. */
-static bool takes(const struct parity_case *c, int precision, unsigned variant, unsigned fullest)
+/* Does the case, which has this number in its list, run in the variant? `fullest`: of those that its kernel has. Large
+ * cases run in that one only. */
+static bool takes(const struct parity_case *c, int number, int precision, unsigned variant, unsigned fullest)
 {
     const bool multiplies = c->kernel == PP_KERNEL_GEMM_FP8; /* whose factors are aligned everywhere */
     const unsigned all = parity_kernels[c->kernel].variants | (multiplies ? 0 : PARITY_SHIFT);
     if (variant & ~all || (c->large && variant != fullest)) return false;
-    if (MEMORY_ONLY && !c->large && variant && variant != (fullest | PARITY_SHIFT)) return false;
+    if (is_brief() && !c->large && variant && variant != (fullest | PARITY_SHIFT)) return false;
+    if (IN_TURN && !c->large && !is_fp8(c->kernel) && (variant == 0) == (number + (precision == PP_BF16)) % 2)
+        return false;
     return applies(c, precision, variant);
 }
 
 /* tf32 concerns kernels with products only. */
-static void run_case(const struct parity_case *c, int precision)
+static void run_case(const struct parity_case *c, int number, int precision)
 {
     const struct parity_kernel *kernel = &parity_kernels[c->kernel];
     const struct parity_device *device = &parity_devices[c->kernel == PP_KERNEL_GEMM_FP8 ? PP_FP8 : precision];
@@ -90,7 +102,7 @@ static void run_case(const struct parity_case *c, int precision)
     if (!is_worth_it(c, precision) || !device->device) return;
     if (precision == PP_TF32 && kernel->tolerance[PP_TF32] == kernel->tolerance[PP_FP32]) return;
     for (unsigned variant = 0; variant < PARITY_VARIANTS; variant++)
-        if (takes(c, precision, variant, fullest)) parity_call(device, c, variant);
+        if (takes(c, number, precision, variant, fullest)) parity_call(device, c, variant);
 }
 
 /* *state: the kernel. */
@@ -103,7 +115,7 @@ static void test_kernel(void **state)
     int runs = 0;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (const struct parity_case *c = all[i]; c->n[0]; c++)
-            for (int p = PP_FP32; p <= PP_BF16 && c->kernel == kernel; p++, runs++) run_case(c, p);
+            for (int p = PP_FP32; p <= PP_BF16 && c->kernel == kernel; p++, runs++) run_case(c, (int)(c - all[i]), p);
     assert_true(runs > 0);
 }
 
