@@ -60,6 +60,20 @@ static inline struct pp_device *open_device(int worker, int workers)
 }
 
 /* Polls until what is in the queue has run. */
+/* The host is ahead of a program that takes the device this long: measuring it, it does not wait. A busy machine may
+ * take its processor away, but not in all of many measurements; a host that waits is too late in each. */
+static inline void must_be_ahead(struct pp_device *device, const struct pp_program *program,
+                                 const struct pp_frame *frame, int64_t least_ns)
+{
+    struct pp_run_time time;
+    int measurements = 0;
+    do {
+        MUST_OK(ops->measure(device, program, frame, &time, NULL));
+        MUST(time.device_ns >= least_ns && time.host_ns > 0);
+    } while (emulated() && time.host_ns >= least_ns && ++measurements < 20);
+    MUST(!emulated() || time.host_ns < least_ns);
+}
+
 static inline void drain(struct pp_device *device, struct pp_queue *queue)
 {
     struct pp_mark *mark;

@@ -253,23 +253,6 @@ static void set_first(struct pp_device *device, float *memory, float value)
     MUST_OK(cuda->upload(device, memory, first, sizeof first));
 }
 
-/* The host does not wait for the device. A machine that is busy with other things may take its processor away: in one of
- * several measurements it does not; a host that waited would be too late in all. */
-static int64_t shortest_host_ns(struct pp_device *device, const struct pp_program *program, struct pp_frame *frame,
-                                int64_t least_ns)
-{
-    enum { MEASUREMENTS = 20 };
-    int64_t shortest = INT64_MAX;
-    for (int i = 0; i < MEASUREMENTS && shortest >= least_ns; i++) {
-        struct pp_run_time time;
-        MUST_OK(ops->measure(device, program, frame, &time, NULL));
-        MUST(time.device_ns >= least_ns);
-        if (time.host_ns < shortest) shortest = time.host_ns;
-    }
-    MUST(!emulated() || shortest < least_ns);
-    return shortest;
-}
-
 static void times(void)
 {
     static struct pp_call calls[CALLS];
@@ -295,7 +278,7 @@ static void times(void)
     for (int i = 0; i < 5; i++) MUST(ns[i] >= least);
 
     set_first(device, memory, 2);
-    MUST(shortest_host_ns(device, &few, &frame, 5 * least) > 0);
+    must_be_ahead(device, &few, &frame, 5 * least);
     check_chain(device, memory, 5, 2);
     MUST_OK(ops->measure(device, &few, &frame, &time, ns));
     for (int i = 0; i < 5; i++) MUST(ns[i] >= least);

@@ -43,8 +43,8 @@ struct check {
     int part, parts;
     struct buffer buffers[BUFFERS];
     int nbuffers;
-    bool summed; /* over the tensor ranks */
-    int64_t region_bytes[PP_MEM_REGIONS];
+    bool summed;                          /* over the tensor ranks */
+    int64_t region_bytes[PP_MEM_REGIONS]; /* counted once for each program */
     /* the call in question */
     const struct pp_call *call;
     const char *kind;
@@ -58,12 +58,11 @@ struct check {
                      pp_call_text((c)->call, require_text, sizeof require_text), i, #condition);                       \
     } while (0)
 
-/* Once for each program: these are looked at for each operand. */
 static inline void count_regions(struct check *c, const struct pp_program *program)
 {
     const struct pp_shape *shape = &c->model->shape;
     const struct pp_stage *stage = &c->model->stages[c->stage];
-    const int64_t tokens = (int64_t)c->rows * pp_own_tokens(shape, SEQ), ids = tokens * (int64_t)sizeof(int32_t);
+    const int64_t ids = (int64_t)c->rows * pp_own_tokens(shape, SEQ) * (int64_t)sizeof(int32_t);
     const int64_t hidden = pp_hidden_bytes(shape, c->rows, SEQ);
     const int64_t bytes[PP_MEM_REGIONS] = {
         [PP_MEM_PARAM] = stage->param_bytes,
@@ -382,8 +381,7 @@ static inline void check_model(const struct pp_shape *shape, int stages)
         check_kinds(model, &(struct pp_program_spec){SEQ, slot_rows, true, false}, 3, fused, 4);
         check_kinds(model, &(struct pp_program_spec){SEQ, slot_rows, true, false}, 3, again, 2);
         check_kinds(model, &(struct pp_program_spec){SEQ, slot_rows, true, true}, 3, split, 3);
-        check_kinds(model, &(struct pp_program_spec){SEQ, slot_rows, true, true}, 3, fused,
-                    2); /* a plan may have both */
+        check_kinds(model, &(struct pp_program_spec){SEQ, slot_rows, true, true}, 3, fused, 2); /* both in a plan */
         check_kinds(model, &(struct pp_program_spec){SEQ, slot_rows, true, false, .clip = true}, 3, fused, 4);
         check_kinds(model, &(struct pp_program_spec){SEQ, slot_rows, true, false, true}, 3, fused, 2);
         const int ways = shape->activation == PP_RELU ? 0 : shape->activation == PP_SWIGLU ? 1 : 3;

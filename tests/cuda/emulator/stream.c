@@ -16,8 +16,8 @@ static pthread_mutex_t streams_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t launching = PTHREAD_MUTEX_INITIALIZER;      /* one launch waits for room, so do the others */
 static pthread_mutex_t host_functions = PTHREAD_MUTEX_INITIALIZER; /* CUDA may run them one after another, and does */
 
-/* Of four operations one is late, by chance: it shows a missing wait where others are prompt, and each sleep costs more than
- * most kernels. */
+/* Of four operations one is late, by chance: a missing wait shows where others are prompt, and each sleep costs more
+ * than most kernels. */
 static void delay(unsigned *seed)
 {
     const int64_t most = pp_emu_settings()->jitter_us;
