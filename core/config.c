@@ -216,6 +216,7 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
         .context_kind = config->cp_comm_type,
         .sequence = config->sequence_parallel,
         .sum_pieces = config->overlap_tensor_sums.v[0],
+        .exchange_pieces = config->overlap_expert_exchange.v[0],
         .tied = config->tie_embeddings,
         .bf16_sums = pp_config_sums_bf16(config),
     };

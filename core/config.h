@@ -72,19 +72,20 @@ struct pp_config {
     struct pp_ints checkpoint;       /* enum pp_checkpoint */
     int batch_w;                     /* microbatches whose weight gradients are one W task */
     bool sequence_parallel;
-    struct pp_ints overlap_tensor_sums; /* pp_shape.sum_pieces */
-    int tie_embeddings;                 /* 1: embedding and decoder share one weight */
-    struct pp_ints zero;                /* ZeRO stage, 0 to 3 */
-    struct pp_ints shard_degree;        /* with ZeRO: of --replicas so many shard among each other; 0: all */
-    bool overlap_param_gather;          /* parameters are gathered in parts, beside the first forward */
-    bool overlap_grad_reduce;           /* gradients are summed in parts, beside the last backward */
-    bool grad_reduce_in_bf16;           /* gradients are rounded to bfloat16 to be summed */
-    int64_t bucket_size;                /* with overlap_grad_reduce: least bytes of gradients of a part */
-    int replicas;                       /* D */
-    int recv_buffers;                   /* receive slots per channel; -1: default (2; unlimited with --times alone) */
-    struct pp_ints expert_parallel;     /* N: see pp_config_expert_parallel() */
-    struct pp_ints context_parallel;    /* C: see pp_config_context() */
-    int cp_comm_type;                   /* enum pp_context_kind */
+    struct pp_ints overlap_tensor_sums;     /* pp_shape.sum_pieces */
+    struct pp_ints overlap_expert_exchange; /* pp_shape.exchange_pieces */
+    int tie_embeddings;                     /* 1: embedding and decoder share one weight */
+    struct pp_ints zero;                    /* ZeRO stage, 0 to 3 */
+    struct pp_ints shard_degree;            /* with ZeRO: of --replicas so many shard among each other; 0: all */
+    bool overlap_param_gather;              /* parameters are gathered in parts, beside the first forward */
+    bool overlap_grad_reduce;               /* gradients are summed in parts, beside the last backward */
+    bool grad_reduce_in_bf16;               /* gradients are rounded to bfloat16 to be summed */
+    int64_t bucket_size;                    /* with overlap_grad_reduce: least bytes of gradients of a part */
+    int replicas;                           /* D */
+    int recv_buffers;                /* receive slots per channel; -1: default (2; unlimited with --times alone) */
+    struct pp_ints expert_parallel;  /* N: see pp_config_expert_parallel() */
+    struct pp_ints context_parallel; /* C: see pp_config_context() */
+    int cp_comm_type;                /* enum pp_context_kind */
     const char *split;
     double *layer_ns; /* --split time: times of the layers, see core/split_time.h; else NULL */
     /* data and files */

@@ -159,16 +159,16 @@ static pp_status draw(struct session *s, const char *machine, const struct pp_pr
     int width = pp_draw_width(&colour);
     const bool many = s->config.checkpoint.n > 1;
     const struct pp_point *point = &prediction->job->point;
-    const int pieces = point->sum_pieces;
-    char tensor[32] = "", sums[48] = "", experts[32] = "", context[32] = "", shares[32], mode[PP_CHECKPOINT_TEXT];
+    char tensor[32] = "", beside[PP_BESIDE_TEXT] = "", experts[32] = "", context[32] = "", shares[32],
+         mode[PP_CHECKPOINT_TEXT];
     if (pp_plan_tensor(plan) > 1) snprintf(tensor, sizeof tensor, ", tensor %d", pp_plan_tensor(plan));
-    if (pieces > 1) snprintf(sums, sizeof sums, ", sums in up to %d pieces", pieces);
+    if (prediction->job->model) pp_beside_text(&prediction->job->model->shape, beside);
     if (plan->expert_parallel > 1) snprintf(experts, sizeof experts, ", expert parallel %d", plan->expert_parallel);
     if (plan->context > 1) snprintf(context, sizeof context, ", context parallel %d", plan->context);
     pp_sharing_text(point->zero, point->shard_degree, shares, sizeof shares);
     fprintf(s->drawings, "\n%s, %d rank%s x %d stage%s%s%s%s%s%s, %d microbatch%s%s%s%s%s\n", plan->schedule,
-            plan->ranks, pp_plural(plan->ranks), plan->virtual_stages, pp_plural(plan->virtual_stages), tensor, sums,
-            experts, context, shares, plan->microbatches, pp_plural_es(plan->microbatches), many ? ", checkpoint " : "",
+            plan->ranks, pp_plural(plan->ranks), plan->virtual_stages, pp_plural(plan->virtual_stages), tensor, experts,
+            context, beside, shares, plan->microbatches, pp_plural_es(plan->microbatches), many ? ", checkpoint " : "",
             many ? pp_checkpoint_text(plan->checkpoint, mode) : "", machine ? ", machine " : "",
             machine ? machine : "");
     return pp_draw(plan, &prediction->result.trace, width, colour, s->drawings);
