@@ -41,6 +41,7 @@ pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config
     PP_TRY(pp_options_parse(pp_config_rows, pp_config_nrows, tool, argc, argv, out, out->set, operands, max_operands,
                             noperands));
     PP_TRY(pp_config_apply_preset(out));
+    PP_TRY(pp_config_apply_usual(out));
     if (out->data && strcmp(out->data, "generated") == 0) out->data = NULL;
     if (out->help || out->version || out->list) return PP_OK;
     if (out->resume_changed) out->resume = true;

@@ -111,6 +111,7 @@ struct pp_config {
     int64_t memory;         /* bytes of a device; 0: not given */
     struct pp_ints workers; /* numbers of devices to use; empty: not given */
     int global_rows;        /* with workers: rows of the batch of all replicas; 0: not given */
+    bool usual;             /* --auto: see pp_config_apply_usual() */
     int top;                /* with workers: configurations to show for each number of them; 0: all */
     struct pp_reals price;  /* of a device for an hour; one for all machines or one for each: pp_config_price() */
     double train_tokens;    /* tokens of the whole training; 0: not given */
@@ -126,7 +127,8 @@ struct pp_config {
     /* all */
     int format; /* enum pp_format */
     bool list, version, help;
-    bool set[192]; /* [pp_config_nrows] which rows of pp_config_rows were given on the command line */
+    bool set[192];    /* [pp_config_nrows] which rows of pp_config_rows were given on the command line */
+    bool chosen[192]; /* the same: to which --auto has given a value */
 };
 
 extern const struct pp_opt pp_config_rows[];
@@ -141,6 +143,9 @@ pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config
 bool pp_config_answer(const struct pp_config *config, const struct pp_program_info *program, FILE *out);
 /* Sets the options that the preset has a value for and that were not given (presets.c; pp_config_parse() calls it). */
 pp_status pp_config_apply_preset(struct pp_config *config) PP_MUST_CHECK;
+/* With --auto: sets options that were not given to the values that are usually tried (usual.c; pp_config_parse() calls
+ * it). */
+pp_status pp_config_apply_usual(struct pp_config *config) PP_MUST_CHECK;
 /* The row of an option (without dashes); NULL if there is none. */
 const struct pp_opt *pp_config_row(const char *option);
 /* Was the option (without dashes) given on the command line? */

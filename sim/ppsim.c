@@ -22,6 +22,7 @@
 #include "sim/output.h"
 #include "sim/profiles.h"
 #include "sim/remarks.h"
+#include "sim/row_options.h"
 #include "sim/store.h"
 #include "sim/targets.h"
 
@@ -199,7 +200,8 @@ static pp_status take_point(void *session, int64_t i, struct pp_outcome *outcome
     if (failed) return pp_fail(PP_NOMEM, "cannot allocate room for the results");
     pp_remarks_source(remarks, at->point, &outcome->origin);
     for (int kind = 0; kind < PP_POINT_REMARKS; kind++)
-        pp_remarks_all_take(&s->remarks_all, kind, outcome->remark[kind]);
+        if (kind != PP_REMARK_CHECKPOINT || !s->config.usual) /* nobody has asked for these */
+            pp_remarks_all_take(&s->remarks_all, kind, outcome->remark[kind]);
     if (s->config.draw) PP_TRY(draw(s, remarks->machine, &outcome->prediction));
     return s->config.db ? store(s, &outcome->predictor, &outcome->prediction) : PP_OK;
 }
@@ -216,7 +218,7 @@ static pp_status predict_all(struct session *s)
                                         .context = s};
     PP_TRY(pp_predict_points(&call, 0));
     pp_progress(NULL);
-    pp_remarks_all_left_out(&s->remarks_all);
+    pp_remarks_all_left_out(&s->remarks_all, s->config.usual && json_array_size(s->rows) > 0);
     if (json_array_size(s->rows) == 0)
         return pp_fail(PP_USAGE, "none of the %lld configurations is possible", (long long)s->npoints);
     return s->config.workers.n > 0 ? pp_ways_order(s->rows, &s->config) : PP_OK;
@@ -262,6 +264,19 @@ static void tell_machines(struct session *s)
     for (int t = 0; t < s->ntargets; t++) pp_remarks_precision(&s->remarks[t]);
 }
 
+/* How to predict, draw or train the first way alone. */
+static void tell_first(const struct session *s)
+{
+    char *options = NULL;
+    size_t size;
+    FILE *out = open_memstream(&options, &size);
+    if (!out) return;
+    pp_row_options(json_array_get(s->rows, 0), &s->config, out);
+    fflush(stdout);
+    if (fclose(out) == 0) pp_info("the first: ppsim%s", options);
+    free(options);
+}
+
 static pp_status predict(struct session *s)
 {
     s->rows = json_array();
@@ -276,6 +291,7 @@ static pp_status predict(struct session *s)
     if (fflush(s->drawings) != 0) return pp_fail(PP_NOMEM, "cannot allocate room for the drawings");
     PP_TRY(pp_rows_print(s->rows, &s->config, stdout));
     fwrite(s->drawn, 1, s->drawn_size, stdout);
+    if (s->config.workers.n > 0) tell_first(s);
     return PP_OK;
 }
 
