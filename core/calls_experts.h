@@ -40,8 +40,9 @@ struct pp_route_scalars {
 };
 
 /* experts: of all workers; chosen: choices of a token; capacity: places of an expert; local: experts of the worker,
- * from tensor_rank * local on; rules: enum pp_route_rules */
-PP_DIMS(route, rows, seq, experts, chosen, capacity, local, rules);
+ * from tensor_rank * local on; rules: enum pp_route_rules; workers, pieces: expert ranks that have an equal part of
+ * these each, and pieces into which a part is cut (kernels/expert_order.h), 0 and 1: it is whole */
+PP_DIMS(route, rows, seq, experts, chosen, capacity, local, rules, workers, pieces);
 
 /* route: probabilities = softmax(logits), or sigmoid(logits). The score of an expert is its probability plus its bias.
  * A token chooses the experts of its greatest scores, the greatest first, of equal ones the lower number; scores that
@@ -52,7 +53,7 @@ PP_DIMS(route, rows, seq, experts, chosen, capacity, local, rules);
  *     probabilities   in/out  [T, experts] float: logits, become probabilities
  *     choices         out     [T, chosen] int32: experts
  *     gates           out     [T, chosen] float: gate_scale * probabilities of the choices, see rules
- *     places          out     [T, chosen] int32: (expert - first of the worker) * capacity + i; -1: the choice has no
+ *     places          out     [T, chosen] int32: pp_expert_number() of the expert * capacity + i; -1: the choice has no
  *                             place, or is another worker's expert
  *     holds           out     [local * capacity] int32: t * chosen + choice that is in a place; -1: none
  *     counts          out     [experts] float: how many tokens have chosen each expert, with a place or without

@@ -53,8 +53,8 @@ PP_DIMS(join, rows, width, beside, wide, group);
 PP_OPERANDS(join, memory);
 
 /* each: pieces for each worker of the group; back: 1: the other way; halves: 0, or the number of workers: pieces are
- * chunks of rows (pp_join_call.halves) */
-PP_DIMS(exchange, rows, width, each, back, wide, group, halves);
+ * chunks of rows (pp_join_call.halves); beside: as of joins */
+PP_DIMS(exchange, rows, width, each, back, wide, group, halves, beside);
 
 /* all_to_all: rows are equal pieces, `each` for each worker of the group: the places of its experts, or rows of which
  * it has the tokens. pp_frame.join, if there is one, sends the others theirs: from [workers, each] to [each, workers],

@@ -41,6 +41,7 @@ pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config
     PP_TRY(pp_options_parse(pp_config_rows, pp_config_nrows, tool, argc, argv, out, out->set, operands, max_operands,
                             noperands));
     PP_TRY(pp_config_apply_preset(out));
+    PP_TRY(pp_config_apply_usual(out));
     if (out->data && strcmp(out->data, "generated") == 0) out->data = NULL;
     if (out->help || out->version || out->list) return PP_OK;
     if (out->resume_changed) out->resume = true;
@@ -216,6 +217,7 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
         .context_kind = config->cp_comm_type,
         .sequence = config->sequence_parallel,
         .sum_pieces = config->overlap_tensor_sums.v[0],
+        .exchange_pieces = config->overlap_expert_exchange.v[0],
         .tied = config->tie_embeddings,
         .bf16_sums = pp_config_sums_bf16(config),
     };

@@ -72,19 +72,20 @@ struct pp_config {
     struct pp_ints checkpoint;       /* enum pp_checkpoint */
     int batch_w;                     /* microbatches whose weight gradients are one W task */
     bool sequence_parallel;
-    struct pp_ints overlap_tensor_sums; /* pp_shape.sum_pieces */
-    int tie_embeddings;                 /* 1: embedding and decoder share one weight */
-    struct pp_ints zero;                /* ZeRO stage, 0 to 3 */
-    struct pp_ints shard_degree;        /* with ZeRO: of --replicas so many shard among each other; 0: all */
-    bool overlap_param_gather;          /* parameters are gathered in parts, beside the first forward */
-    bool overlap_grad_reduce;           /* gradients are summed in parts, beside the last backward */
-    bool grad_reduce_in_bf16;           /* gradients are rounded to bfloat16 to be summed */
-    int64_t bucket_size;                /* with overlap_grad_reduce: least bytes of gradients of a part */
-    int replicas;                       /* D */
-    int recv_buffers;                   /* receive slots per channel; -1: default (2; unlimited with --times alone) */
-    struct pp_ints expert_parallel;     /* N: see pp_config_expert_parallel() */
-    struct pp_ints context_parallel;    /* C: see pp_config_context() */
-    int cp_comm_type;                   /* enum pp_context_kind */
+    struct pp_ints overlap_tensor_sums;     /* pp_shape.sum_pieces */
+    struct pp_ints overlap_expert_exchange; /* pp_shape.exchange_pieces */
+    int tie_embeddings;                     /* 1: embedding and decoder share one weight */
+    struct pp_ints zero;                    /* ZeRO stage, 0 to 3 */
+    struct pp_ints shard_degree;            /* with ZeRO: of --replicas so many shard among each other; 0: all */
+    bool overlap_param_gather;              /* parameters are gathered in parts, beside the first forward */
+    bool overlap_grad_reduce;               /* gradients are summed in parts, beside the last backward */
+    bool grad_reduce_in_bf16;               /* gradients are rounded to bfloat16 to be summed */
+    int64_t bucket_size;                    /* with overlap_grad_reduce: least bytes of gradients of a part */
+    int replicas;                           /* D */
+    int recv_buffers;                /* receive slots per channel; -1: default (2; unlimited with --times alone) */
+    struct pp_ints expert_parallel;  /* N: see pp_config_expert_parallel() */
+    struct pp_ints context_parallel; /* C: see pp_config_context() */
+    int cp_comm_type;                /* enum pp_context_kind */
     const char *split;
     double *layer_ns; /* --split time: times of the layers, see core/split_time.h; else NULL */
     /* data and files */
@@ -110,6 +111,7 @@ struct pp_config {
     int64_t memory;         /* bytes of a device; 0: not given */
     struct pp_ints workers; /* numbers of devices to use; empty: not given */
     int global_rows;        /* with workers: rows of the batch of all replicas; 0: not given */
+    bool usual;             /* --auto: see pp_config_apply_usual() */
     int top;                /* with workers: configurations to show for each number of them; 0: all */
     struct pp_reals price;  /* of a device for an hour; one for all machines or one for each: pp_config_price() */
     double train_tokens;    /* tokens of the whole training; 0: not given */
@@ -125,7 +127,8 @@ struct pp_config {
     /* all */
     int format; /* enum pp_format */
     bool list, version, help;
-    bool set[192]; /* [pp_config_nrows] which rows of pp_config_rows were given on the command line */
+    bool set[192];    /* [pp_config_nrows] which rows of pp_config_rows were given on the command line */
+    bool chosen[192]; /* the same: to which --auto has given a value */
 };
 
 extern const struct pp_opt pp_config_rows[];
@@ -140,6 +143,9 @@ pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config
 bool pp_config_answer(const struct pp_config *config, const struct pp_program_info *program, FILE *out);
 /* Sets the options that the preset has a value for and that were not given (presets.c; pp_config_parse() calls it). */
 pp_status pp_config_apply_preset(struct pp_config *config) PP_MUST_CHECK;
+/* With --auto: sets options that were not given to the values that are usually tried (usual.c; pp_config_parse() calls
+ * it). */
+pp_status pp_config_apply_usual(struct pp_config *config) PP_MUST_CHECK;
 /* The row of an option (without dashes); NULL if there is none. */
 const struct pp_opt *pp_config_row(const char *option);
 /* Was the option (without dashes) given on the command line? */

@@ -55,6 +55,7 @@ static int additions_of(const struct pp_config *config, struct addition out[MOST
         {"experts-every", "--experts; add that", config->experts},
         {"dense-ff", "--dense-layers and --experts-every; add one", has_dense_layers(config)},
         {"expert-parallel", "--experts; add that", config->experts},
+        {"overlap-expert-exchange", "--experts; add that", config->experts},
         {"q-lora-rank", "--kv-lora-rank; add that", config->kv_lora_rank},
         {"qk-nope-head-dim", "--kv-lora-rank; add that", config->kv_lora_rank},
         {"qk-rope-head-dim", "--kv-lora-rank; add that", config->kv_lora_rank},

@@ -280,6 +280,9 @@ static void remark_on_sharers(const struct pp_config *config)
     const char *alone = pp_ints_most(&config->tensor) > 1 ? NULL : "changes nothing without --tensor 2 or more";
     if (alone && config->sequence_parallel) pp_warn("--sequence-parallel %s", alone);
     if (alone && pp_ints_most(&config->overlap_tensor_sums) > 1) pp_warn("--overlap-tensor-sums %s", alone);
+    const bool exchanges = config->overlap_expert_exchange.n > 1 || config->overlap_expert_exchange.v[0] > 0;
+    if (exchanges && pp_ints_most(&config->expert_parallel) == 1)
+        pp_warn("--overlap-expert-exchange changes nothing without --expert-parallel 2 or more");
     if (config->cp_comm_type != PP_CONTEXT_ALL_TO_ALL && pp_ints_most(&config->context_parallel) == 1)
         pp_warn("--cp-comm-type changes nothing without --context-parallel 2 or more");
 }

@@ -10,6 +10,7 @@
 
 #include "core/devices.h"
 #include "core/movers.h"
+#include "core/pieces.h"
 
 #define AT(field) offsetof(struct pp_config, field)
 #define COUNT 1, 1 << 24 /* range of a number of things */
@@ -114,6 +115,12 @@ const struct pp_opt pp_config_rows[] = {
      "with --experts: each N of the --replicas share the experts of a layer, an equal number each, and send tokens to "
      "the replica that has their expert (Megatron-LM's --expert-model-parallel-size); N divides --replicas, and N "
      "times --tensor (1 unless given) divides --experts. ppsim takes a list",
+     TIMED},
+    {"overlap-expert-exchange", PP_OPT_INTS, AT(overlap_expert_exchange), PP_RUNS, PIPELINE, NULL, "0", 0,
+     PP_EXCHANGE_PIECES_MAX, NULL,
+     "with --expert-parallel: exchange tokens in so many pieces, each of a part of a worker's experts, beside the "
+     "products of other pieces, of --shared-ff, and of gradients of weights (fewer pieces if so many do not divide the "
+     "experts); 0: products wait for all tokens; on GPUs",
      TIMED},
     {"context-parallel", PP_OPT_INTS, AT(context_parallel), PP_RUNS, PIPELINE, NULL, "1", 1, 4096, NULL,
      "C workers have the same rows, each an equal part of their tokens, and send each other what attention needs "
@@ -268,6 +275,12 @@ const struct pp_opt pp_config_rows[] = {
      0},
     {"global-rows", PP_OPT_INT, AT(global_rows), PP_PPSIM, PREDICTING, NULL, NULL, COUNT, NULL,
      "with --workers, in place of --rows and --replicas: rows of a batch, of all replicas together", 0},
+    {"auto", PP_OPT_FLAG, AT(usual), PP_PPSIM, PREDICTING, NULL, NULL, 0, 0, NULL,
+     "with --workers: for options that were not given, try what is usual for large models: --schedule "
+     "1f1b,interleaved,zbv, --tensor 1,2,4,8, --zero 1,3, --micro-batch-size 1,2,4, --checkpoint "
+     "never,activation,layers, for rows of 16384 tokens or more --context-parallel 1,2,4,8, for --experts "
+     "--expert-parallel 1,2,4,8,16,32,64; with --sequence-parallel and all that --overlap-... hides; --top 10",
+     0},
     {"top", PP_OPT_INT, AT(top), PP_PPSIM, PREDICTING, "N", NULL, COUNT, NULL,
      "with --workers: print only the N best ways to use each number of devices, for each machine that is listed", 0},
     {"train-tokens", PP_OPT_AMOUNT, AT(train_tokens), PP_PPSIM, PREDICTING, "N", NULL, 1, 1e18, NULL,

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/db_query.h"
+#include "core/pieces.h"
 #include "core/plan_hash.h"
 
 struct text {
@@ -144,9 +145,13 @@ static void add_sharing(struct text *t, const struct pp_config *config, const st
     const struct pp_shape *shape = job && job->model ? &job->model->shape : NULL;
     const bool parts = shape ? pp_shape_parts_tokens(shape) : config->sequence_parallel;
     const int pieces = shape ? pp_shape_sum_pieces(shape) : config->overlap_tensor_sums.v[0];
+    const int exchanges = shape                                   ? pp_shape_exchange_pieces(shape)
+                          : pp_config_expert_parallel(config) > 1 ? config->overlap_expert_exchange.v[0]
+                                                                  : 0;
     add_replicas(t, config, shape);
     if (parts) add(t, "sequence-parallel ");
     if (pieces > 1) add(t, "sums/%d ", pieces);
+    if (exchanges > 0) add(t, "exchanges/%d ", exchanges);
     if (pp_config_context(config) == 1) return;
     add(t, "context/%d ", pp_config_context(config));
     if (config->cp_comm_type == PP_CONTEXT_ALL_GATHER) add(t, "all_gather ");

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/pieces.h"
 #include "core/plan_hash.h"
 #include "core/stage_costs.h"
 
@@ -276,6 +277,8 @@ static pp_status name_key(struct pp_job *job)
     if (pp_padded_vocab(local) != local->vocab) snprintf(columns, sizeof columns, " logits %d", pp_padded_vocab(local));
     if (plan->slot_microbatches > 1) snprintf(batch, sizeof batch, " batch-w %d", plan->slot_microbatches);
     if (plan->expert_parallel > 1) snprintf(experts, sizeof experts, " experts/%d", plan->expert_parallel);
+    if (pp_exchange_pieces(shape) > 1)
+        snprintf(experts, sizeof experts, " experts/%d/%d", plan->expert_parallel, pp_exchange_pieces(shape));
     const char *gathers = pp_shape_gathers_keys(shape) ? " all_gather" : "";
     if (plan->context > 1) snprintf(context, sizeof context, " context/%d%s", plan->context, gathers);
     if (pp_shape_sum_pieces(shape) > 1) snprintf(pieces, sizeof pieces, "/%d", shape->sum_pieces);
@@ -331,6 +334,7 @@ pp_status pp_job_create(const struct pp_config *config, const struct pp_point *p
     pp_config_shape(config, &shape);
     shape.tensor = pp_point_tensor(point);
     shape.sum_pieces = point->sum_pieces;
+    shape.exchange_pieces = point->exchange_pieces;
     pp_config_share(config, point->zero, point->shard_degree, &shape);
     PP_TRY_DONE(make_model(job, &shape, schedules));
     PP_TRY_DONE(build_plans(job, schedules, evaluate));

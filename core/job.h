@@ -53,6 +53,7 @@ struct pp_point {
     int checkpoint;             /* enum pp_checkpoint */
     int tensor;                 /* T; 0 means 1 */
     int sum_pieces;             /* pp_shape.sum_pieces; 1 if T = 1 */
+    int exchange_pieces;        /* pp_shape.exchange_pieces; 0 without expert parallelism */
     int zero;                   /* ZeRO stage; 0 if there is only one replica */
     int shard_degree;           /* of the D replicas so many shard among each other; 0: all (or no ZeRO) */
 };
@@ -113,10 +114,14 @@ void pp_frame_place(const struct pp_job *job, const struct pp_phase *phase, cons
 
 /* Text for messages: ", zero 3 in groups of 8", or "" without ZeRO. Returns buf. */
 const char *pp_sharing_text(int zero, int degree, char *buf, size_t size);
+/* ", sums in up to 4 pieces, exchanges in up to 2 pieces": what stands beside products; "" if nothing does. Returns
+ * buf. */
+enum { PP_BESIDE_TEXT = 88 };
+const char *pp_beside_text(const struct pp_shape *shape, char buf[PP_BESIDE_TEXT]);
 
 /* Text for messages: "1f1b, 4 stages x 2, 8 chunks, checkpoint always". V = 1 and "checkpoint never" are left out.
  * Returns buf; the path of a schedule file is cut off after 150 characters. */
-enum { PP_POINT_TEXT = 352 };
+enum { PP_POINT_TEXT = 400 };
 const char *pp_point_text(const struct pp_point *point, char buf[PP_POINT_TEXT]);
 
 /* The points of a sweep: all combinations of the lists of the config. From the slowest to the fastest, the loops are:

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/job_row.h"
+#include "core/pieces.h"
 
 static void set(json_t **row, const char *key, json_t *value) { *row = pp_json_set(*row, key, value); }
 
@@ -32,6 +33,8 @@ json_t *pp_job_row(json_t *row, const struct pp_job *job)
     set(&row, "sequence_parallel", json_boolean(job->model && pp_shape_parts_tokens(&job->model->shape)));
     set(&row, "overlap_tensor_sums", json_integer(job->model ? pp_shape_sum_pieces(&job->model->shape) : 1));
     set(&row, "tensor_sum_pieces", json_integer(job->model ? pp_job_sum_pieces(job) : 1));
+    set(&row, "overlap_expert_exchange", json_integer(job->model ? pp_shape_exchange_pieces(&job->model->shape) : 0));
+    set(&row, "expert_exchange_pieces", json_integer(job->model ? pp_exchange_pieces(&job->model->shape) : 1));
     set(&row, "checkpoint", json_string(pp_checkpoint_text(plan->checkpoint, mode)));
     set(&row, "stage_layers", job->model ? layers_by_stage(job->model) : json_null());
     return row;

@@ -24,7 +24,7 @@ enum pp_join_op {
     PP_JOIN_REDUCE_SCATTER, /* the own part = the sum over the workers; the content of the other parts is undefined */
     PP_JOIN_ALL_GATHER,     /* memory = all parts, each as its owner has it */
     PP_JOIN_ALL_TO_ALL,     /* see pp_join_call.each */
-    PP_JOIN_AWAIT,          /* no collective: waits for those with numbers up to `beside` (pp_join_call.beside) */
+    PP_JOIN_AWAIT,          /* no collective: waits for the one with the number `beside` (pp_join_call.beside) */
 };
 
 struct pp_join_call {
@@ -46,10 +46,9 @@ struct pp_join_call {
     const void *from;
     int each;
     bool back, halves;
-    /* 0: the next call waits for this join. Else (tensor ranks only) the number of the join, 1 to
-     * pp_shape_sum_pieces(): it may run beside the calls that follow, until a PP_JOIN_AWAIT of its number or of a
-     * higher one. Joins with numbers run one after another. After the await of the last one numbers begin with 1 again.
-     */
+    /* 0: the next call waits for this join. Else the number of the join, 1 to pp_shape_most_beside(): it may run beside
+     * the calls that follow, until a PP_JOIN_AWAIT of its number, or of a higher one of the same group and type. Such
+     * joins run one after another. After all are awaited numbers begin with 1 again. */
     int beside;
 };
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "core/job.h"
+#include "core/pieces.h"
 
 static pp_status known(const struct pp_schedules *schedules, const char *name, struct pp_schedule_found *out)
 {
@@ -72,19 +73,28 @@ struct asked {
     struct pp_ints own_stages, own_chunks;
 };
 
-/* Writes the points of a shape, with all sharings, chunks and checkpoint modes; returns their number. */
+/* Values of --overlap-expert-exchange to try. */
+static const struct pp_ints *exchanges_of(const struct pp_config *config)
+{
+    static const struct pp_ints nothing = {1, {0}};
+    return pp_config_expert_parallel(config) > 1 ? &config->overlap_expert_exchange : &nothing;
+}
+
+/* Writes the points of a shape, with all exchanges, sharings, chunks and checkpoint modes; returns their number. */
 static int of_shape(const struct pp_config *config, const struct pp_ints *chunks, const struct pp_point *shape,
                     struct pp_point *out)
 {
     struct sharing sharings[MOST_SHARINGS];
+    const struct pp_ints *exchanges = exchanges_of(config);
     const int nsharings = sharings_of(config, sharings);
     int n = 0;
-    for (int s = 0; s < nsharings; s++)
+    for (int s = 0; s < nsharings * exchanges->n; s++)
         for (int c = 0; c < chunks->n; c++)
             for (int k = 0; k < config->checkpoint.n; k++) {
                 out[n] = *shape;
-                out[n].zero = sharings[s].zero;
-                out[n].shard_degree = sharings[s].degree;
+                out[n].exchange_pieces = exchanges->v[s / nsharings];
+                out[n].zero = sharings[s % nsharings].zero;
+                out[n].shard_degree = sharings[s % nsharings].degree;
                 out[n].chunks = chunks->v[c];
                 out[n++].checkpoint = config->checkpoint.v[k];
             }
@@ -177,7 +187,7 @@ pp_status pp_points(const struct pp_config *config, const struct pp_schedules *s
     for (int s = 0; s < nschedules; s++)
         for (int t = 0; t < tensor->n; t++)
             total += (int64_t)shapes_of(config, &asked[s], tensor->v[t]) * asked[s].chunks->n;
-    total *= (int64_t)sharings_of(config, NULL) * config->checkpoint.n;
+    total *= (int64_t)sharings_of(config, NULL) * exchanges_of(config)->n * config->checkpoint.n;
     if (total > PP_MOST_POINTS)
         return pp_fail(PP_USAGE, "the lists make %lld configurations, and there can be at most %d; name fewer",
                        (long long)total, PP_MOST_POINTS);
@@ -198,18 +208,33 @@ const char *pp_sharing_text(int zero, int degree, char *buf, size_t size)
     return buf;
 }
 
+static const char *beside_text(int sums, int exchanges, char buf[PP_BESIDE_TEXT])
+{
+    char of_sums[40] = "", of_exchanges[48] = "";
+    if (sums > 1) snprintf(of_sums, sizeof of_sums, ", sums in up to %d pieces", sums);
+    if (exchanges == 1) snprintf(of_exchanges, sizeof of_exchanges, ", exchanges beside products");
+    if (exchanges > 1) snprintf(of_exchanges, sizeof of_exchanges, ", exchanges in up to %d pieces", exchanges);
+    snprintf(buf, PP_BESIDE_TEXT, "%s%s", of_sums, of_exchanges);
+    return buf;
+}
+
+const char *pp_beside_text(const struct pp_shape *shape, char buf[PP_BESIDE_TEXT])
+{
+    return beside_text(pp_shape_sum_pieces(shape), pp_shape_exchange_pieces(shape), buf);
+}
+
 const char *pp_point_text(const struct pp_point *point, char buf[PP_POINT_TEXT])
 {
-    char virtual_stages[16] = "", checkpoint[40] = "", tensor[32] = "", sums[40] = "", zero[32] = "",
+    char virtual_stages[16] = "", checkpoint[40] = "", tensor[32] = "", beside[PP_BESIDE_TEXT], zero[32] = "",
          mode[PP_CHECKPOINT_TEXT];
     if (point->virtual_stages > 1) snprintf(virtual_stages, sizeof virtual_stages, " x %d", point->virtual_stages);
     if (point->checkpoint != PP_CHECKPOINT_NEVER)
         snprintf(checkpoint, sizeof checkpoint, ", checkpoint %s", pp_checkpoint_text(point->checkpoint, mode));
     if (point->tensor > 1) snprintf(tensor, sizeof tensor, " x tensor %d", point->tensor);
     pp_sharing_text(point->zero, point->shard_degree, zero, sizeof zero);
-    if (point->sum_pieces > 1) snprintf(sums, sizeof sums, ", sums in up to %d pieces", point->sum_pieces);
+    beside_text(point->sum_pieces, point->exchange_pieces, beside);
     snprintf(buf, PP_POINT_TEXT, "%.150s, %d stage%s%s%s%s%s, %d chunk%s%s", point->schedule, point->stages,
-             pp_plural(point->stages), virtual_stages, tensor, sums, zero, point->chunks, pp_plural(point->chunks),
+             pp_plural(point->stages), virtual_stages, tensor, beside, zero, point->chunks, pp_plural(point->chunks),
              checkpoint);
     return buf;
 }

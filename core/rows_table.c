@@ -89,6 +89,7 @@ static const struct pp_row_column configuration[] = {
     {{"T", .usual = "1"}, "tensor", pp_show_count, .option = "tensor"},
     {{"K", .usual = "1"}, "overlap_tensor_sums", pp_show_count, .option = "overlap-tensor-sums"},
     {{"EP", .usual = "1"}, "expert_parallel", pp_show_count, .option = "expert-parallel"},
+    {{"KE", .usual = "0"}, "overlap_expert_exchange", pp_show_count, .option = "overlap-expert-exchange"},
     {{"CP", .usual = "1"}, "context_parallel", pp_show_count, .option = "context-parallel"},
     {{"zero", .gaps = true, .usual = "0"}, "zero", show_zero, .option = "zero"},
     {{"shard"}, "shard_degree", show_degree},

@@ -168,6 +168,10 @@ struct pp_shape {
      * Each of them has rows of its own, and whole copies of all other parameters. Tokens are sent to the workers of
      * their experts, and back. N T divides `experts`. */
     int expert_parallel;
+    /* What expert ranks exchange is cut by experts into at most so many pieces (pp_exchange_pieces()). They run beside
+     * products of other pieces, of the shared expert, and of gradients of weights (Hwang et al. 2023, "Tutel";
+     * Megatron-LM's --moe-shared-expert-overlap). 0: products wait for all. */
+    int exchange_pieces;
     /* Context parallelism: C, the workers that have the same rows, and an equal part of their tokens each; 0 and 1: a
      * worker has whole rows.
      *   PP_CONTEXT_ALL_TO_ALL (Jacobs et al. 2023, "DeepSpeed Ulysses"; Megatron-LM's --cp-comm-type a2a): a worker's
@@ -291,23 +295,6 @@ static inline int pp_part_tokens(const struct pp_shape *shape, int seq)
 {
     const int parts = pp_shape_parts_tokens(shape) ? pp_shape_tensor(shape) : 1;
     return (pp_own_tokens(shape, seq) + parts - 1) / parts;
-}
-
-enum { PP_SUM_PIECES_MAX = 64 };
-
-/* The most pieces into which collectives of tensor ranks are cut: sum_pieces if T > 1, else 1. */
-static inline int pp_shape_sum_pieces(const struct pp_shape *shape)
-{
-    return pp_shape_tensor(shape) > 1 && shape->sum_pieces > 1 ? shape->sum_pieces : 1;
-}
-
-/* Number of equal pieces into which a worker's `tokens` tokens of a microbatch are cut: the largest number, at most
- * pp_shape_sum_pieces(), that divides them. */
-static inline int pp_sum_pieces(const struct pp_shape *shape, int64_t tokens)
-{
-    int pieces = pp_shape_sum_pieces(shape);
-    while (tokens % pieces) pieces--;
-    return pieces;
 }
 
 /* Sums of squares from which the norm of one tensor is made: those of one tensor rank, and those of all T. A rank has a

@@ -197,7 +197,7 @@ static pp_status prepare(struct session *s)
     if (config->save && s->npoints > 1)
         return pp_fail(PP_USAGE,
                        "--save: %d configurations would write one file; name one schedule, --stages, --tensor, "
-                       "--overlap-tensor-sums, --virtual, --zero, --chunks and --checkpoint",
+                       "--overlap-tensor-sums, --overlap-expert-exchange, --virtual, --zero, --chunks and --checkpoint",
                        s->npoints);
     PP_TRY(PP_NEW(&s->results, s->npoints));
     pp_gemm_want_core(config->blas_core);

@@ -101,20 +101,20 @@ static void pipeline_line(const struct pp_job *job)
 {
     const struct pp_plan *plan = job->train;
     const bool parts = pp_shape_parts_tokens(&job->model->shape);
-    const int pieces = pp_shape_sum_pieces(&job->model->shape);
     const char *rounded = job->model->shape.bf16_sums ? ", grad reduce in bf16" : "";
-    char tensor[48] = "", sums[48] = "", zero[32], experts[32] = "", context[48] = "", text[PP_CHECKPOINT_TEXT];
+    char tensor[48] = "", beside[PP_BESIDE_TEXT], zero[32], experts[32] = "", context[48] = "",
+         text[PP_CHECKPOINT_TEXT];
     const char *mode = plan->checkpoint == PP_CHECKPOINT_NEVER ? NULL : pp_checkpoint_text(plan->checkpoint, text);
     if (pp_plan_tensor(plan) > 1)
         snprintf(tensor, sizeof tensor, ", tensor %d%s", pp_plan_tensor(plan), parts ? ", sequence parallel" : "");
     pp_sharing_text(pp_plan_zero(plan), job->point.shard_degree, zero, sizeof zero);
-    if (pieces > 1) snprintf(sums, sizeof sums, ", sums in up to %d pieces", pieces);
+    pp_beside_text(&job->model->shape, beside);
     if (plan->expert_parallel > 1) snprintf(experts, sizeof experts, ", expert parallel %d", plan->expert_parallel);
     const char *gathers = pp_shape_gathers_keys(&job->model->shape) ? " all_gather" : "";
     if (plan->context > 1) snprintf(context, sizeof context, ", context parallel %d%s", plan->context, gathers);
     pp_info("pipeline    %s, %d rank%s x %d stage%s%s%s%s%s, %d replica%s%s%s%s%s%s, plan %016llx", plan->schedule,
-            plan->ranks, pp_plural(plan->ranks), plan->virtual_stages, pp_plural(plan->virtual_stages), tensor, sums,
-            experts, context, pp_plan_data_parallel(plan), pp_plural(pp_plan_data_parallel(plan)), zero, rounded,
+            plan->ranks, pp_plural(plan->ranks), plan->virtual_stages, pp_plural(plan->virtual_stages), tensor, experts,
+            context, beside, pp_plan_data_parallel(plan), pp_plural(pp_plan_data_parallel(plan)), zero, rounded,
             overlap_words(job), mode ? ", checkpoint " : "", mode ? mode : "", (unsigned long long)plan->hash);
 }
 

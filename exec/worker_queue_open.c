@@ -3,6 +3,8 @@
 
 #include "exec/worker_queue.h"
 
+#include "core/pieces.h"
+
 static pp_status make_timed(struct pp_worker *w, struct pp_mark **out)
 {
     return w->queue->traces ? PP_OPS(w, mark_create, true, out) : PP_OK;
@@ -130,10 +132,10 @@ static pp_status make_join(struct pp_worker *w)
         PP_TRY(PP_OPS(w, mark_create, false, &q->joined[group].after));
         w->join = (struct pp_join){.run = pp_worker_queue_join, .arg = w};
     }
-    const int pieces = pp_shape_sum_pieces(&w->job->model->shape);
-    if (pieces == 1) return PP_OK;
-    PP_TRY(PP_NEW(&q->beside, pieces));
-    for (; q->nbeside < pieces; q->nbeside++) PP_TRY(PP_OPS(w, mark_create, false, &q->beside[q->nbeside]));
+    const int most = pp_shape_most_beside(&w->job->model->shape);
+    if (most == 0) return PP_OK;
+    PP_TRY(PP_NEW(&q->beside, most));
+    for (; q->nbeside < most; q->nbeside++) PP_TRY(PP_OPS(w, mark_create, false, &q->beside[q->nbeside]));
     return PP_OK;
 }
 

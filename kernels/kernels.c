@@ -90,6 +90,7 @@ struct pp_join_work pp_call_join(const struct pp_call *call)
         work.type = sum_type(call, call->exchange.wide);
         work.group = (enum pp_join_group)call->exchange.group;
         work.pieces = call->exchange.each;
+        work.beside = call->exchange.beside;
     } else {
         work.type = sum_type(call, call->join.wide);
         work.group = (enum pp_join_group)call->join.group;
@@ -109,7 +110,8 @@ static struct pp_join_call exchange_of(const struct pp_call *call, const struct 
                                  .type = sum_type(call, n->wide),
                                  .each = n->each,
                                  .back = n->back,
-                                 .halves = n->halves};
+                                 .halves = n->halves,
+                                 .beside = n->beside};
 }
 
 static struct pp_join_call join_of(const struct pp_call *call, const struct pp_frame *frame)

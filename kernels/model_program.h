@@ -8,6 +8,7 @@
  *   program_attention.c   attention between in_proj and out_proj, and what context ranks exchange for it
  *   program_latent.c      what latent attention has in the place of in_proj
  *   program_experts.c     the feed-forward of layers with experts
+ *   program_places.c      the way of tokens to the places of experts, and back
  *   program_shared.c      the feed-forward beside experts
  *   program_sums.c        what tensor ranks sum and gather, and the products beside which it stands
  *   program_linear.c      products of linears, which are FP8 in models of that precision
@@ -21,9 +22,11 @@
 #ifndef PP_KERNELS_MODEL_PROGRAM_H
 #define PP_KERNELS_MODEL_PROGRAM_H
 
+#include "core/pieces.h"
 #include "kernels/kernels.h"
 #include "kernels/model.h"
 #include "kernels/program_linear.h"
+#include "kernels/program_places.h"
 #include "kernels/slot.h"
 
 /* Tensors of one layer in model order. */
@@ -91,6 +94,7 @@ struct pp_writer {
     bool clears;                /* zeros that fill shares up are written, see program_shards.c */
     bool checkpoints;           /* the inputs of layers are kept, and nothing else */
     bool rounds;                /* the program rounds weights to FP8 */
+    int beside;                 /* number of the last exchange of experts that is under way; 0: none is */
     /* Scratch, in PP_MEM_WORK: */
     struct pp_ref again;    /* slot.again: the buffers of one layer */
     struct pp_ref u;        /* slot.activation_again: u of one layer */
@@ -289,15 +293,6 @@ static inline bool pp_writer_rotates(const struct pp_writer *w)
 /* Sets scale and dropout of the embedding, or of its gradient. */
 void pp_writer_embedding(const struct pp_writer *w, struct pp_call *call);
 
-/* Scratch for places of experts. */
-struct pp_expert_places {
-    struct pp_ref places; /* [S, d]: what experts read, and what they make */
-    struct pp_ref sent;   /* [S, d], where expert ranks share the experts: rows to them, and back from them */
-    struct pp_ref gates;  /* [S] float, there as well: gates of these rows */
-};
-/* Takes as much of it as the stage needs: nothing without experts. */
-struct pp_expert_places pp_writer_expert_places(struct pp_writer *w);
-
 /* Scratch of layers on their way forward. */
 struct pp_scratch {
     struct pp_ref attention;
@@ -359,37 +354,36 @@ struct pp_expert_scratch {
 };
 struct pp_expert_scratch pp_writer_expert_scratch(struct pp_writer *w, bool input_grads);
 
-/* u of layer l from a, and with experts the gates' weighing of u. again: a has its bias already. */
-void pp_write_inner(struct pp_writer *w, int l, bool again);
-/* The weighing alone, in place. */
-void pp_write_weighing(struct pp_writer *w, int l);
+/* u of layer l once more from a, which has its bias already; with experts the gates weigh it. */
+void pp_write_experts_inner_again(struct pp_writer *w, int l);
 /* The feed-forward of a layer with experts, from x to z, both streams [T', d]; where z has no memory, as far as the
  * backward needs it. */
 void pp_write_experts(struct pp_writer *w, int l, struct pp_ref x, struct pp_ref z, const struct pp_expert_places *at);
 /* Its gradients: from dz [T, d], that at its output, of all tokens, to dh, to that at the router's output, and to that
  * at x, which mode writes to `out` or adds; returns where it is. du_dh: du [S, ff] and dh of
- * pp_write_activation_grad(). */
-struct pp_ref pp_write_experts_grad(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch,
+ * pp_write_activation_grad(). weights: the program has pp_write_expert_weights() of the layer, too, of which this may
+ * write a part. */
+struct pp_ref pp_write_experts_grad(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, bool weights,
                                     struct pp_ref dz, const struct pp_ref du_dh[2], enum pp_gemm_mode mode,
                                     struct pp_ref out);
-/* The gradients of its weights. dz, x: [T, d], of all tokens. left: scratch->dy still holds what
- * pp_write_experts_grad() has dispatched. */
-void pp_write_expert_weights(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, bool left,
+/* The gradients of its weights. dz, x: [T, d], of all tokens. inputs: behind pp_write_experts_grad() of the layer. */
+void pp_write_expert_weights(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, bool inputs,
                              struct pp_ref dz, struct pp_ref dh, struct pp_ref x);
 
-/* The feed-forward beside experts, of all tokens; these write nothing where there is none. From x [T, d] to u; from u
- * to what is added to z [T, d]; u once more from a. */
+/* The feed-forward beside experts, of all tokens; these write nothing where there is none, and return whether there is
+ * one. From x [T, d] to u; from u to z [T, d]; u once more from a. */
 void pp_write_shared_up(struct pp_writer *w, int l, struct pp_ref x);
-void pp_write_shared_down(struct pp_writer *w, int l, struct pp_ref z);
+bool pp_write_shared_down(struct pp_writer *w, int l, struct pp_ref z);
 void pp_write_shared_again(struct pp_writer *w, int l);
 /* Takes the scratch that its gradients need. */
 void pp_writer_shared_scratch(struct pp_writer *w, struct pp_expert_scratch *scratch);
-/* From dz [T, d] to the gradient at its first linear's output. What its gate adds to dx, the gradient at x, is the same
- * in all workers of a rank, so pp_write_shared_grad() adds it before sums over them; pp_write_shared_input_grad() adds
- * the rest, of which each worker has a part. */
-void pp_write_shared_grad(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, struct pp_ref dz,
-                          struct pp_ref dx);
-void pp_write_shared_input_grad(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, struct pp_ref dx);
+/* From dz [T, d] to the gradient at its second linear's input; from there to that at its first linear's output. What
+ * its gate adds to dx, the gradient at x, is the same in all workers of a rank, so pp_write_shared_grad() adds it
+ * before sums over them. pp_write_shared_input_grad() adds the rest, of which each has a part, as `mode` says. */
+void pp_write_shared_inner_grad(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, struct pp_ref dz);
+void pp_write_shared_grad(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, struct pp_ref dx);
+bool pp_write_shared_input_grad(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch,
+                                enum pp_gemm_mode mode, struct pp_ref dx);
 /* The gradients of its weights, behind these. */
 void pp_write_shared_weights(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, struct pp_ref dz,
                              struct pp_ref x);

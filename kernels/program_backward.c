@@ -129,7 +129,7 @@ static struct pp_ref write_linears_grad(struct pp_writer *w, const struct path *
     const struct pp_shape *shape = pp_writer_shape(w, l);
     const struct pp_ref dz = dz2_of(w, path, l), du = du_of(w, path, l), dh = dh_of(w, path, l);
     if (shape->experts)
-        return pp_write_experts_grad(w, l, &path->experts, pp_writer_gather(w, PP_FULL_GRADIENTS, dz),
+        return pp_write_experts_grad(w, l, &path->experts, path->weights, pp_writer_gather(w, PP_FULL_GRADIENTS, dz),
                                      (const struct pp_ref[]){du, dh}, mode, out);
     const struct pp_inner inner = pp_inner_of(w, l);
     write_gathered_gradient(w, du, shape->d_ff, dz, pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
@@ -224,9 +224,7 @@ static void write_feed_forward_weights(struct pp_writer *w, const struct path *p
     const struct pp_ref dz2 = dz2_of(w, path, l), dh = dh_of(w, path, l), y1 = pp_ref_act(w, l, w->slot.y1);
     const struct pp_ref dz = gathered(w, path, dz2);
     if (shape->experts) {
-        /* a B between Is and Ws has one scratch as they do, in which the gradients of inputs leave others */
-        pp_write_expert_weights(w, l, &path->experts, path->inputs && !w->split, dz, dh,
-                                pp_writer_gather(w, PP_FULL_OTHERS, y1));
+        pp_write_expert_weights(w, l, &path->experts, path->inputs, dz, dh, pp_writer_gather(w, PP_FULL_OTHERS, y1));
         return;
     }
     const struct pp_ref x = pp_writer_start_gather(w, PP_FULL_OTHERS, y1);
@@ -350,8 +348,12 @@ static void write_again(struct pp_writer *w, int l, const struct path *path)
 static void write_inner_again(struct pp_writer *w, int l, const struct path *path)
 {
     const struct pp_shape *shape = pp_writer_shape(w, l);
+    const struct pp_inner inner = pp_inner_of(w, l);
     if (!w->slot.activation_again || !reads_inner(path, shape->experts > 0)) return;
-    pp_write_inner(w, l, true);
+    if (shape->experts)
+        pp_write_experts_inner_again(w, l);
+    else
+        pp_write_activation(w, l, &inner, true);
     if (path->weights || shape->shared_gate) pp_write_shared_again(w, l);
 }
 

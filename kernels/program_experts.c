@@ -12,128 +12,70 @@
  * Where workers with tokens of their own share the experts (expert parallelism), each gives places to its own tokens,
  * and all to all brings what places hold, and the gates of that, to the workers that have the experts, and what these
  * make back. What has come is kept, so that gradients of weights need nobody else.
+ *
+ * A worker's experts may be cut into parts (pp_exchange_pieces()), so that one part is exchanged beside the products of
+ * another. Experts are as they were, in another order (kernels/expert_order.h), so results have the same bits. Beside
+ * the first and the last exchange stands what all tokens go through, and on the way back gradients of weights.
  */
 #include "kernels/model_program.h"
 
-static bool is_apart(const struct pp_writer *w) { return pp_shape_expert_parallel(&w->model->local) > 1; }
-
-/* Experts whose matrices the worker has, and rows of each. */
-static int own_experts(const struct pp_writer *w)
+static struct pp_inner inner_of(const struct pp_writer *w, int l, struct pp_expert_part part)
 {
-    return w->model->local.experts / pp_shape_expert_parallel(&w->model->local);
+    struct pp_inner inner = pp_inner_of(w, l);
+    inner.rows = pp_part_rows(w, part);
+    inner.a = pp_part_ref(w, part, inner.a, pp_linear1_width(&w->model->local), false);
+    inner.u = pp_part_ref(w, part, inner.u, inner.width, false);
+    return inner;
 }
 
-static int expert_rows(const struct pp_writer *w)
+/* A product by the weight of each of a part's experts: c, n columns wide, from a, k columns. */
+static void write_products(struct pp_writer *w, int l, struct pp_expert_part part, enum pp_kernel kernel,
+                           enum pp_layer_tensor weight, const int nk[2], struct pp_ref c, struct pp_ref a)
 {
-    return (int)w->capacity * pp_shape_expert_parallel(&w->model->local);
+    const int times = pp_writer_own_experts(w) / part.of;
+    pp_writer_linear(w, &(struct pp_linear){.kernel = kernel,
+                                            .mnk = {pp_writer_expert_rows(w), nk[0], nk[1]},
+                                            .times = times,
+                                            .skips = times * part.index,
+                                            .c = c,
+                                            .a = a,
+                                            .b = pp_ref_weight(w, l, weight)});
 }
 
-/* A product for each of the worker's experts. */
-static struct pp_call *write_products(struct pp_writer *w, enum pp_kernel kernel, const int mnk[3],
-                                      enum pp_gemm_mode mode, struct pp_ref c, struct pp_ref a, struct pp_ref b)
-{
-    return pp_writer_linear(w, &(struct pp_linear){.kernel = kernel,
-                                                   .mode = mode,
-                                                   .mnk = {mnk[0], mnk[1], mnk[2]},
-                                                   .times = own_experts(w),
-                                                   .c = c,
-                                                   .a = a,
-                                                   .b = b});
-}
+/* What is under way to a part's experts: rows of d columns, and a number for each of them (0: done). */
+struct coming {
+    int rows, numbers;
+};
 
-/* Rows of `width` numbers, of all places, to the workers that have their experts, or back. wide: float32 whatever the
- * precision. */
-static void write_all_to_all(struct pp_writer *w, bool back, struct pp_ref to, struct pp_ref from, int width, bool wide)
-{
-    struct pp_call *call = pp_writer_call(w, PP_KERNEL_ALL_TO_ALL);
-    call->exchange = (struct pp_exchange_dims){.rows = (int)pp_writer_place_rows(w),
-                                               .width = width,
-                                               .each = own_experts(w),
-                                               .back = back,
-                                               .wide = wide,
-                                               .group = PP_JOIN_EXPERT_RANKS};
-    call->at.exchange = (struct pp_exchange_refs){.to = to, .from = from};
-}
-
-/* What places hold of `from`, of all tokens. */
-static void write_dispatch(struct pp_writer *w, int l, struct pp_ref to, struct pp_ref from)
+/* Over a part's places of what the activation made, or of its gradient; apart: with a gate for each of these. */
+static struct pp_call *write_weighing(struct pp_writer *w, struct pp_expert_part part, enum pp_kernel kernel)
 {
     const struct pp_shape *shape = &w->model->local;
-    struct pp_call *call = pp_writer_call(w, PP_KERNEL_DISPATCH);
-    call->places = (struct pp_places_dims){.places = (int)pp_writer_place_rows(w),
-                                           .width = shape->d_model,
-                                           .tokens = (int)w->tokens,
-                                           .chosen = shape->experts_per_token};
-    call->at.dispatch = (struct pp_dispatch_refs){.to = to, .from = from, .holds = pp_ref_act(w, l, w->slot.holds)};
-}
-
-/* The same where the experts are. */
-static void write_sending(struct pp_writer *w, int l, struct pp_ref to, struct pp_ref from,
-                          const struct pp_expert_places *at)
-{
-    write_dispatch(w, l, is_apart(w) ? at->sent : to, from);
-    if (is_apart(w)) write_all_to_all(w, false, to, at->sent, w->model->local.d_model, false);
-}
-
-static int choices_of(const struct pp_writer *w) { return (int)w->tokens * w->model->local.experts_per_token; }
-
-/* A number of each choice to its place, as if each choice were a token that has no other. */
-static void write_numbers_to_places(struct pp_writer *w, int l, struct pp_ref to, struct pp_ref from)
-{
-    struct pp_call *call = pp_writer_call(w, PP_KERNEL_DISPATCH);
-    call->places = (struct pp_places_dims){
-        .places = (int)pp_writer_place_rows(w), .width = 1, .tokens = choices_of(w), .chosen = 1};
-    call->precision = PP_FP32;
-    call->at.dispatch = (struct pp_dispatch_refs){.to = to, .from = from, .holds = pp_ref_act(w, l, w->slot.holds)};
-}
-
-/* The other way. */
-static void write_numbers_from_places(struct pp_writer *w, int l, struct pp_ref to, struct pp_ref from)
-{
-    struct pp_call *call = pp_writer_call(w, PP_KERNEL_COMBINE);
-    call->combine = (struct pp_combine_dims){
-        .tokens = choices_of(w), .width = 1, .places = (int)pp_writer_place_rows(w), .chosen = 1};
-    call->precision = PP_FP32;
-    call->at.combine = (struct pp_combine_refs){.to = to, .from = from, .places = pp_ref_act(w, l, w->slot.places)};
-}
-
-/* The sum of what a token's places hold. */
-static void write_combine(struct pp_writer *w, int l, enum pp_gemm_mode mode, struct pp_ref to, struct pp_ref from)
-{
-    const struct pp_shape *shape = &w->model->local;
-    struct pp_call *call = pp_writer_call(w, PP_KERNEL_COMBINE);
-    call->combine = (struct pp_combine_dims){.tokens = (int)w->tokens,
-                                             .width = shape->d_model,
-                                             .places = (int)pp_writer_place_rows(w),
-                                             .chosen = shape->experts_per_token,
-                                             .mode = (int)mode};
-    call->at.combine = (struct pp_combine_refs){.to = to, .from = from, .places = pp_ref_act(w, l, w->slot.places)};
-}
-
-/* Over the places of what the activation made, or of its gradient; apart: with a gate for each of these. */
-static struct pp_call *write_weighing(struct pp_writer *w, enum pp_kernel kernel)
-{
-    const struct pp_shape *shape = &w->model->local;
-    const int places = (int)pp_writer_place_rows(w);
+    const int places = pp_part_rows(w, part);
     struct pp_call *call = pp_writer_call(w, kernel);
     call->places = (struct pp_places_dims){.places = places,
                                            .width = shape->d_ff,
-                                           .tokens = is_apart(w) ? places : (int)w->tokens,
-                                           .chosen = is_apart(w) ? 1 : shape->experts_per_token};
+                                           .tokens = pp_writer_is_apart(w) ? places : (int)w->tokens,
+                                           .chosen = pp_writer_is_apart(w) ? 1 : shape->experts_per_token};
     return call;
 }
 
-static struct pp_ref gates_of(const struct pp_writer *w, int l)
+static struct pp_ref gates_of(const struct pp_writer *w, int l, struct pp_expert_part part)
 {
-    return pp_ref_act(w, l, is_apart(w) ? w->slot.received_gates : w->slot.gates);
+    if (!pp_writer_is_apart(w)) return pp_ref_act(w, l, w->slot.gates);
+    return pp_part_ref(w, part, pp_ref_act(w, l, w->slot.received_gates), 1, true);
 }
 
-void pp_write_weighing(struct pp_writer *w, int l)
+static void write_inner(struct pp_writer *w, int l, struct pp_expert_part part, bool again)
 {
-    struct pp_call *weigh = write_weighing(w, PP_KERNEL_WEIGH);
-    weigh->at.weigh = (struct pp_weigh_refs){.u = pp_ref_u(w, l), .gates = gates_of(w, l)};
-    if (!is_apart(w)) weigh->at.weigh.holds = pp_ref_act(w, l, w->slot.holds);
+    const struct pp_inner inner = inner_of(w, l, part);
+    pp_write_activation(w, l, &inner, again);
+    struct pp_call *weigh = write_weighing(w, part, PP_KERNEL_WEIGH);
+    weigh->at.weigh = (struct pp_weigh_refs){.u = inner.u, .gates = gates_of(w, l, part)};
+    if (!pp_writer_is_apart(w)) weigh->at.weigh.holds = pp_ref_act(w, l, w->slot.holds);
 }
+
+void pp_write_experts_inner_again(struct pp_writer *w, int l) { write_inner(w, l, pp_whole_part(), true); }
 
 static int rules_of(const struct pp_shape *shape)
 {
@@ -158,7 +100,9 @@ static void write_route(struct pp_writer *w, int l, struct pp_ref x)
                                          .chosen = shape->experts_per_token,
                                          .capacity = (int)w->capacity,
                                          .local = shape->experts,
-                                         .rules = rules_of(shape)};
+                                         .rules = rules_of(shape),
+                                         .workers = pp_shape_expert_parallel(shape),
+                                         .pieces = pp_writer_parts(w)};
     call->routing = (struct pp_route_scalars){.gate_scale = (float)pp_gate_scale(shape),
                                               .groups = pp_shape_expert_groups(shape),
                                               .picked = pp_shape_expert_groups(shape) ? shape->groups_per_token : 0};
@@ -174,58 +118,76 @@ static void write_route(struct pp_writer *w, int l, struct pp_ref x)
 /* What linear1 reads. */
 static struct pp_ref inputs_of(const struct pp_writer *w, int l, const struct pp_expert_places *at)
 {
-    return is_apart(w) ? pp_ref_act(w, l, w->slot.received) : at->places;
+    return pp_writer_is_apart(w) ? pp_ref_act(w, l, w->slot.received) : at->places;
 }
 
-static void write_inputs(struct pp_writer *w, int l, struct pp_ref x, const struct pp_expert_places *at)
+/* What places hold of x, and the gates of that, to the experts. */
+static void write_inputs(struct pp_writer *w, int l, struct pp_ref x, const struct pp_expert_places *at,
+                         struct coming coming[PP_EXCHANGE_PIECES_MAX])
 {
-    write_sending(w, l, inputs_of(w, l, at), x, at);
-    if (!is_apart(w)) return;
-    write_numbers_to_places(w, l, at->gates, pp_ref_act(w, l, w->slot.gates));
-    write_all_to_all(w, false, pp_ref_act(w, l, w->slot.received_gates), at->gates, 1, true);
+    const struct pp_ref received = inputs_of(w, l, at), gates = pp_ref_act(w, l, w->slot.received_gates);
+    pp_write_dispatch(w, l, pp_writer_is_apart(w) ? at->sent : received, x);
+    if (!pp_writer_is_apart(w)) return;
+    pp_write_numbers_to_places(w, l, at->gates, pp_ref_act(w, l, w->slot.gates));
+    for (int i = 0; i < pp_writer_parts(w); i++) {
+        coming[i].numbers = pp_write_exchange(w, pp_writer_part(w, i), false, gates, at->gates, 1, true);
+        coming[i].rows =
+            pp_write_exchange(w, pp_writer_part(w, i), false, received, at->sent, w->model->local.d_model, false);
+    }
 }
 
-/* What experts have made in at->places, or its gradient, back to the tokens. */
+/* What a part's experts have made in at->places, or its gradient, to where the tokens are. */
+static void write_return(struct pp_writer *w, struct pp_expert_part part, const struct pp_expert_places *at)
+{
+    if (pp_writer_is_apart(w)) pp_write_exchange(w, part, true, at->sent, at->places, w->model->local.d_model, false);
+}
+
+/* All that, to the tokens. */
 static void write_outputs(struct pp_writer *w, int l, enum pp_gemm_mode mode, struct pp_ref to,
                           const struct pp_expert_places *at)
 {
-    if (is_apart(w)) write_all_to_all(w, true, at->sent, at->places, w->model->local.d_model, false);
-    write_combine(w, l, mode, to, is_apart(w) ? at->sent : at->places);
+    pp_write_await_last(w);
+    pp_write_combine(w, l, mode, to, pp_writer_is_apart(w) ? at->sent : at->places);
+}
+
+/* Up to linear2's input. */
+static void write_up(struct pp_writer *w, int l, struct pp_expert_part part, const struct pp_expert_places *at)
+{
+    const int d = w->model->local.d_model, wide = pp_linear1_width(&w->model->local);
+    write_products(w, l, part, PP_KERNEL_GEMM_NT, PP_LINEAR1_WEIGHT, (const int[]){wide, d}, inner_of(w, l, part).a,
+                   pp_part_ref(w, part, inputs_of(w, l, at), d, false));
+    write_inner(w, l, part, false);
+}
+
+static void write_down(struct pp_writer *w, int l, struct pp_expert_part part, const struct pp_expert_places *at)
+{
+    const int d = w->model->local.d_model, ff = w->model->local.d_ff;
+    write_products(w, l, part, PP_KERNEL_GEMM_NT, PP_LINEAR2_WEIGHT, (const int[]){d, ff},
+                   pp_part_ref(w, part, at->places, d, false), inner_of(w, l, part).u);
+    write_return(w, part, at);
 }
 
 void pp_write_experts(struct pp_writer *w, int l, struct pp_ref x, struct pp_ref z, const struct pp_expert_places *at)
 {
-    const struct pp_shape *shape = &w->model->local;
-    const int rows = expert_rows(w), d = shape->d_model;
-    const struct pp_inner inner = pp_inner_of(w, l);
+    struct coming coming[PP_EXCHANGE_PIECES_MAX] = {0};
     const struct pp_ref to = w->by_tokens ? w->full[0] : z;
     x = pp_writer_gather(w, 0, x);
     write_route(w, l, x);
-    write_inputs(w, l, x, at);
-    write_products(w, PP_KERNEL_GEMM_NT, (const int[]){rows, pp_linear1_width(shape), d}, PP_GEMM_WRITE, inner.a,
-                   inputs_of(w, l, at), pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
-    pp_write_inner(w, l, false);
+    write_inputs(w, l, x, at, coming);
     pp_write_shared_up(w, l, x); /* before something takes the place of what was gathered */
-    if (z.region == PP_MEM_NONE) return;
-    write_products(w, PP_KERNEL_GEMM_NT, (const int[]){rows, d, shape->d_ff}, PP_GEMM_WRITE, at->places, inner.u,
-                   pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
-    write_outputs(w, l, PP_GEMM_WRITE, to, at);
-    pp_write_shared_down(w, l, to);
+    for (int i = 0; i < pp_writer_parts(w); i++) {
+        pp_write_await(w, coming[i].numbers);
+        pp_write_await(w, coming[i].rows);
+        write_up(w, l, pp_writer_part(w, i), at);
+        if (z.region != PP_MEM_NONE) write_down(w, l, pp_writer_part(w, i), at);
+    }
+    if (z.region == PP_MEM_NONE) {
+        w->beside = 0;
+        return;
+    }
+    const bool shared = pp_write_shared_down(w, l, to);
+    write_outputs(w, l, shared ? PP_GEMM_ADD : PP_GEMM_WRITE, to, at);
     pp_write_sum(w, z);
-}
-
-static struct pp_ref numbers_of_places(struct pp_writer *w)
-{
-    return pp_writer_scratch(w, pp_writer_place_rows(w) * (int64_t)sizeof(float));
-}
-
-struct pp_expert_places pp_writer_expert_places(struct pp_writer *w)
-{
-    struct pp_expert_places at = {.places = pp_writer_places(w)};
-    if (!w->capacity || !is_apart(w)) return at;
-    at.sent = pp_writer_places(w);
-    at.gates = numbers_of_places(w);
-    return at;
 }
 
 /* Where workers share the experts, gradients in places come from others: a split backward keeps them in the slot. */
@@ -235,7 +197,7 @@ static struct pp_expert_scratch scratch_apart(struct pp_writer *w, bool input_gr
     if (!w->split) scratch.dy = pp_writer_places(w);
     if (!input_grads) return scratch;
     scratch.at = pp_writer_expert_places(w);
-    scratch.there = numbers_of_places(w);
+    scratch.there = pp_writer_place_numbers(w);
     return scratch;
 }
 
@@ -251,7 +213,7 @@ static struct pp_expert_scratch scratch_of_all(struct pp_writer *w)
 
 struct pp_expert_scratch pp_writer_expert_scratch(struct pp_writer *w, bool input_grads)
 {
-    struct pp_expert_scratch scratch = is_apart(w) ? scratch_apart(w, input_grads) : scratch_of_all(w);
+    struct pp_expert_scratch scratch = pp_writer_is_apart(w) ? scratch_apart(w, input_grads) : scratch_of_all(w);
     if (!input_grads) return scratch;
     pp_writer_shared_scratch(w, &scratch);
     scratch.dgates = pp_writer_scratch(w, w->tokens * w->model->local.experts_per_token * (int64_t)sizeof(float));
@@ -262,7 +224,7 @@ struct pp_expert_scratch pp_writer_expert_scratch(struct pp_writer *w, bool inpu
 /* The gradient at linear2's output, in places: of a split backward, where it has come from others, W needs it again. */
 static struct pp_ref dy_of(const struct pp_writer *w, int l, const struct pp_expert_scratch *scratch)
 {
-    return is_apart(w) && w->split ? pp_ref_act(w, l, w->slot.received_dy) : scratch->dy;
+    return pp_writer_is_apart(w) && w->split ? pp_ref_act(w, l, w->slot.received_dy) : scratch->dy;
 }
 
 /* The gradient at the router's output. */
@@ -271,22 +233,28 @@ static struct pp_ref droute_of(const struct pp_writer *w, int l, const struct pp
     return w->split ? pp_ref_act(w, l, w->slot.droute) : scratch->droute;
 }
 
-/* From the gradient at what the gates have weighed, du, to that at the router's output. */
-static void write_route_grad(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, struct pp_ref du)
+/* Of a part, from the gradient at what the gates have weighed, du, to those at the gates, and at what they weigh. */
+static void write_gates_grad(struct pp_writer *w, int l, struct pp_expert_part part,
+                             const struct pp_expert_scratch *scratch, struct pp_ref du, struct coming *coming)
+{
+    struct pp_call *weigh = write_weighing(w, part, PP_KERNEL_WEIGH_GRAD);
+    weigh->at.weigh_grad = (struct pp_weigh_grad_refs){
+        .du = du,
+        .dgates = pp_writer_is_apart(w) ? pp_part_ref(w, part, scratch->there, 1, true) : scratch->dgates,
+        .u = inner_of(w, l, part).u,
+        .gates = gates_of(w, l, part)};
+    if (pp_writer_is_apart(w))
+        coming->numbers = pp_write_exchange(w, part, true, scratch->at.gates, scratch->there, 1, true);
+    else
+        weigh->at.weigh_grad.places = pp_ref_act(w, l, w->slot.places);
+}
+
+/* From the gradients at the gates to that at the router's output. */
+static void write_route_grad(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch)
 {
     const struct pp_shape *shape = &w->model->local;
     const struct pp_slot *slot = &w->slot;
-    struct pp_call *weigh = write_weighing(w, PP_KERNEL_WEIGH_GRAD);
-    weigh->at.weigh_grad = (struct pp_weigh_grad_refs){.du = du,
-                                                       .dgates = is_apart(w) ? scratch->there : scratch->dgates,
-                                                       .u = pp_ref_u(w, l),
-                                                       .gates = gates_of(w, l)};
-    if (is_apart(w)) {
-        write_all_to_all(w, true, scratch->at.gates, scratch->there, 1, true);
-        write_numbers_from_places(w, l, scratch->dgates, scratch->at.gates);
-    } else {
-        weigh->at.weigh_grad.places = pp_ref_act(w, l, slot->places);
-    }
+    if (pp_writer_is_apart(w)) pp_write_numbers_from_places(w, l, scratch->dgates, scratch->at.gates);
     pp_writer_all_reduce(w, scratch->dgates, w->tokens, shape->experts_per_token, true);
     struct pp_call *call = pp_writer_call(w, PP_KERNEL_ROUTE_GRAD);
     call->route_grad = (struct pp_route_grad_dims){.rows = w->rows,
@@ -303,37 +271,89 @@ static void write_route_grad(struct pp_writer *w, int l, const struct pp_expert_
                                                       .counts = pp_ref_act(w, l, slot->counts)};
 }
 
-struct pp_ref pp_write_experts_grad(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch,
+/* The gradient at the experts' outputs, of all tokens, to the experts. */
+static void write_output_grads(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, struct pp_ref dz,
+                               struct coming coming[PP_EXCHANGE_PIECES_MAX])
+{
+    const struct pp_ref dy = dy_of(w, l, scratch), sent = scratch->at.sent;
+    pp_write_dispatch(w, l, pp_writer_is_apart(w) ? sent : dy, dz);
+    for (int i = 0; i < pp_writer_parts(w) && pp_writer_is_apart(w); i++)
+        coming[i].rows = pp_write_exchange(w, pp_writer_part(w, i), false, dy, sent, w->model->local.d_model, false);
+}
+
+/* The gradients at linear2's input, at linear1's output, and at its input. */
+static void write_part_grad(struct pp_writer *w, int l, struct pp_expert_part part,
+                            const struct pp_expert_scratch *scratch, const struct pp_ref du_dh[2],
+                            struct coming *coming)
+{
+    const int d = w->model->local.d_model, ff = w->model->local.d_ff, wide = pp_linear1_width(&w->model->local);
+    const struct pp_inner inner = inner_of(w, l, part);
+    const struct pp_ref du = pp_part_ref(w, part, du_dh[0], ff, false),
+                        dh = pp_part_ref(w, part, du_dh[1], wide, false);
+    write_products(w, l, part, PP_KERNEL_GEMM_NN, PP_LINEAR2_WEIGHT, (const int[]){ff, d}, du,
+                   pp_part_ref(w, part, dy_of(w, l, scratch), d, false));
+    write_gates_grad(w, l, part, scratch, du, coming);
+    pp_write_activation_grad(w, l, &inner, du, dh);
+    write_products(w, l, part, PP_KERNEL_GEMM_NN, PP_LINEAR1_WEIGHT, (const int[]){d, wide},
+                   pp_part_ref(w, part, scratch->at.places, d, false), dh);
+    write_return(w, part, &scratch->at);
+}
+
+/* Of a weight [m, n] of each of a part's experts, from the gradient at its output [k, m] and its input [k, n]. */
+static void write_weight_grads(struct pp_writer *w, int l, struct pp_expert_part part, enum pp_layer_tensor tensor,
+                               const int mn[2], struct pp_ref dy, struct pp_ref x)
+{
+    const int times = pp_writer_own_experts(w) / part.of;
+    const int64_t bytes = (int64_t)mn[0] * mn[1] * times * (int64_t)sizeof(float);
+    const struct pp_linear product = {.kernel = PP_KERNEL_GEMM_TN,
+                                      .mode = PP_GEMM_BY_FRAME,
+                                      .mnk = {mn[0], mn[1], pp_writer_expert_rows(w)},
+                                      .times = times,
+                                      .c = pp_ref_further(pp_ref_layer(w, PP_MEM_GRAD, l, tensor), part.index * bytes),
+                                      .a = pp_part_ref(w, part, dy, mn[0], false),
+                                      .b = pp_part_ref(w, part, x, mn[1], false)};
+    pp_writer_linear(w, &product)->gemm.wide = true;
+}
+
+/* Of both, where what both have read is there: apart. */
+static void write_all_weight_grads(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch,
+                                   struct pp_ref dh)
+{
+    const int d = w->model->local.d_model, ff = w->model->local.d_ff, wide = pp_linear1_width(&w->model->local);
+    for (int i = 0; i < pp_writer_parts(w); i++) {
+        const struct pp_expert_part part = pp_writer_part(w, i);
+        write_weight_grads(w, l, part, PP_LINEAR2_WEIGHT, (const int[]){d, ff}, dy_of(w, l, scratch), pp_ref_u(w, l));
+        write_weight_grads(w, l, part, PP_LINEAR1_WEIGHT, (const int[]){wide, d}, dh,
+                           pp_ref_act(w, l, w->slot.received));
+    }
+}
+
+struct pp_ref pp_write_experts_grad(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, bool weights,
                                     struct pp_ref dz, const struct pp_ref du_dh[2], enum pp_gemm_mode mode,
                                     struct pp_ref out)
 {
     const struct pp_shape *shape = &w->model->local;
-    const int rows = expert_rows(w), d = shape->d_model;
-    const bool shared = pp_shape_tensor(shape) > 1;
-    const struct pp_inner inner = pp_inner_of(w, l);
     const struct pp_ref to = w->by_tokens ? w->full[PP_FULL_OTHERS] : out;
-    write_sending(w, l, dy_of(w, l, scratch), dz, &scratch->at);
-    write_products(w, PP_KERNEL_GEMM_NN, (const int[]){rows, shape->d_ff, d}, PP_GEMM_WRITE, du_dh[0],
-                   dy_of(w, l, scratch), pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
-    write_route_grad(w, l, scratch, du_dh[0]);
-    pp_write_activation_grad(w, l, &inner, du_dh[0], du_dh[1]);
-    write_products(w, PP_KERNEL_GEMM_NN, (const int[]){rows, d, pp_linear1_width(shape)}, PP_GEMM_WRITE,
-                   scratch->at.places, du_dh[1], pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
-    pp_writer_gemm(w, PP_KERNEL_GEMM_NN, (const int[]){(int)w->tokens, d, w->model->shape.experts},
+    const enum pp_gemm_mode add = pp_shape_tensor(shape) > 1 ? PP_GEMM_ADD_ONCE : PP_GEMM_ADD;
+    struct coming coming[PP_EXCHANGE_PIECES_MAX] = {0};
+    int last = 0;
+    write_output_grads(w, l, scratch, dz, coming);
+    pp_write_shared_inner_grad(w, l, scratch, dz);
+    for (int i = 0; i < pp_writer_parts(w); i++) {
+        pp_write_await(w, coming[i].rows);
+        write_part_grad(w, l, pp_writer_part(w, i), scratch, du_dh, &coming[i]);
+        last = coming[i].numbers;
+    }
+    if (weights && pp_writer_is_apart(w)) write_all_weight_grads(w, l, scratch, du_dh[1]);
+    pp_write_await(w, last);
+    write_route_grad(w, l, scratch);
+    pp_writer_gemm(w, PP_KERNEL_GEMM_NN, (const int[]){(int)w->tokens, shape->d_model, w->model->shape.experts},
                    w->by_tokens ? PP_GEMM_WRITE : mode, to, droute_of(w, l, scratch),
                    pp_ref_weight(w, l, PP_ROUTER_WEIGHT));
-    pp_write_shared_grad(w, l, scratch, dz, to);
-    write_outputs(w, l, shared ? PP_GEMM_ADD_ONCE : PP_GEMM_ADD, to, &scratch->at);
-    pp_write_shared_input_grad(w, l, scratch, to);
+    pp_write_shared_grad(w, l, scratch, to);
+    const bool added = pp_write_shared_input_grad(w, l, scratch, add, to);
+    write_outputs(w, l, added ? PP_GEMM_ADD : add, to, &scratch->at);
     return pp_write_gradient_sum(w, mode, out, false);
-}
-
-/* Of a weight [m, n] of each of the worker's experts, from the gradient at its output [k, m] and its input [k, n]. */
-static void write_weight_grads(struct pp_writer *w, int l, enum pp_layer_tensor tensor, const int mnk[3],
-                               struct pp_ref dy, struct pp_ref x)
-{
-    const struct pp_ref to = pp_ref_layer(w, PP_MEM_GRAD, l, tensor);
-    write_products(w, PP_KERNEL_GEMM_TN, mnk, PP_GEMM_BY_FRAME, to, dy, x)->gemm.wide = true;
 }
 
 /* Adds the microbatch's tokens to the loads of the experts, which lie where a gradient of their biases would. */
@@ -346,19 +366,29 @@ static void write_loads(struct pp_writer *w, int l)
                                           .in = pp_ref_act(w, l, w->slot.counts)};
 }
 
-void pp_write_expert_weights(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, bool left,
+/* Not apart: what experts have read, and the gradient at what they have made, are dispatched once more. */
+static void write_weight_grads_here(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, bool left,
+                                    struct pp_ref dz, struct pp_ref dh, struct pp_ref x)
+{
+    const int d = w->model->local.d_model, ff = w->model->local.d_ff, wide = pp_linear1_width(&w->model->local);
+    const struct pp_ref inputs = inputs_of(w, l, &scratch->at);
+    if (!left) pp_write_dispatch(w, l, scratch->dy, dz);
+    write_weight_grads(w, l, pp_whole_part(), PP_LINEAR2_WEIGHT, (const int[]){d, ff}, scratch->dy, pp_ref_u(w, l));
+    pp_write_dispatch(w, l, inputs, x);
+    write_weight_grads(w, l, pp_whole_part(), PP_LINEAR1_WEIGHT, (const int[]){wide, d}, dh, inputs);
+}
+
+void pp_write_expert_weights(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, bool inputs,
                              struct pp_ref dz, struct pp_ref dh, struct pp_ref x)
 {
     const struct pp_shape *shape = &w->model->local;
-    const int rows = expert_rows(w), d = shape->d_model;
-    const struct pp_ref inputs = inputs_of(w, l, &scratch->at);
-    if (!left && !is_apart(w)) write_dispatch(w, l, scratch->dy, dz);
-    write_weight_grads(w, l, PP_LINEAR2_WEIGHT, (const int[]){d, shape->d_ff, rows}, dy_of(w, l, scratch),
-                       pp_ref_u(w, l));
-    if (!is_apart(w)) write_dispatch(w, l, inputs, x);
-    write_weight_grads(w, l, PP_LINEAR1_WEIGHT, (const int[]){pp_linear1_width(shape), d, rows}, dh, inputs);
+    if (!pp_writer_is_apart(w))
+        /* a B between Is and Ws has one scratch as they do, in which the gradients of inputs leave others */
+        write_weight_grads_here(w, l, scratch, inputs && !w->split, dz, dh, x);
+    else if (!inputs)
+        write_all_weight_grads(w, l, scratch, dh);
     pp_write_plain_weight_grads(w, pp_ref_layer(w, PP_MEM_GRAD, l, PP_ROUTER_WEIGHT), (struct pp_ref){0},
-                                droute_of(w, l, scratch), w->model->shape.experts, x, d);
+                                droute_of(w, l, scratch), w->model->shape.experts, x, shape->d_model);
     if (shape->expert_bias) write_loads(w, l);
     pp_write_shared_weights(w, l, scratch, dz, x);
 }

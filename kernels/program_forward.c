@@ -102,13 +102,6 @@ void pp_write_activation(struct pp_writer *w, int l, const struct pp_inner *inne
     if (call->kernel == PP_KERNEL_SWIGLU) call->at.swiglu = (struct pp_swiglu_refs){.u = u, .a = a, .bias = bias};
 }
 
-void pp_write_inner(struct pp_writer *w, int l, bool again)
-{
-    const struct pp_inner inner = pp_inner_of(w, l);
-    pp_write_activation(w, l, &inner, again);
-    if (pp_writer_kind(w, l) == PP_LAYER_EXPERTS) pp_write_weighing(w, l);
-}
-
 /* From x to z, both [T, d] of the worker's tokens; where z has no memory, as far as the backward needs it. */
 static void write_feed_forward(struct pp_writer *w, int l, struct pp_ref x, struct pp_ref z,
                                const struct pp_scratch *scratch)
@@ -120,7 +113,7 @@ static void write_feed_forward(struct pp_writer *w, int l, struct pp_ref x, stru
         return;
     }
     write_column_parallel(w, inner.a, pp_linear1_width(shape), x, pp_ref_weight(w, l, PP_LINEAR1_WEIGHT));
-    pp_write_inner(w, l, false);
+    pp_write_activation(w, l, &inner, false);
     if (z.region != PP_MEM_NONE) write_row_parallel(w, z, inner.u, shape->d_ff, pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
 }
 

@@ -145,18 +145,24 @@ static struct pp_ref copies_scale(const struct pp_tensor *t) { return pp_ref_fur
  * tokens is no multiple. Of several products by one weight, which are pieces of one, the first one writes them. */
 static void write_copies(struct pp_writer *w, const struct pp_tensor *t, const struct pp_fp8_factor *f)
 {
+    struct pp_fp8_factor all = *f;
     if (w->fp8.copied == t) return;
     w->fp8.copied = t;
+    all.times = (int)(t->local_elements / ((int64_t)f->rows * f->width));
     write_passes(
-        w, f,
+        w, &all,
         (struct pp_to_fp8_refs){
             .q = copy_of(t, false), .turned = copy_of(t, true), .scale = copies_scale(t), .amax = copies_amax(t)});
 }
 
+/* Numbers in weights that are not multiplied. */
+static int64_t skipped(const struct pp_linear *p) { return (int64_t)p->skips * p->mnk[1] * p->mnk[2]; }
+
 /* In bfloat16, or float32. */
 static struct pp_call *write_plain(struct pp_writer *w, const struct pp_linear *p)
 {
-    struct pp_call *call = pp_writer_gemm(w, p->kernel, p->mnk, p->mode, p->c, p->a, p->b);
+    const int64_t bytes = skipped(p) * pp_element_bytes(w->model->local.precision);
+    struct pp_call *call = pp_writer_gemm(w, p->kernel, p->mnk, p->mode, p->c, p->a, pp_ref_further(p->b, bytes));
     if (p->times > 1) call->gemm.times = p->times;
     return call;
 }
@@ -176,12 +182,13 @@ struct pp_call *pp_writer_linear(struct pp_writer *w, const struct pp_linear *p)
     struct pp_fp8_factor a = factor_of(p, p->a, m, k, p->kernel == PP_KERNEL_GEMM_TN);
     const struct pp_fp8_factor b = factor_of(p, p->b, n, k, p->kernel != PP_KERNEL_GEMM_NT);
     const struct pp_tensor *weight = copied_weight(w, p);
-    if (weight && w->rounds && p->kernel == PP_KERNEL_GEMM_NT) write_copies(w, weight, &b);
+    if (weight && w->rounds && p->kernel == PP_KERNEL_GEMM_NT && p->skips == 0) write_copies(w, weight, &b);
     if (!is_fp8(w, p)) return write_plain(w, p);
     a.gradient = p->kernel != PP_KERNEL_GEMM_NT;
     const struct rounded of_a = round_a(w, &a);
     const struct rounded of_b =
-        weight ? (struct rounded){copy_of(weight, b.turned), copies_scale(weight)} : round_b(w, &b);
+        weight ? (struct rounded){pp_ref_further(copy_of(weight, b.turned), skipped(p)), copies_scale(weight)}
+               : round_b(w, &b); /* then no weights are skipped (pp_exchange_pieces()) */
     struct pp_call *call = pp_writer_gemm(w, PP_KERNEL_GEMM_FP8, p->mnk, p->mode, p->c, of_a.numbers, of_b.numbers);
     if (p->times > 1) call->gemm.times = p->times;
     call->gemm.gradient = a.gradient;

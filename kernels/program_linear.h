@@ -16,6 +16,7 @@ struct pp_linear {
     enum pp_kernel kernel;
     enum pp_gemm_mode mode;
     int mnk[3], times; /* times: number of products, 0: one */
+    int skips;         /* of as many more weights in b the first ones, which are not multiplied */
     struct pp_ref c, a, b;
     bool plain; /* never in FP8: of the decoder, of routers and gates */
 };

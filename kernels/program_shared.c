@@ -2,7 +2,7 @@
  *
  * The feed-forward beside experts, which all tokens go through. Its two products are those of a layer without experts,
  * but that their inputs are gathered for experts too, and that sums over the workers of a rank are those of experts:
- * what it makes is added to what they made before that.
+ * what these make is added to what it has made.
  */
 #include "kernels/model_program.h"
 
@@ -68,16 +68,16 @@ void pp_write_shared_again(struct pp_writer *w, int l)
     if (is_there(w, l)) write_inner(w, l, true);
 }
 
-void pp_write_shared_down(struct pp_writer *w, int l, struct pp_ref z)
+bool pp_write_shared_down(struct pp_writer *w, int l, struct pp_ref z)
 {
-    if (!is_there(w, l)) return;
+    if (!is_there(w, l)) return false;
     const struct pp_inner inner = pp_shared_inner_of(w, l);
     pp_writer_linear(w, &(struct pp_linear){.kernel = PP_KERNEL_GEMM_NT,
-                                            .mode = PP_GEMM_ADD,
                                             .mnk = {(int)w->tokens, w->model->local.d_model, inner.width},
                                             .c = z,
                                             .a = inner.u,
                                             .b = pp_ref_weight(w, l, PP_SHARED2_WEIGHT)});
+    return true;
 }
 
 void pp_writer_shared_scratch(struct pp_writer *w, struct pp_expert_scratch *scratch)
@@ -122,30 +122,36 @@ static void write_gate_grad(struct pp_writer *w, int l, const struct pp_expert_s
                    pp_ref_weight(w, l, PP_SHARED_GATE_WEIGHT));
 }
 
-void pp_write_shared_grad(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, struct pp_ref dz,
-                          struct pp_ref dx)
+void pp_write_shared_inner_grad(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, struct pp_ref dz)
+{
+    if (!is_there(w, l)) return;
+    pp_writer_linear(w, &(struct pp_linear){.kernel = PP_KERNEL_GEMM_NN,
+                                            .mnk = {(int)w->tokens, w->model->local.shared_ff, w->model->local.d_model},
+                                            .c = du_of(w, l, scratch),
+                                            .a = dz,
+                                            .b = pp_ref_weight(w, l, PP_SHARED2_WEIGHT)});
+}
+
+void pp_write_shared_grad(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, struct pp_ref dx)
 {
     if (!is_there(w, l)) return;
     const struct pp_inner inner = pp_shared_inner_of(w, l);
     const struct pp_ref du = du_of(w, l, scratch);
-    pp_writer_linear(w, &(struct pp_linear){.kernel = PP_KERNEL_GEMM_NN,
-                                            .mnk = {(int)w->tokens, inner.width, w->model->local.d_model},
-                                            .c = du,
-                                            .a = dz,
-                                            .b = pp_ref_weight(w, l, PP_SHARED2_WEIGHT)});
     if (w->model->shape.shared_gate) write_gate_grad(w, l, scratch, du, dx);
     pp_write_activation_grad(w, l, &inner, du, dh_of(w, l, scratch));
 }
 
-void pp_write_shared_input_grad(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, struct pp_ref dx)
+bool pp_write_shared_input_grad(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch,
+                                enum pp_gemm_mode mode, struct pp_ref dx)
 {
-    if (!is_there(w, l)) return;
+    if (!is_there(w, l)) return false;
     pp_writer_linear(w, &(struct pp_linear){.kernel = PP_KERNEL_GEMM_NN,
-                                            .mode = PP_GEMM_ADD,
+                                            .mode = mode,
                                             .mnk = {(int)w->tokens, w->model->local.d_model, width(w)},
                                             .c = dx,
                                             .a = dh_of(w, l, scratch),
                                             .b = pp_ref_weight(w, l, PP_SHARED1_WEIGHT)});
+    return true;
 }
 
 void pp_write_shared_weights(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, struct pp_ref dz,

@@ -8,12 +8,7 @@
 #include <math.h>
 
 #include "core/call.h"
-
-#ifdef __device__ /* CUDA C++ */
-#define PP_ROTATION __host__ __device__
-#else
-#define PP_ROTATION
-#endif
+#include "kernels/host_device.h"
 
 struct pp_rotation {
     double log_rate;  /* pair k turns by exp(log_rate * k) */
@@ -57,7 +52,7 @@ static inline struct pp_rotation pp_rotation_of(const struct pp_rope_scalars *sc
 }
 
 /* The angle of pair k, in radians for each token. */
-static PP_ROTATION inline double pp_rotation_rate(const struct pp_rotation *r, int k)
+static PP_HOST_DEVICE inline double pp_rotation_rate(const struct pp_rotation *r, int k)
 {
     const double tau = 6.283185307179586477, rate = exp(r->log_rate * k);
     if (r->factor <= 1) return rate;

@@ -89,19 +89,23 @@ static bool has_experts(const struct pp_writer *w)
 
 /* " x8k2lof2/4c1.25bs64/4", where the part has a layer with experts: 8 experts; 2 of each token ("l": with sigmoid
  * scores), from 2 of 4 groups; room for 1.25 times their even share; "b" if they are chosen with a bias; columns beside
- * them ("g": with a gate); workers that share them. " x8bs64/4" of norm and step. */
+ * them ("g": with a gate); workers that share them ("o2": whose exchanges stand beside products, in up to two pieces).
+ * " x8bs64/4" of norm and step. */
 static void write_experts(const struct pp_writer *w, bool tensors, char *text, size_t size)
 {
     const struct pp_shape *shape = &w->model->shape;
     *text = '\0';
     if (!has_experts(w)) return;
-    char factor[PP_REAL_BYTES], groups[32] = "", room[PP_REAL_BYTES + 48] = "", beside[16] = "", workers[16] = "";
+    char factor[PP_REAL_BYTES], groups[32] = "", room[PP_REAL_BYTES + 48] = "", beside[16] = "", workers[24] = "",
+                                pieces[8] = "";
     if (pp_shape_expert_groups(shape))
         snprintf(groups, sizeof groups, "of%d/%d", shape->groups_per_token, shape->expert_groups);
     if (!tensors)
         snprintf(room, sizeof room, "k%d%s%sc%s", shape->experts_per_token, shape->sigmoid_scores ? "l" : "", groups,
                  pp_real_text(shape->capacity_factor, factor));
-    if (pp_shape_expert_parallel(shape) > 1) snprintf(workers, sizeof workers, "/%d", shape->expert_parallel);
+    if (pp_shape_exchange_pieces(shape)) snprintf(pieces, sizeof pieces, "o%d", shape->exchange_pieces);
+    if (pp_shape_expert_parallel(shape) > 1)
+        snprintf(workers, sizeof workers, "/%d%s", shape->expert_parallel, tensors ? "" : pieces);
     if (shape->shared_ff) snprintf(beside, sizeof beside, "s%d%s", shape->shared_ff, shape->shared_gate ? "g" : "");
     snprintf(text, size, " x%d%s%s%s%s", shape->experts, room, shape->expert_bias ? "b" : "", beside, workers);
 }

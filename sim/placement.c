@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "core/pieces.h"
 #include "sim/costs.h"
 
 static const double longest_ns = 1e18; /* the engine refuses times as long as this */
@@ -226,7 +227,7 @@ static double join_ns(const struct joining *joining, const struct pp_join_work *
 /* A task while it runs: the time until which kernels are done, the time until which joins are done (they run one after
  * another), and the end of each numbered join. */
 struct lanes {
-    double kernels, joins, ends[PP_SUM_PIECES_MAX];
+    double kernels, joins, ends[PP_BESIDE_MAX];
 };
 
 /* Runs a join, or waits for one (PP_JOIN_AWAIT). */

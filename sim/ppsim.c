@@ -22,6 +22,7 @@
 #include "sim/output.h"
 #include "sim/profiles.h"
 #include "sim/remarks.h"
+#include "sim/row_options.h"
 #include "sim/store.h"
 #include "sim/targets.h"
 
@@ -159,16 +160,16 @@ static pp_status draw(struct session *s, const char *machine, const struct pp_pr
     int width = pp_draw_width(&colour);
     const bool many = s->config.checkpoint.n > 1;
     const struct pp_point *point = &prediction->job->point;
-    const int pieces = point->sum_pieces;
-    char tensor[32] = "", sums[48] = "", experts[32] = "", context[32] = "", shares[32], mode[PP_CHECKPOINT_TEXT];
+    char tensor[32] = "", beside[PP_BESIDE_TEXT] = "", experts[32] = "", context[32] = "", shares[32],
+         mode[PP_CHECKPOINT_TEXT];
     if (pp_plan_tensor(plan) > 1) snprintf(tensor, sizeof tensor, ", tensor %d", pp_plan_tensor(plan));
-    if (pieces > 1) snprintf(sums, sizeof sums, ", sums in up to %d pieces", pieces);
+    if (prediction->job->model) pp_beside_text(&prediction->job->model->shape, beside);
     if (plan->expert_parallel > 1) snprintf(experts, sizeof experts, ", expert parallel %d", plan->expert_parallel);
     if (plan->context > 1) snprintf(context, sizeof context, ", context parallel %d", plan->context);
     pp_sharing_text(point->zero, point->shard_degree, shares, sizeof shares);
     fprintf(s->drawings, "\n%s, %d rank%s x %d stage%s%s%s%s%s%s, %d microbatch%s%s%s%s%s\n", plan->schedule,
-            plan->ranks, pp_plural(plan->ranks), plan->virtual_stages, pp_plural(plan->virtual_stages), tensor, sums,
-            experts, context, shares, plan->microbatches, pp_plural_es(plan->microbatches), many ? ", checkpoint " : "",
+            plan->ranks, pp_plural(plan->ranks), plan->virtual_stages, pp_plural(plan->virtual_stages), tensor, experts,
+            context, beside, shares, plan->microbatches, pp_plural_es(plan->microbatches), many ? ", checkpoint " : "",
             many ? pp_checkpoint_text(plan->checkpoint, mode) : "", machine ? ", machine " : "",
             machine ? machine : "");
     return pp_draw(plan, &prediction->result.trace, width, colour, s->drawings);
@@ -199,7 +200,8 @@ static pp_status take_point(void *session, int64_t i, struct pp_outcome *outcome
     if (failed) return pp_fail(PP_NOMEM, "cannot allocate room for the results");
     pp_remarks_source(remarks, at->point, &outcome->origin);
     for (int kind = 0; kind < PP_POINT_REMARKS; kind++)
-        pp_remarks_all_take(&s->remarks_all, kind, outcome->remark[kind]);
+        if (kind != PP_REMARK_CHECKPOINT || !s->config.usual) /* nobody has asked for these */
+            pp_remarks_all_take(&s->remarks_all, kind, outcome->remark[kind]);
     if (s->config.draw) PP_TRY(draw(s, remarks->machine, &outcome->prediction));
     return s->config.db ? store(s, &outcome->predictor, &outcome->prediction) : PP_OK;
 }
@@ -216,7 +218,7 @@ static pp_status predict_all(struct session *s)
                                         .context = s};
     PP_TRY(pp_predict_points(&call, 0));
     pp_progress(NULL);
-    pp_remarks_all_left_out(&s->remarks_all);
+    pp_remarks_all_left_out(&s->remarks_all, s->config.usual && json_array_size(s->rows) > 0);
     if (json_array_size(s->rows) == 0)
         return pp_fail(PP_USAGE, "none of the %lld configurations is possible", (long long)s->npoints);
     return s->config.workers.n > 0 ? pp_ways_order(s->rows, &s->config) : PP_OK;
@@ -262,6 +264,19 @@ static void tell_machines(struct session *s)
     for (int t = 0; t < s->ntargets; t++) pp_remarks_precision(&s->remarks[t]);
 }
 
+/* How to predict, draw or train the first way alone. */
+static void tell_first(const struct session *s)
+{
+    char *options = NULL;
+    size_t size;
+    FILE *out = open_memstream(&options, &size);
+    if (!out) return;
+    pp_row_options(json_array_get(s->rows, 0), &s->config, out);
+    fflush(stdout);
+    if (fclose(out) == 0) pp_info("the first: ppsim%s", options);
+    free(options);
+}
+
 static pp_status predict(struct session *s)
 {
     s->rows = json_array();
@@ -276,6 +291,7 @@ static pp_status predict(struct session *s)
     if (fflush(s->drawings) != 0) return pp_fail(PP_NOMEM, "cannot allocate room for the drawings");
     PP_TRY(pp_rows_print(s->rows, &s->config, stdout));
     fwrite(s->drawn, 1, s->drawn_size, stdout);
+    if (s->config.workers.n > 0) tell_first(s);
     return PP_OK;
 }
 

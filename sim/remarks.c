@@ -168,7 +168,7 @@ void pp_remarks_schedule(const struct pp_remarks *r)
 {
     const struct pp_config *config = r->predictor->config;
     const char *only = config->schedule.v[0];
-    if (config->workers.n == 0 || pp_config_given(config, "schedule")) return;
+    if (config->workers.n == 0 || config->usual || pp_config_given(config, "schedule")) return;
     pp_info("only %s was tried, the default%s; name others to compare, such as --schedule 1f1b,zbv", only,
             strcmp(only, "gpipe") == 0 ? ", which holds all microbatches" : " of this preset");
 }

@@ -90,8 +90,22 @@ pp_status pp_remarks_all_leave_out(struct pp_remarks_all *r, const struct pp_poi
     return PP_OK;
 }
 
-void pp_remarks_all_left_out(const struct pp_remarks_all *r)
+/* Of --auto, which tries much that is not possible together. */
+static void tell_number(const struct pp_remarks_all *r)
 {
+    int n = 0;
+    for (const struct pp_left_out *group = r->left_out; group; group = group->next) n += group->count;
+    if (n > 0)
+        pp_info("left out %d configuration%s of --auto that %s impossible, or pointless", n, pp_plural(n),
+                n == 1 ? "is" : "are");
+}
+
+void pp_remarks_all_left_out(const struct pp_remarks_all *r, bool brief)
+{
+    if (brief) {
+        tell_number(r);
+        return;
+    }
     for (const struct pp_left_out *group = r->left_out; group; group = group->next) {
         char many[48] = "", text[PP_POINT_ON_TEXT];
         const bool named = group->machine && strstr(group->why, group->machine);

@@ -36,8 +36,9 @@ void pp_remarks_all_take(struct pp_remarks_all *r, enum pp_point_remark kind, co
 pp_status pp_remarks_all_leave_out(struct pp_remarks_all *r, const struct pp_point *point, const char *machine,
                                    const char *why) PP_MUST_CHECK;
 
-/* After all predictions: prints what was left out and why; and the number of remarks that were printed once. */
-void pp_remarks_all_left_out(const struct pp_remarks_all *r);
+/* After all predictions: prints what was left out and why (brief: only how many); and the number of remarks that were
+ * printed once. */
+void pp_remarks_all_left_out(const struct pp_remarks_all *r, bool brief);
 void pp_remarks_all_totals(const struct pp_remarks_all *r);
 void pp_remarks_all_free(struct pp_remarks_all *r);
 

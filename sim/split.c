@@ -39,6 +39,7 @@ pp_status pp_split_point(const struct pp_predictor *p, const struct pp_point *po
     if (!is_own(p)) return PP_OK;
     out->tensor = (struct pp_ints){1, {point->tensor}};
     out->overlap_tensor_sums = (struct pp_ints){1, {point->sum_pieces}};
+    out->overlap_expert_exchange = (struct pp_ints){1, {point->exchange_pieces}};
     out->zero = (struct pp_ints){1, {point->zero}};
     out->shard_degree = (struct pp_ints){1, {point->shard_degree}};
     out->chunks = (struct pp_ints){1, {point->chunks}};

@@ -25,6 +25,8 @@ static pp_status refuse(const struct pp_config *config)
 pp_status pp_ways_prepare(struct pp_config *config)
 {
     const bool asked = config->workers.n > 0;
+    if (config->usual && !asked)
+        return pp_fail(PP_USAGE, "--auto goes with --workers and --global-rows: it tries ways to use so many devices");
     if (config->top && !asked) return pp_fail(PP_USAGE, "--top goes with --workers: it leaves out ways to use them");
     if (!asked && !config->global_rows) return PP_OK;
     if (!asked || !config->global_rows)
@@ -141,6 +143,8 @@ static pp_status find(const struct pp_config *config, const struct pp_schedules 
             const struct pp_way degrees = degrees_of(config, i % each);
             struct pp_config one = *config;
             set_degrees(&degrees, &one);
+            if (i / each >= one.tensor.n)
+                continue; /* of --auto, which leaves workers that share experts whole tensors */
             const struct pp_point shape = {.tensor = one.tensor.v[i / each]};
             PP_TRY(find_shapes(config, schedules, config->workers.v[w], shape, &degrees, ways, n));
         }

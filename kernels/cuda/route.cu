@@ -12,6 +12,7 @@
 #include <cfloat>
 
 #include "kernels/cuda/gpu.cuh"
+#include "kernels/expert_order.h"
 
 enum {
     ROUTE_WARPS = 8,
@@ -159,7 +160,8 @@ struct placing {
     int32_t *holds;                        /* [local, capacity] */
     float *counts;                         /* [experts] */
     int choices, chosen, tokens, capacity; /* choices: of all tokens */
-    int first, local;                      /* the worker has the experts first .. first + local - 1 */
+    int first;                             /* the worker has n.local experts, from this one on */
+    pp_route_dims n;
 };
 
 /* Compares four choices, from number `at` on, with the expert: bit k is set where choice at + k is this expert's. */
@@ -173,13 +175,13 @@ static __device__ inline unsigned matches(const placing &r, int at, int expert)
     return bits;
 }
 
-/* Gives the expert's place number `taken` to choice `at`, if the worker has this expert and the expert so many places.
- * Choices count in the order in which they take places. */
-static __device__ inline void take_place(const placing &r, int at, int expert, int taken)
+/* Gives place number `taken` of an expert to choice `at`, if the worker has this expert (number >= 0) and the expert so
+ * many places. Choices count in the order in which they take places. */
+static __device__ inline void take_place(const placing &r, int at, int number, int taken)
 {
-    const int here = expert - r.first, choice = at % r.tokens * r.chosen + at / r.tokens;
-    const bool finds = here >= 0 && here < r.local && taken < r.capacity;
-    const int place = finds ? here * r.capacity + taken : -1;
+    const int choice = at % r.tokens * r.chosen + at / r.tokens;
+    const bool finds = number >= 0 && taken < r.capacity;
+    const int place = finds ? number * r.capacity + taken : -1;
     r.places[choice] = place;
     if (finds) r.holds[place] = choice;
 }
@@ -206,8 +208,10 @@ using turns_by_warp = int[2][PP_BLOCK_WARPS];
 static __global__ void __launch_bounds__(SCAN_THREADS) give_places(placing r)
 {
     PP_SHARED_ONE(turns_by_warp, found);
-    const int expert = (int)blockIdx.x, lane = (int)threadIdx.x % PP_WARP, warp = (int)threadIdx.x / PP_WARP,
-              warps = (int)blockDim.x / PP_WARP, step = PP_QUAD * (int)blockDim.x;
+    const int expert = (int)blockIdx.x, here = expert - r.first,
+              number = here >= 0 && here < r.n.local ? pp_expert_number(&r.n, here) : -1,
+              lane = (int)threadIdx.x % PP_WARP, warp = (int)threadIdx.x / PP_WARP, warps = (int)blockDim.x / PP_WARP,
+              step = PP_QUAD * (int)blockDim.x;
     int taken = 0;
     for (int begin = 0, turn = 0; begin < r.choices; begin += step, turn ^= 1) {
         const int at = begin + PP_QUAD * (int)threadIdx.x;
@@ -221,11 +225,11 @@ static __global__ void __launch_bounds__(SCAN_THREADS) give_places(placing r)
         taken += sums & 0xffff;
 #pragma unroll
         for (int k = 0; k < PP_QUAD; k++)
-            if (bits >> k & 1) take_place(r, at + k, expert, next++);
+            if (bits >> k & 1) take_place(r, at + k, number, next++);
     }
     if (threadIdx.x == 0) r.counts[expert] = (float)taken; /* below 2^24: exact */
-    if (expert < r.first || expert >= r.first + r.local) return;
-    int32_t *const holds = r.holds + (int64_t)(expert - r.first) * r.capacity;
+    if (number < 0) return;
+    int32_t *const holds = r.holds + (int64_t)number * r.capacity;
     for (int64_t i = (int64_t)taken + threadIdx.x; i < r.capacity; i += blockDim.x) holds[i] = -1;
 }
 
@@ -261,7 +265,7 @@ cudaError_t pp_cuda_route(const struct pp_cuda_call *c)
     p.chosen = n->chosen;
     p.tokens = (int)tokens;
     p.capacity = n->capacity;
-    p.local = n->local;
+    p.n = *n;
     p.first = c->frame->tensor_rank * n->local;
     PP_LAUNCH(give_places, n->experts, pp_block_threads(pp_div_up(choices, PP_QUAD), SCAN_THREADS), 0, c->stream, p);
     return cudaGetLastError();

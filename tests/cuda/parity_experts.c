@@ -22,6 +22,8 @@ const struct parity_case parity_expert_cases[] = {
     {PP_KERNEL_ROUTE, {2, 35, 130, 8, 3, 130, PP_ROUTE_SIGMOID}, PLAIN},
     {PP_KERNEL_ROUTE, {3, 9, 8, 2, 7, 4}, PLAIN, FIRST},
     {PP_KERNEL_ROUTE, {3, 9, 8, 2, 7, 4}, PLAIN, SECOND},
+    {PP_KERNEL_ROUTE, {3, 9, 24, 4, 7, 12, 0, 2, 3}, PLAIN, SECOND},
+    {PP_KERNEL_ROUTE, {2, 35, 130, 8, 3, 130, 0, 5, 13}, PLAIN},
     {PP_KERNEL_ROUTE, {3, 9, 8, 3, 7, 8, PP_ROUTE_SIGMOID}, PLAIN, .groups = 4, .picked = 2},
     {PP_KERNEL_ROUTE, {2, 35, 160, 6, 9, 160, PP_ROUTE_GROUP_BY_BEST}, PLAIN, .groups = 8, .picked = 3},
     {PP_KERNEL_ROUTE, {2, 35, 256, 8, 9, 256, PP_ROUTE_SIGMOID}, PLAIN, .groups = 64, .picked = 40},

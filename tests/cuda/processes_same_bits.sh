@@ -111,8 +111,8 @@ seldom compare 2 --schedule zbv --stages 2 --layers 4 --chunks 3 --tie-embedding
 seldom compare 3 --schedule gpipe --stages 3 --layers 4 --chunks 3 --tie-embeddings yes --optimizer adamw --lr 0.01 --clip 0
 # Tokens sent to the workers that have their experts.
 experts=(--bias no --experts 6 --norm pre --activation swiglu --chunks 2)
-seldom compare 4 --schedule zbv --stages 1 --replicas 4 "${experts[@]}" --expert-parallel 2 --precision bf16
-compare 3 --schedule 1f1b --stages 1 --replicas 3 "${experts[@]}" --expert-parallel 3 --dense-layers 1 --dense-ff 56 --router-score sigmoid
+seldom compare 4 --schedule zbv --stages 1 --replicas 4 "${experts[@]}" --expert-parallel 2 --precision bf16 --overlap-expert-exchange 3
+compare 3 --schedule 1f1b --stages 1 --replicas 3 "${experts[@]}" --expert-parallel 3 --dense-layers 1 --dense-ff 56 --router-score sigmoid --precision bf16 --shared-ff 20 --overlap-expert-exchange 2
 compare 4 --schedule 1f1b --stages 1 --replicas 4 --tensor 2 --sequence-parallel "${experts[@]}" --experts 8 --expert-parallel 4 --precision bf16
 seldom compare 4 --schedule interleaved --stages 2 --layers 4 --virtual 2 --replicas 4 "${experts[@]}" --expert-parallel 2 --zero 1 --optimizer adamw --lr 0.01 "${parts[@]}"
 # Tokens of rows, exchanged for heads: by themselves; with replicas, whose groups are no successive workers; with all else that meets.
@@ -133,7 +133,7 @@ cmp unshared threads || fail "--context-parallel 2 --zero 1: other losses than -
 cmp unshared.safetensors threads.safetensors || fail "--context-parallel 2 --zero 1: other weights than --zero 0"
 seldom compare 4 --schedule zbv --stages 2 --layers 4 "${shared[@]}" --zero 1 --tie-embeddings yes
 seldom compare 4 --schedule 1f1b --stages 1 --replicas 2 "${shared[@]}" "${experts[@]}" --expert-parallel 2
-compare 8 --schedule 1f1b --stages 1 --replicas 2 "${shared[@]}" "${experts[@]}" --experts 8 --expert-parallel 2 --tensor 2 --sequence-parallel --zero 1 --optimizer adamw --lr 0.01 --precision bf16
+compare 8 --schedule 1f1b --stages 1 --replicas 2 "${shared[@]}" "${experts[@]}" --experts 8 --expert-parallel 2 --tensor 2 --sequence-parallel --overlap-tensor-sums 2 --overlap-expert-exchange 2 --zero 1 --optimizer adamw --lr 0.01 --precision bf16
 # Everything at once.
 compare 8 --schedule interleaved --stages 2 --layers 4 --virtual 2 --tensor 2 --replicas 2 --chunks 2 --tie-embeddings yes --zero 1 --optimizer adamw --lr 0.01 \
     "${parts[@]}" --overlap-param-gather

@@ -211,7 +211,9 @@ static void with_experts(void **state)
     free(shared.weights);
     /* What replicas compute that share experts, those that have all of them compute, too. */
     training_run(cuda, SHORT EXPERTS "--chunks 2 --stages 1 --replicas 4", &whole);
-    training_run(cuda, SHORT EXPERTS "--chunks 2 --stages 2 --replicas 4 --expert-parallel 2 --schedule zb-h1",
+    training_run(cuda,
+                 SHORT EXPERTS "--chunks 2 --stages 2 --replicas 4 --expert-parallel 2 --schedule zb-h1 "
+                               "--overlap-expert-exchange 2",
                  &shared);
     training_near(&whole, &shared, 1e-5, "--replicas 4 --expert-parallel 2");
     free(shared.weights);

@@ -54,7 +54,7 @@ compare 4 --schedule zbv --stages 1 --tensor 4 --sequence-parallel --heads 4 --d
 compare 4 --schedule zbv --stages 2 --replicas 2 --chunks 3 --overlap-grad-reduce --bucket-size 1B --norm pre
 compare 2 --schedule 1f1b --stages 2 --replicas 2 --chunks 3 --zero 1 --overlap-grad-reduce --bucket-size 1B --overlap-param-gather
 compare 4 --schedule 1f1b --stages 4 --chunks 3 --tie-embeddings yes
-compare 4 --schedule zbv --stages 2 --replicas 2 --chunks 3 --bias no --experts 6 --expert-parallel 2
+compare 4 --schedule zbv --stages 2 --replicas 2 --chunks 3 --bias no --experts 6 --expert-parallel 2 --overlap-expert-exchange 3
 compare 4 --schedule 1f1b --stages 1 --replicas 2 --tensor 2 --sequence-parallel --chunks 3 --bias no --experts 4 --expert-parallel 2
 compare 4 --schedule 1f1b --stages 1 --replicas 4 --chunks 2 --bias no --experts 4 --expert-bias yes --expert-parallel 2 --norm pre --activation swiglu --zero 1 --optimizer adamw --lr 0.01 \
     --overlap-grad-reduce --bucket-size 1B --overlap-param-gather

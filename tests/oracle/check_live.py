@@ -40,7 +40,7 @@ RUN_DEFAULTS = dict(dropout=0.0, epochs=1, max_batches=5, eval_batches=2, clip=0
 
 
 LAYOUT = ("schedule", "stages", "virtual", "checkpoint", "split", "tensor", "sequence_parallel", "zero", "expert_parallel")
-LAYOUT += ("overlap_tensor_sums", "shard_degree")
+LAYOUT += ("overlap_tensor_sums", "overlap_expert_exchange", "shard_degree")
 FLAGS = ("sequence_parallel",)
 SAMPLES = (16, 64)  # of the reference, for rounding.py: the second number where the first does not explain
 USUALLY_UNSTABLE = 0.05  # of random configurations at most; a bug that looks like rounding would make more
@@ -183,6 +183,8 @@ def random_options(dice):
         made.update(chunks=min(made["chunks"], made["rows"]))
         groups = [n for n in (2, 3, 4) if made["replicas"] % n == 0 and made["experts"] % (n * made["tensor"]) == 0]
         made.update(expert_parallel=dice.choice(groups or [1]))
+        if made["expert_parallel"] > 1:
+            made.update(overlap_expert_exchange=dice.choice((0, 1, 2, 3)))
     if not made.get("experts") and dice.random() < 0.5:  # whose places depend on the tokens that a worker has
         heads = math.gcd(made["heads"], made.get("kv_heads") or made["heads"]) // made["tensor"]
         gathers = made.get("attention") == "flash" and dice.random() < 0.6

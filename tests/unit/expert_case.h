@@ -46,7 +46,8 @@ struct rules {
     int bits;
     float scale;
     bool biased;
-    int groups, picked; /* 0: none */
+    int groups, picked;  /* 0: none */
+    int workers, pieces; /* expert ranks, and pieces of each; 0: none */
 };
 
 /* Whole eighths, so that many scores are equal. */
@@ -68,7 +69,8 @@ static inline struct routed route_by(const struct pp_cpu_isa *isa, const struct 
                                     rules.biased ? bias : NULL};
     struct pp_frame frame = case_frame();
     const struct pp_call call = {
-        .route = {s->rows, s->seq, s->experts, s->chosen, s->capacity, local_of(s), rules.bits},
+        .route = {s->rows, s->seq, s->experts, s->chosen, s->capacity, local_of(s), rules.bits, rules.workers,
+                  rules.pieces},
         .routing = {.gate_scale = rules.scale, .groups = rules.groups, .picked = rules.picked}};
     case_run(isa, PP_KERNEL_ROUTE, &call, s->tensor, rank, &frame, operands);
     free(bias);

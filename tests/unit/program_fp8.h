@@ -33,6 +33,7 @@ static struct {
     int outputs;   /* matrices that these make: one, or two of a gradient that is rounded both ways */
     int copies;    /* weights of which copies were written */
     int copied;    /* products that read a copy */
+    int parts;     /* of these, some experts' of a copy */
     int gathered;  /* products whose weight has none, since workers keep shares alone */
 } met;
 
@@ -123,14 +124,14 @@ static inline void write_copies(struct pair *p, const struct pp_tensor *t)
     }
 }
 
-/* The tensor that has this place for a copy, or for amax and scale; NULL: none has. */
+/* The tensor that has this place for a copy, or for a part of one, or for amax and scale; NULL: none has. */
 static inline const struct pp_tensor *copied_at(const struct pair *p, const struct pp_ref *ref)
 {
     const struct pp_tensor *first = &p->model->tensors[p->stage->first_tensor];
     if (ref->region != PP_MEM_PARAM16 || ref->row_bytes || ref->part_bytes || ref->expert_bytes) return NULL;
     for (const struct pp_tensor *t = first; t < first + p->stage->tensors; t++) {
         const struct places at = places_of(t);
-        const bool here = ref->offset == at.numbers[0] || ref->offset == at.numbers[1] || ref->offset == at.amax ||
+        const bool here = (ref->offset >= at.numbers[0] && ref->offset < at.amax) || ref->offset == at.amax ||
                           ref->offset == at.scale;
         if (t->offset8 >= 0 && here) return t;
     }
@@ -175,7 +176,9 @@ static inline void to_fp8(struct pair *p)
     require(p, at->q.region != PP_MEM_NONE || at->turned.region != PP_MEM_NONE);
     const int to[] = {PP_OPERAND(to_fp8, q), PP_OPERAND(to_fp8, turned)};
     const struct pp_tensor *copied = copied_at(p, &at->q);
-    if (copied) require(p, at->x.offset == copied->offset16 && at->turned.offset == places_of(copied).numbers[1]);
+    if (copied)
+        require(p, at->x.offset == copied->offset16 && at->q.offset == places_of(copied).numbers[0] &&
+                       at->turned.offset == places_of(copied).numbers[1]);
     for (int turned = 0; turned < 2; turned++) {
         x.turned = turned;
         if (p->call->ref[to[turned]].region == PP_MEM_NONE) continue;

@@ -49,6 +49,7 @@ static inline void draw_experts(struct pp_shape *shape, uint64_t *dice)
     shape->experts_per_token = 1 + random_below(dice, 3);
     shape->capacity_factor = random_below(dice, 2) ? 16 : 1.25; /* room for all tokens; or for an uneven number */
     shape->expert_parallel = 1 << random_below(dice, 2);
+    shape->exchange_pieces = random_below(dice, 5);
     shape->expert_bias = random_below(dice, 2);
     if (random_below(dice, 2)) shape->shared_ff = 4 * random_size(dice, 2);
     shape->shared_gate = shape->shared_ff && random_below(dice, 2);

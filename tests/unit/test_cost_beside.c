@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is left of sums over tensor ranks that run beside products (--overlap-tensor-sums): by formulas of the layer,
- * with products and sums of given lengths.
+ * What is left of sums over tensor ranks that run beside products (--overlap-tensor-sums), and of exchanges of experts
+ * (--overlap-expert-exchange): by formulas of the layer, with products and sums of given lengths.
  */
 #include "core/movers.h"
 #include "kernels/kernels.h"
@@ -14,9 +14,10 @@
     "--stages 3 --layers 6 --tensor 2 --heads 4 --d-model 16 --d-ff 32 --rows 8 --chunks 2 --tokens 12 "               \
     "--schedule gpipe --device cuda --precision fp32 --norm pre "
 
-/* A product of rows of tokens takes so long for each row, one of weights so long, and all else no time. */
+/* A product of rows of tokens takes so long for each row, one of weights so long, and all else no time. Where there are
+ * experts, only their products take time, for each expert. */
 struct lengths {
-    double row_ns, weights_ns;
+    double row_ns, weights_ns, expert_ns, expert_weights_ns;
 };
 
 static pp_status given_ns(void *from, const struct pp_call *call, double *out)
@@ -25,6 +26,8 @@ static pp_status given_ns(void *from, const struct pp_call *call, double *out)
     *out = 0;
     if (call->kernel == PP_KERNEL_GEMM_NT || call->kernel == PP_KERNEL_GEMM_NN) *out = lengths->row_ns * call->gemm.m;
     if (call->kernel == PP_KERNEL_GEMM_TN) *out = lengths->weights_ns;
+    if (pp_kernel_is_product(call->kernel) && call->gemm.times > 1)
+        *out = call->gemm.times * (call->kernel == PP_KERNEL_GEMM_TN ? lengths->expert_weights_ns : lengths->expert_ns);
     return PP_OK;
 }
 
@@ -54,6 +57,8 @@ static int64_t left_ns(const struct pp_job *job, int kind, struct lengths length
         /* of another clock: their proportions count */
         lengths.row_ns *= 3;
         lengths.weights_ns *= 3;
+        lengths.expert_ns *= 3;
+        lengths.expert_weights_ns *= 3;
         assert_int_equal(pp_placement_set_sums(&placement, job, c, 0, byte_ns, beside ? &times : NULL, &cost), PP_OK);
         assert_int_equal(cost.ns, kernels + cost.sums_ns);
         assert_int_equal(cost.loaded_ns, 2 * kernels + cost.sums_ns);
@@ -109,6 +114,55 @@ static void test_formulas(void **state)
             check_pieces(pieces, parts, 2000, 4000, 0);
             check_pieces(pieces, parts, 4000, 4000, 1000);
         }
+}
+
+/* Middle stages as above, of layers whose 24 experts two workers share; a worker's 12 are cut into `pieces` pieces. */
+static struct pp_job *experts_job(int pieces)
+{
+    char line[512];
+    snprintf(line, sizeof line,
+             "--stages 3 --layers 6 --heads 4 --d-model 16 --d-ff 32 --rows 8 --chunks 2 --tokens 12 --schedule gpipe "
+             "--device cuda --precision fp32 --norm pre --bias no --experts 24 --replicas 2 --expert-parallel 2 "
+             "--overlap-expert-exchange %d",
+             pieces);
+    return create_job(line);
+}
+
+static void check_left(const struct pp_job *job, int kind, struct lengths lengths, double expected)
+{
+    const int64_t left = left_ns(job, kind, lengths, 500, true, 0);
+    assert_in_range(left, expected - 4, expected + 4);
+}
+
+/* A piece's rows take j to come and j to go back, and its gates j / 16; its two products take p; the gradients of
+ * weights of a layer w. Where products are long, the first rows and gates come, and the last rows go, beside nothing;
+ * on the way back the last rows go beside the gradients of weights. Where products are short, each of them but the last
+ * is hidden. */
+static void test_exchanges(void **state)
+{
+    enum { LAYERS = 2, EXPERTS = 12 };
+    static const int all_pieces[] = {2, 3, 4, 6};
+    (void)state;
+    struct pp_job *waiting = experts_job(0);
+    const double all = (double)left_ns(waiting, PP_F, (struct lengths){0}, 500, true, 0) / LAYERS;
+    check_left(waiting, PP_F, (struct lengths){.expert_ns = 1e5}, LAYERS * all);
+    check_left(waiting, PP_B, (struct lengths){.expert_ns = 1e5, .expert_weights_ns = 1e5}, LAYERS * all);
+    pp_job_free(waiting);
+    for (int i = 0; i < 4; i++) {
+        const int pieces = all_pieces[i];
+        const double j = all / pieces / (2 + 1.0 / 16), gates = j / 16, p = 3 * j, short_p = j / 2;
+        struct pp_job *job = experts_job(pieces);
+        struct lengths lengths = {.expert_ns = p * pieces / EXPERTS / 2};
+        check_left(job, PP_F, lengths, LAYERS * (gates + 2 * j));
+        check_left(job, PP_B, lengths, LAYERS * 2 * j);
+        lengths.expert_weights_ns = j / 2 / EXPERTS / 2;
+        check_left(job, PP_B, lengths, LAYERS * (2 * j - j / 2));
+        lengths.expert_weights_ns = 5 * j / EXPERTS / 2;
+        check_left(job, PP_B, lengths, LAYERS * j);
+        lengths = (struct lengths){.expert_ns = short_p * pieces / EXPERTS / 2};
+        check_left(job, PP_F, lengths, LAYERS * pieces * (gates + 2 * j - short_p));
+        pp_job_free(job);
+    }
 }
 
 static int64_t tensor_ns(const char *machine, const char *options, const char *pieces)
@@ -300,8 +354,8 @@ static void test_kept_times(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_formulas), cmocka_unit_test(test_devices),
-                                       cmocka_unit_test(test_profiles), cmocka_unit_test(test_awaits),
-                                       cmocka_unit_test(test_kept_times)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_formulas), cmocka_unit_test(test_exchanges),
+                                       cmocka_unit_test(test_devices),  cmocka_unit_test(test_profiles),
+                                       cmocka_unit_test(test_awaits),   cmocka_unit_test(test_kept_times)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -145,6 +145,55 @@ static void test_route(void **state)
     }
 }
 
+/* Experts in the order of their places: those of a piece together, worker by worker. */
+static void list_experts(int local, int workers, int pieces, int *list)
+{
+    const int own = local / workers, each = own / pieces;
+    for (int p = 0; p < pieces; p++)
+        for (int w = 0; w < workers; w++)
+            for (int i = 0; i < each; i++) *list++ = w * own + p * each + i;
+}
+
+/* Places in pieces are those of whole parts, in another order of the experts. */
+static void check_pieces(const struct shape *s, int rank, const struct routed *whole, const struct routed *pieces,
+                         const int *list)
+{
+    for (int n = 0; n < local_of(s); n++)
+        for (int i = 0; i < s->capacity; i++)
+            assert_int_equal(pieces->holds[n * s->capacity + i], whole->holds[list[n] * s->capacity + i]);
+    for (int at = 0; at < choices_of(s); at++) {
+        const int place = pieces->places[at];
+        assert_int_equal(place < 0, whole->places[at] < 0);
+        if (place < 0) continue;
+        assert_int_equal(list[place / s->capacity], pieces->choices[at] - rank * local_of(s));
+        assert_int_equal(place % s->capacity, whole->places[at] % s->capacity);
+    }
+    assert_memory_equal(pieces->counts, whole->counts, sizeof *whole->counts * (size_t)s->experts);
+}
+
+static void test_pieces(void **state)
+{
+    (void)state;
+    int checked = 0, list[130];
+    FOR_EACH_ISA(isa)
+    FOR_EACH_SHAPE(s)
+    for (int workers = 2; workers <= 5; workers++)
+        for (int pieces = 2; pieces <= 8; pieces++) {
+            if (local_of(s) % (workers * pieces)) continue;
+            float *logits = make_logits(s);
+            struct routed whole = route(isa, s, s->tensor - 1, logits);
+            struct routed cut =
+                route_by(isa, s, (struct rules){0, 1, .workers = workers, .pieces = pieces}, s->tensor - 1, logits);
+            list_experts(local_of(s), workers, pieces, list);
+            check_pieces(s, s->tensor - 1, &whole, &cut, list);
+            free_routed(&whole);
+            free_routed(&cut);
+            free(logits);
+            checked++;
+        }
+    assert_true(checked >= 8);
+}
+
 /* Each row has as many different choices as it should, whatever the logits. */
 static void check_distinct(const struct shape *s, const struct routed *r)
 {
@@ -317,11 +366,9 @@ static void test_route_grad(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_route),
-        cmocka_unit_test(test_groups),
-        cmocka_unit_test(test_logits_that_are_no_numbers),
-        cmocka_unit_test(test_far_logits),
-        cmocka_unit_test(test_logistic_functions_of_far_logits),
+        cmocka_unit_test(test_route),      cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_pieces),     cmocka_unit_test(test_logits_that_are_no_numbers),
+        cmocka_unit_test(test_far_logits), cmocka_unit_test(test_logistic_functions_of_far_logits),
         cmocka_unit_test(test_route_grad),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

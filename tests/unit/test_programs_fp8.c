@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "core/pieces.h"
 #include "tests/unit/program_fp8.h"
 #include "tests/unit/random_shape.h"
 
@@ -21,7 +22,12 @@ enum { MODELS = 1200 };
 
 /* ---- products ---- */
 
-/* The tensor that a product of the bf16 program multiplies by, or makes the gradient of. */
+static bool is_within(int64_t offset, int64_t begin, int64_t bytes)
+{
+    return begin >= 0 && offset >= begin && offset < begin + bytes;
+}
+
+/* The tensor that a product of the bf16 program multiplies by, or makes the gradient of, or of some of its experts. */
 static const struct pp_tensor *tensor_of(const struct pair *p, const struct pp_call *plain)
 {
     const bool back = plain->kernel == PP_KERNEL_GEMM_TN;
@@ -29,7 +35,8 @@ static const struct pp_tensor *tensor_of(const struct pair *p, const struct pp_c
     const struct pp_tensor *first = &p->model->tensors[p->stage->first_tensor];
     if (ref->region != (back ? PP_MEM_GRAD : PP_MEM_PARAM16)) return NULL;
     for (const struct pp_tensor *t = first; t < first + p->stage->tensors; t++)
-        if ((back ? t->offset : t->offset16) == ref->offset && t->ndim == 2) return t;
+        if (t->ndim == 2 && is_within(ref->offset, back ? t->offset : t->offset16, t->local_elements * (back ? 4 : 2)))
+            return t;
     return NULL;
 }
 
@@ -70,6 +77,34 @@ static struct factor factor_now(const struct pair *p, const struct pp_call *plai
                            .turned = turned};
 }
 
+/* What copies of a tensor hold at a place, if all of it was rounded at once. */
+static uint64_t content_of_copy(const struct pair *p, const struct pp_tensor *t, bool turned, int64_t offset,
+                                int64_t bytes)
+{
+    struct contents copy = {0};
+    struct factor f = factor_of_tensor(p, t);
+    f.turned = turned;
+    write_content(&copy, PP_MEM_PARAM16, places_of(t).numbers[turned], t->local_elements, made_of(&f, NUMBERS));
+    const uint64_t content = read_content(&copy, PP_MEM_PARAM16, offset, bytes);
+    free_contents(&copy);
+    return content;
+}
+
+/* The product reads the copy of the weight that the plain product reads, or of some of its experts. */
+static void check_copy(struct pair *p, const struct pp_tensor *t, const struct pp_call *plain, bool turned)
+{
+    const int b = PP_OPERAND(gemm_fp8, b), scale = PP_OPERAND(gemm_fp8, scale_b);
+    const struct factor whole = factor_of_tensor(p, t);
+    const int64_t numbers = (plain->at.gemm.b.offset - t->offset16) / 2; /* before these */
+    require(p, p->call->ref[b].offset == places_of(t).numbers[turned] + numbers);
+    require(p, content_of(&p->rounded, p->call, b, p->who) ==
+                   content_of_copy(p, t, turned, p->call->ref[b].offset, bytes_of(p->call, b)));
+    require(p, p->call->ref[scale].offset == places_of(t).scale);
+    require(p, content_of(&p->rounded, p->call, scale, p->who) == made_of(&whole, SCALE));
+    met.parts += plain->gemm.times != whole.times && t->of_experts && whole.times > 1;
+    p->copied++;
+}
+
 static void check_factor(struct pair *p, const struct factor *expected, int numbers, int scale)
 {
     check_scratch(p, numbers);
@@ -90,10 +125,13 @@ static void check_product(struct pair *p, const struct pp_call *plain)
                    n->times == m->times && n->gradient == back);
     require(p, p->call->precision == PP_BF16 && same_ref(&p->call->at.gemm_fp8.c, &plain->at.gemm.c));
     check_factor(p, &a, PP_OPERAND(gemm_fp8, a), PP_OPERAND(gemm_fp8, scale_a));
-    check_factor(p, &b, PP_OPERAND(gemm_fp8, b), PP_OPERAND(gemm_fp8, scale_b));
+    const struct pp_tensor *copied = copied_at(p, &p->call->at.gemm_fp8.b);
+    if (copied)
+        check_copy(p, copied, plain, b.turned);
+    else
+        check_factor(p, &b, PP_OPERAND(gemm_fp8, b), PP_OPERAND(gemm_fp8, scale_b));
     met.products++;
     p->weights += of_weight;
-    p->copied += copied_at(p, &p->call->at.gemm_fp8.b) != NULL;
     met.gathered += !of_weight && p->model->shape.shard_params;
     met.of_experts += m->times > 1;
 }
@@ -147,7 +185,7 @@ static void check_calls(struct pair *p)
  * spared but copies of weights: each product reads two matrices of its own, or one of its own and a copy. */
 static void check_spared(const struct pair *p, bool full_backward, int products, int roundings, int outputs)
 {
-    if (p->model->shape.sum_pieces > 1) return;
+    if (p->model->shape.sum_pieces > 1 || pp_exchange_pieces(&p->model->shape) > 1) return;
     assert_int_equal(met.outputs - outputs, 2 * (met.products - products) - p->copied + 2 * p->copies);
     assert_int_equal(met.outputs - outputs - (met.roundings - roundings), (full_backward ? p->weights : 0) + p->copies);
 }
@@ -255,6 +293,7 @@ static void test_programs(void **state)
         struct pp_shape shape = random_shape(&dice);
         struct pp_model *bf16, *fp8;
         const int stages = 1 + random_below(&dice, shape.layers < 3 ? shape.layers : 3);
+        if (shape.shard_params && shape.exchange_pieces) shape.exchange_pieces = 1; /* FP8 has no more */
         shape.precision = PP_BF16;
         if (pp_model_create(&shape, stages, NULL, NULL, &bf16) != PP_OK) continue; /* sizes that do not go together */
         shape.precision = PP_FP8;
@@ -270,7 +309,7 @@ static void test_programs(void **state)
         met.models, met.programs, met.products, met.of_experts, met.small, met.roundings, met.outputs);
     assert_true(met.models > MODELS / 2 && met.products > 10 * MODELS && met.of_experts > MODELS && met.small > MODELS);
     assert_true(met.roundings < met.outputs && met.copies > MODELS && met.copied > 5 * MODELS);
-    assert_true(met.gathered > MODELS);
+    assert_true(met.gathered > MODELS && met.parts > 100);
 }
 
 int main(void)

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "core/pieces.h"
 #include "kernels/kernels.h"
 #include "kernels/model.h"
 

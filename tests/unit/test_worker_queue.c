@@ -134,6 +134,31 @@ static void sums_beside_products_too(void **state)
     queued_set(NULL);
 }
 
+#define EXPERTS SHORT "--bias no --experts 8 --capacity-factor 1 --replicas 2 --expert-parallel 2 --no-eval "
+
+/* Exchanges of experts beside products, and the bits of those for which products wait. */
+static void exchanges_beside_products_too(void **state)
+{
+    struct outcome waiting, beside;
+    (void)state;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        queued_set(&(struct queued_settings){.seed = seed, .most_delay_us = 300});
+        assert_true(
+            compare(EXPERTS "--overlap-expert-exchange 2 --schedule 1f1b --stages 2 --chunks 2 --shared-ff 20"));
+        assert_true(compare(EXPERTS "--overlap-expert-exchange 4 --schedule zb-h1 --stages 2 --chunks 2 --norm pre"));
+        assert_true(compare(EXPERTS "--overlap-expert-exchange 1 --tensor 2 --sequence-parallel --schedule gpipe "
+                                    "--stages 1 --chunks 2 --checkpoint layers --overlap-tensor-sums 5"));
+    }
+    if (train(&pp_backend_queued, EXPERTS "--stages 1 --shared-ff 20 --shared-gate yes", NULL, &waiting) != PP_OK ||
+        train(&pp_backend_queued, EXPERTS "--stages 1 --shared-ff 20 --shared-gate yes --overlap-expert-exchange 4",
+              NULL, &beside) != PP_OK)
+        fail_msg("%s", pp_message());
+    expect_equal(&waiting, &beside, "--overlap-expert-exchange 4");
+    free(waiting.weights);
+    free(beside.weights);
+    queued_set(NULL);
+}
+
 #define TIED SHORT "--tie-embeddings yes --dropout 0.2 "
 
 /* The gradients of embedding and decoder are summed over two ranks, or on one that has both. */
@@ -298,10 +323,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bits_are_those_of_the_cpu),   cmocka_unit_test(replicas_too),
         cmocka_unit_test(parts_beside_computations),   cmocka_unit_test(workers_of_a_rank_too),
-        cmocka_unit_test(sums_beside_products_too),    cmocka_unit_test(tied_embeddings_too),
-        cmocka_unit_test(delays_change_nothing),       cmocka_unit_test(a_host_is_ahead_by_launches),
-        cmocka_unit_test(traces_have_every_task_once), cmocka_unit_test(a_failure_ends_all_workers),
-        cmocka_unit_test(a_signal_ends_all_workers),
+        cmocka_unit_test(sums_beside_products_too),    cmocka_unit_test(exchanges_beside_products_too),
+        cmocka_unit_test(tied_embeddings_too),         cmocka_unit_test(delays_change_nothing),
+        cmocka_unit_test(a_host_is_ahead_by_launches), cmocka_unit_test(traces_have_every_task_once),
+        cmocka_unit_test(a_failure_ends_all_workers),  cmocka_unit_test(a_signal_ends_all_workers),
     };
     pp_log_init("test_worker_queue", true);
     return cmocka_run_group_tests(tests, NULL, NULL);

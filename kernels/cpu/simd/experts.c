@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "kernels/cpu/simd/kernels.h"
+#include "kernels/expert_order.h"
 
 /* The element `index` of a row of n; NULL: it has none such. */
 static inline const float *row_at(const float *rows, int32_t index, int n, int width)
@@ -129,7 +130,7 @@ static void give_places(const struct pp_cpu_call *c, const int32_t *choices, int
         for (int64_t t = 0; t < tokens; t++) {
             const int32_t expert = choices[t * chosen + i], taken = (int32_t)counts[expert]++; /* below 2^24: exact */
             const bool here = expert >= first && expert < first + local && taken < capacity;
-            const int32_t place = here ? (expert - first) * capacity + taken : -1;
+            const int32_t place = here ? pp_expert_number(n, expert - first) * capacity + taken : -1;
             places[t * chosen + i] = place;
             if (here) holds[place] = (int32_t)(t * chosen + i);
         }
