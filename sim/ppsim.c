@@ -66,6 +66,7 @@ struct session {
     int64_t npoints; /* number of points, of all ways and targets */
     struct pp_listed listed;
     json_t *rows;
+    const json_t **row_of; /* [listed.npoints] of each point; NULL: it is impossible */
     FILE *drawings;
     char *drawn;
     size_t drawn_size;
@@ -195,6 +196,7 @@ static pp_status take_point(void *session, int64_t i, struct pp_outcome *outcome
     if (outcome->status != PP_OK) return pp_fail(outcome->status, "%s", outcome->message);
     pp_remarks_memory(remarks, at->point, outcome->row);
     if (remarks->machine) outcome->row = pp_json_set(outcome->row, "for_machine", json_string(remarks->machine));
+    s->row_of[i] = outcome->row;
     int failed = json_array_append_new(s->rows, outcome->row);
     outcome->row = NULL;
     if (failed) return pp_fail(PP_NOMEM, "cannot allocate room for the results");
@@ -211,6 +213,7 @@ static pp_status predict_all(struct session *s)
     if (s->npoints > 1) pp_alloc_keep(); /* each point takes megabytes and frees them */
     PP_TRY(pp_remarks_begin(&s->remarks[0], s->ways, s->nways));
     PP_TRY(pp_listed_create(s->targets, s->ntargets, s->ways, s->nways, &s->listed));
+    PP_TRY(PP_NEW(&s->row_of, s->listed.npoints));
     const struct pp_points_call call = {.points = s->listed.points,
                                         .npoints = s->listed.npoints,
                                         .keep = s->config.draw || s->config.db,
@@ -218,7 +221,7 @@ static pp_status predict_all(struct session *s)
                                         .context = s};
     PP_TRY(pp_predict_points(&call, 0));
     pp_progress(NULL);
-    pp_remarks_all_left_out(&s->remarks_all, s->config.usual && json_array_size(s->rows) > 0);
+    pp_remarks_all_left_out(&s->remarks_all, &s->config, s->config.usual && json_array_size(s->rows) > 0);
     if (json_array_size(s->rows) == 0)
         return pp_fail(PP_USAGE, "none of the %lld configurations is possible", (long long)s->npoints);
     return s->config.workers.n > 0 ? pp_ways_order(s->rows, &s->config) : PP_OK;
@@ -264,17 +267,18 @@ static void tell_machines(struct session *s)
     for (int t = 0; t < s->ntargets; t++) pp_remarks_precision(&s->remarks[t]);
 }
 
-/* How to predict, draw or train the first way alone. */
+/* How to predict or draw the first way alone: a line that a shell takes, however long it is. */
 static void tell_first(const struct session *s)
 {
-    char *options = NULL;
-    size_t size;
-    FILE *out = open_memstream(&options, &size);
-    if (!out) return;
-    pp_row_options(json_array_get(s->rows, 0), &s->config, out);
+    const json_t *first = json_array_get(s->rows, 0);
+    int64_t i = 0;
+    while (s->row_of[i] != first) i++;
+    const struct pp_config *config = s->targets[i / s->listed.each].predictor.config;
+    const bool fits = !json_is_false(json_object_get(first, "fits"));
     fflush(stdout);
-    if (fclose(out) == 0) pp_info("the first: ppsim%s", options);
-    free(options);
+    fprintf(stderr, "the first%s: ppsim", fits ? "" : ", which does not fit");
+    pp_row_options(first, &s->config, s->listed.points[i].point->schedule, pp_config_machine(config), stderr);
+    fputc('\n', stderr);
 }
 
 static pp_status predict(struct session *s)
@@ -353,6 +357,7 @@ static void release(struct session *s)
     if (s->drawings) fclose(s->drawings);
     free(s->drawn);
     pp_listed_free(&s->listed);
+    free(s->row_of);
     pp_ways_free(s->ways, s->nways);
     pp_remarks_all_free(&s->remarks_all);
     free(s->remarks);

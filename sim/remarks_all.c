@@ -90,29 +90,42 @@ pp_status pp_remarks_all_leave_out(struct pp_remarks_all *r, const struct pp_poi
     return PP_OK;
 }
 
-/* Of --auto, which tries much that is not possible together. */
-static void tell_number(const struct pp_remarks_all *r)
+/* Does the reason name options, and none that was given but of the model? Then it is about what --auto has chosen. */
+static bool is_of_choices(const struct pp_config *config, const char *why)
 {
-    int n = 0;
-    for (const struct pp_left_out *group = r->left_out; group; group = group->next) n += group->count;
-    if (n > 0)
-        pp_info("left out %d configuration%s of --auto that %s impossible, or pointless", n, pp_plural(n),
-                n == 1 ? "is" : "are");
+    const char *const model = pp_config_row("preset")->group;
+    int named = 0, given = 0;
+    for (const char *at = strstr(why, "--"); at; at = strstr(at + 2, "--"))
+        for (int i = 0; i < pp_config_nrows; i++) {
+            const size_t length = strlen(pp_config_rows[i].name);
+            if (strncmp(at + 2, pp_config_rows[i].name, length) != 0) continue;
+            if (isalnum((unsigned char)at[2 + length]) || at[2 + length] == '-') continue;
+            named++;
+            given += config->set[i] && strcmp(pp_config_rows[i].group, model) != 0;
+        }
+    return named > 0 && given == 0;
 }
 
-void pp_remarks_all_left_out(const struct pp_remarks_all *r, bool brief)
+static void tell(const struct pp_left_out *group)
 {
-    if (brief) {
-        tell_number(r);
-        return;
-    }
+    char many[48] = "", text[PP_POINT_ON_TEXT];
+    const bool named = group->machine && strstr(group->why, group->machine);
+    if (group->count > 1) snprintf(many, sizeof many, "%d configurations, such as ", group->count);
+    pp_warn("left out %s%s: %s", many, pp_point_on_text(&group->first, named ? NULL : group->machine, text),
+            group->why);
+}
+
+void pp_remarks_all_left_out(const struct pp_remarks_all *r, const struct pp_config *config, bool own)
+{
+    int others = 0;
     for (const struct pp_left_out *group = r->left_out; group; group = group->next) {
-        char many[48] = "", text[PP_POINT_ON_TEXT];
-        const bool named = group->machine && strstr(group->why, group->machine);
-        if (group->count > 1) snprintf(many, sizeof many, "%d configurations, such as ", group->count);
-        pp_warn("left out %s%s: %s", many, pp_point_on_text(&group->first, named ? NULL : group->machine, text),
-                group->why);
+        if (own && is_of_choices(config, group->why))
+            others += group->count;
+        else
+            tell(group);
     }
+    if (others > 0)
+        pp_info("left out %d configuration%s of --auto whose values do not go together", others, pp_plural(others));
 }
 
 void pp_remarks_all_totals(const struct pp_remarks_all *r)

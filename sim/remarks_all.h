@@ -36,9 +36,10 @@ void pp_remarks_all_take(struct pp_remarks_all *r, enum pp_point_remark kind, co
 pp_status pp_remarks_all_leave_out(struct pp_remarks_all *r, const struct pp_point *point, const char *machine,
                                    const char *why) PP_MUST_CHECK;
 
-/* After all predictions: prints what was left out and why (brief: only how many); and the number of remarks that were
- * printed once. */
-void pp_remarks_all_left_out(const struct pp_remarks_all *r, bool brief);
+/* After all predictions: prints what was left out and why; and the number of remarks that were printed once. own:
+ * --auto has chosen what to try, and some of that is possible; then reasons that are about its choices alone, but for
+ * options that were given, are only counted. */
+void pp_remarks_all_left_out(const struct pp_remarks_all *r, const struct pp_config *config, bool own);
 void pp_remarks_all_totals(const struct pp_remarks_all *r);
 void pp_remarks_all_free(struct pp_remarks_all *r);
 

@@ -5,30 +5,38 @@
 
 enum { VALUE = 4400 }; /* a list of texts */
 
-/* Options whose value is the row's, and where they need not be named. */
+/* Options of which a row has its own value. All are named, for a preset or a schedule may have another one. */
 static const struct {
-    const char *option, *key, *usual;
+    const char *option, *key;
+    bool of_experts; /* refused without */
 } dimensions[] = {
-    {"machine", "for_machine", NULL},
-    {"schedule", "schedule", NULL},
-    {"stages", "stages", NULL},
-    {"virtual", "virtual", "1"},
-    {"replicas", "replicas", NULL},
-    {"chunks", "chunks", NULL},
-    {"tensor", "tensor", NULL},
-    {"expert-parallel", "expert_parallel", "1"},
-    {"context-parallel", "context_parallel", "1"},
-    {"zero", "zero", "0"},
-    {"shard-degree", "shard_degree", "0"},
-    {"overlap-tensor-sums", "overlap_tensor_sums", "1"},
-    {"overlap-expert-exchange", "overlap_expert_exchange", "0"},
-    {"checkpoint", "checkpoint", "never"},
+    {"stages", "stages", false},
+    {"virtual", "virtual", false},
+    {"replicas", "replicas", false},
+    {"chunks", "chunks", false},
+    {"tensor", "tensor", false},
+    {"expert-parallel", "expert_parallel", true},
+    {"context-parallel", "context_parallel", false},
+    {"zero", "zero", false},
+    {"shard-degree", "shard_degree", false},
+    {"overlap-tensor-sums", "overlap_tensor_sums", false},
+    {"overlap-expert-exchange", "overlap_expert_exchange", true},
+    {"checkpoint", "checkpoint", false},
 };
 enum { DIMENSIONS = sizeof dimensions / sizeof *dimensions };
 
-/* Options that are about several rows, or about what becomes of them. */
-static const char *const others[] = {"workers", "global-rows",  "micro-batch-size", "auto", "top",
-                                     "price",   "train-tokens", "format",           "db",   "rows"};
+/* Options that are about several rows, or about what becomes of them; and what is printed by itself. */
+static const char *const others[] = {"workers",      "global-rows", "micro-batch-size", "auto",    "top", "price",
+                                     "train-tokens", "format",      "schedule",         "machine", "rows"};
+
+/* Options that only have a meaning in rows where this is true, or more than 1. */
+static const struct {
+    const char *option, *key;
+} conditions[] = {
+    {"sequence-parallel", "sequence_parallel"},     {"overlap-grad-reduce", "overlap_grad_reduce"},
+    {"bucket-size", "overlap_grad_reduce"},         {"overlap-param-gather", "overlap_param_gather"},
+    {"grad-reduce-in-bf16", "grad_reduce_in_bf16"}, {"cp-comm-type", "context_parallel"},
+};
 
 static void print(const char *option, const char *value, FILE *out)
 {
@@ -48,60 +56,53 @@ static void print_dimension(int i, const json_t *row, FILE *out)
 {
     const json_t *value = json_object_get(row, dimensions[i].key);
     char number[32];
-    const char *text = json_string_value(value);
     snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
-    if (!text) text = number;
-    if (!dimensions[i].usual || strcmp(text, dimensions[i].usual) != 0) print(dimensions[i].option, text, out);
+    print(dimensions[i].option, json_is_string(value) ? json_string_value(value) : number, out);
 }
 
-/* Does the row have the option's value? One machine is no field of a row. */
-static bool is_of_row(const char *option, const json_t *row)
+static bool is_printed(const char *option)
 {
-    bool of_row = false;
-    for (int i = 0; i < DIMENSIONS; i++)
-        of_row |= strcmp(dimensions[i].option, option) == 0 && json_object_get(row, dimensions[i].key);
-    return of_row;
+    bool printed = false;
+    for (int i = 0; i < DIMENSIONS; i++) printed |= strcmp(dimensions[i].option, option) == 0;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) printed |= strcmp(others[i], option) == 0;
+    return printed;
 }
 
-static bool is_other(const char *option)
+static bool has_meaning(const char *option, const json_t *row)
 {
-    bool other = false;
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) other |= strcmp(others[i], option) == 0;
-    return other;
+    for (size_t i = 0; i < sizeof conditions / sizeof *conditions; i++) {
+        const json_t *value = json_object_get(row, conditions[i].key);
+        if (strcmp(conditions[i].option, option) == 0) return json_is_true(value) || json_integer_value(value) > 1;
+    }
+    return true;
 }
 
-/* Has it an effect in the row? Those that do not always have one are fields. */
-static bool is_in_effect(const char *flag, const json_t *row)
-{
-    char key[64];
-    snprintf(key, sizeof key, "%s", flag);
-    for (char *c = key; *c; c++)
-        if (*c == '-') *c = '_';
-    return !json_is_false(json_object_get(row, key));
-}
-
-/* An option that is about the row as about the others. */
-static void print_option(const struct pp_opt *option, const json_t *row, const struct pp_config *config, FILE *out)
+/* An option of which all rows have the same value. */
+static void print_option(const struct pp_opt *option, const struct pp_config *config, FILE *out)
 {
     char value[VALUE];
-    const bool flag = option->type == PP_OPT_FLAG;
     pp_options_text(option, config, value, sizeof value);
-    if (!flag)
-        print(option->name, value, out);
-    else if (strcmp(value, "true") == 0 && is_in_effect(option->name, row))
+    if (option->type == PP_OPT_FLAG)
         print(option->name, NULL, out);
+    else if (strcmp(option->name, "data") == 0 && !config->data)
+        print(option->name, "generated", out);
+    else
+        print(option->name, value, out);
 }
 
-void pp_row_options(const json_t *row, const struct pp_config *config, FILE *out)
+void pp_row_options(const json_t *row, const struct pp_config *config, const char *schedule, const char *machine,
+                    FILE *out)
 {
     char rows[32];
     for (int i = 0; i < pp_config_nrows; i++) {
-        const struct pp_opt *option = &pp_config_rows[i];
-        if ((config->set[i] || config->chosen[i]) && !is_other(option->name) && !is_of_row(option->name, row))
-            print_option(option, row, config, out);
+        const char *name = pp_config_rows[i].name;
+        if ((config->set[i] || config->chosen[i]) && !is_printed(name) && has_meaning(name, row))
+            print_option(&pp_config_rows[i], config, out);
     }
+    if (machine) print("machine", machine, out);
+    print("schedule", schedule, out);
     for (int i = 0; i < DIMENSIONS; i++)
-        if (json_object_get(row, dimensions[i].key)) print_dimension(i, row, out);
+        if (config->experts || !dimensions[i].of_experts) print_dimension(i, row, out);
     snprintf(rows, sizeof rows, "%" JSON_INTEGER_FORMAT,
              config->global_rows / json_integer_value(json_object_get(row, "replicas")));
     print("rows", rows, out);

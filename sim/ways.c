@@ -72,6 +72,8 @@ static pp_status add(const struct pp_config *config, const struct pp_schedules *
     if (of_rank > 1) snprintf(of_workers, sizeof of_workers, " of %lld workers each", (long long)of_rank);
     if (way->context > 1)
         snprintf(context, sizeof context, ", --tensor %d x --context-parallel %d", tensor, way->context);
+    else if (tensor > 1)
+        snprintf(context, sizeof context, ", --tensor %d", tensor);
     one.stages = (struct pp_ints){1, {stages}};
     one.tensor = (struct pp_ints){1, {tensor}};
     set_degrees(way, &one);
@@ -202,7 +204,8 @@ pp_status pp_way_remove_pointless(struct pp_way *way, const struct pp_schedules 
     for (int i = 0; i < n; i++) {
         struct pp_point *point = &way->points[i];
         if (point->virtual_stages > 1)
-            PP_TRY(left_out(context, point, "one rank has no bubble that several stages on it would make smaller"));
+            PP_TRY(left_out(context, point,
+                            "one rank has no bubble that a --schedule of several stages on it would make smaller"));
         else
             way->points[way->npoints++] = *point;
     }
