@@ -38,27 +38,32 @@ static bool happened(struct events *e, int32_t waiter, int32_t task, int step, b
     return reached(e, waiter, lane, (int64_t)step * e->lanes[lane].length + e->position[task] + 1, sent);
 }
 
-/* Has the rank's host begun to issue the task (or issued it)? If not, `waiter` is put on the list of the host. */
-static bool issued(struct events *e, int32_t waiter, int rank, int32_t task, int step, bool begun)
+/* Index of the task among those of its i-th host, which is lane `host`. Few tasks have more hosts than two. */
+static int32_t host_position(const struct events *e, int32_t host, int32_t task, int i)
 {
-    int32_t host = e->sim->plan->nlanes + rank, low = 0, high = e->lanes[host].length - 1;
+    const int32_t *order = e->order + e->lanes[host].first;
+    int32_t low = 0, high = e->lanes[host].length - 1;
+    if (i < PP_SIM_KNOWN_HOSTS) return e->host_position[(int64_t)PP_SIM_KNOWN_HOSTS * task + i];
     while (low < high) {
         int32_t middle = low + (high - low) / 2;
-        if (e->order[e->lanes[host].first + middle] < task)
+        if (order[middle] < task)
             low = middle + 1;
         else
             high = middle;
     }
-    return reached(e, waiter, host, (int64_t)step * e->lanes[host].length + low + 1, begun);
+    return low;
 }
 
-/* The same of all hosts that issue the task. */
+/* Have all hosts that issue the task begun to issue it (or issued it)? If not, `waiter` is put on the list of one. */
 static bool all_issued(struct events *e, int32_t waiter, int32_t task, int step, bool begun)
 {
     const struct pp_plan *plan = e->sim->plan;
     const struct pp_task *t = &plan->tasks[task];
-    for (int i = 0; i < pp_sim_hosts(plan, t); i++)
-        if (!issued(e, waiter, pp_sim_host(plan, t, i), task, step, begun)) return false;
+    for (int i = 0; i < pp_sim_hosts(plan, t); i++) {
+        const int32_t host = plan->nlanes + pp_sim_host(plan, t, i);
+        const int64_t before = (int64_t)step * e->lanes[host].length + host_position(e, host, task, i);
+        if (!reached(e, waiter, host, before + 1, begun)) return false;
+    }
     return true;
 }
 
@@ -338,6 +343,7 @@ done:
     free(e.lanes);
     free(e.order);
     free(e.position);
+    free(e.host_position);
     free(e.ready);
     return status;
 }

@@ -58,6 +58,8 @@ struct step_times {
     int64_t done; /* number of tasks that are done */
 };
 
+enum { PP_SIM_KNOWN_HOSTS = 2 };
+
 struct events {
     struct sim *sim;
     struct cores cores;
@@ -65,6 +67,7 @@ struct events {
     int nhosts;             /* number of ranks if hosts issue tasks, else 0 */
     int32_t *order;         /* task ids, lane by lane */
     int32_t *position;      /* [ntasks] index of the task among those of its lane */
+    int32_t *host_position; /* [ntasks, 2] the same among those of the first hosts that issue it; no hosts: NULL */
     int32_t *ready, nready; /* stack of lanes whose next task may be able to start */
     struct step_times times[PP_SIM_STEPS];
 };

@@ -34,18 +34,28 @@ static const struct phase *route_of(const struct sim *s, const struct pp_lane *l
     }
 }
 
-/* Writes the ids of all tasks that the rank's host issues, in order; out NULL: only counts them. Returns their number.
- */
-static int32_t list_host(const struct pp_plan *plan, int rank, int32_t *out)
+/* Counts the tasks that each host issues, in the length of its lane; notes which one of them each is. */
+static void count_issued(struct events *e)
 {
-    int32_t n = 0;
-    for (int32_t id = 0; id < plan->ntasks; id++)
+    const struct pp_plan *plan = e->sim->plan;
+    for (int32_t id = 0; id < plan->ntasks && e->nhosts > 0; id++)
         for (int i = 0; i < pp_sim_hosts(plan, &plan->tasks[id]); i++) {
-            if (pp_sim_host(plan, &plan->tasks[id], i) != rank) continue;
-            if (out) out[n] = id;
-            n++;
+            struct lane *host = &e->lanes[plan->nlanes + pp_sim_host(plan, &plan->tasks[id], i)];
+            if (i < PP_SIM_KNOWN_HOSTS) e->host_position[(int64_t)PP_SIM_KNOWN_HOSTS * id + i] = host->length;
+            host->length++;
         }
-    return n;
+}
+
+/* Writes the ids of the tasks that each host issues, in order. */
+static void list_issued(struct events *e)
+{
+    const struct pp_plan *plan = e->sim->plan;
+    for (int h = 0; h < e->nhosts; h++) e->lanes[plan->nlanes + h].length = 0;
+    for (int32_t id = 0; id < plan->ntasks && e->nhosts > 0; id++)
+        for (int i = 0; i < pp_sim_hosts(plan, &plan->tasks[id]); i++) {
+            struct lane *host = &e->lanes[plan->nlanes + pp_sim_host(plan, &plan->tasks[id], i)];
+            e->order[host->first + host->length++] = id;
+        }
 }
 
 /* Sets each lane's route, and the position of its tasks in order[]; returns the length of order[]. */
@@ -57,7 +67,6 @@ static int32_t set_lanes(struct events *e)
         struct lane *lane = &e->lanes[l];
         bool host = l >= plan->nlanes;
         lane->route = host ? host_route : route_of(e->sim, &plan->lanes[l]);
-        if (host) lane->length = list_host(plan, l - plan->nlanes, NULL);
         lane->first = first;
         lane->waiting = lane->next = -1;
         first += lane->length;
@@ -72,9 +81,11 @@ pp_status pp_sim_make_lanes(struct events *e)
     PP_TRY(PP_NEW(&e->lanes, plan->nlanes + e->nhosts));
     PP_TRY(PP_NEW(&e->position, plan->ntasks));
     PP_TRY(PP_NEW(&e->ready, plan->nlanes + e->nhosts));
+    if (e->nhosts > 0) PP_TRY(PP_NEW(&e->host_position, (int64_t)PP_SIM_KNOWN_HOSTS * plan->ntasks));
     for (int32_t id = 0; id < plan->ntasks; id++) e->position[id] = e->lanes[plan->tasks[id].lane].length++;
+    count_issued(e);
     PP_TRY(PP_NEW(&e->order, set_lanes(e)));
     for (int32_t id = 0; id < plan->ntasks; id++) e->order[e->lanes[plan->tasks[id].lane].first + e->position[id]] = id;
-    for (int h = 0; h < e->nhosts; h++) list_host(plan, h, &e->order[e->lanes[plan->nlanes + h].first]);
+    list_issued(e);
     return PP_OK;
 }
