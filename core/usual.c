@@ -9,7 +9,7 @@ enum { LONG_ROW = 16384 }; /* tokens from which on workers may share a row */
 
 static bool has_experts(const struct pp_config *config) { return config->experts > 0; }
 static bool has_long_rows(const struct pp_config *config) { return config->tokens >= LONG_ROW; }
-static bool has_sizes(const struct pp_config *config) { return !pp_config_given(config, "chunks"); }
+static bool has_no_chunks(const struct pp_config *config) { return !pp_config_given(config, "chunks"); }
 static bool has_tensor_ranks(const struct pp_config *config) { return pp_ints_most(&config->tensor) > 1; }
 static bool is_shared(const struct pp_config *config) { return !pp_ints_have(&config->zero, 0); }
 
@@ -19,7 +19,7 @@ static const struct {
     bool (*suits)(const struct pp_config *config); /* NULL: it suits any */
 } usual[] = {
     {"schedule", "1f1b,interleaved,zbv", NULL},
-    {"micro-batch-size", "1,2,4", has_sizes},
+    {"micro-batch-size", "1,2,4", has_no_chunks},
     {"tensor", "1,2,4,8", NULL},
     {"context-parallel", "1,2,4,8", has_long_rows},
     {"expert-parallel", "1,2,4,8,16,32,64", has_experts},
