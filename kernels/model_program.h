@@ -354,7 +354,7 @@ struct pp_expert_scratch {
 };
 struct pp_expert_scratch pp_writer_expert_scratch(struct pp_writer *w, bool input_grads);
 
-/* u of layer l once more from a, which has its bias already; with experts the gates weigh it. */
+/* u of layer l's experts once more from a, weighed by the gates. */
 void pp_write_experts_inner_again(struct pp_writer *w, int l);
 /* The feed-forward of a layer with experts, from x to z, both streams [T', d]; where z has no memory, as far as the
  * backward needs it. */

@@ -182,7 +182,7 @@ void pp_write_experts(struct pp_writer *w, int l, struct pp_ref x, struct pp_ref
         if (z.region != PP_MEM_NONE) write_down(w, l, pp_writer_part(w, i), at);
     }
     if (z.region == PP_MEM_NONE) {
-        w->beside = 0;
+        w->beside = 0; /* all have come */
         return;
     }
     const bool shared = pp_write_shared_down(w, l, to);

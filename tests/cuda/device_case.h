@@ -59,7 +59,6 @@ static inline struct pp_device *open_device(int worker, int workers)
     return device;
 }
 
-/* Polls until what is in the queue has run. */
 /* The host is ahead of a program that takes the device this long: measuring it, it does not wait. A busy machine may
  * take its processor away, but not in all of many measurements; a host that waits is too late in each. */
 static inline void must_be_ahead(struct pp_device *device, const struct pp_program *program,
@@ -74,6 +73,7 @@ static inline void must_be_ahead(struct pp_device *device, const struct pp_progr
     MUST(!emulated() || time.host_ns < least_ns);
 }
 
+/* Polls until what is in the queue has run. */
 static inline void drain(struct pp_device *device, struct pp_queue *queue)
 {
     struct pp_mark *mark;

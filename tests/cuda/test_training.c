@@ -232,10 +232,9 @@ static void with_workers_that_share_rows(void **state)
     check_shared("--tokens 8 --chunks 2 --dropout 0.2 --attention flash --cp-comm-type all_gather",
                  "--context-parallel", 2);
     leave_out_where_slow();
-    if (getenv("PP_ALL")) /* what the others have, at once */
-        check_shared(LLAMA "--tokens 12 --heads 4 --d-ff 24 --chunks 2 --dropout 0.2 --tensor 2 --sequence-parallel "
-                           "--attention flash --cp-comm-type all_gather",
-                     "--context-parallel", 3);
+    check_shared(LLAMA "--tokens 12 --heads 4 --d-ff 24 --chunks 2 --dropout 0.2 --tensor 2 --sequence-parallel "
+                       "--attention flash --cp-comm-type all_gather",
+                 "--context-parallel", 3);
     check_shared(GPT2 "--tokens 9 --heads 6 --head-dim 4 --chunks 2 --dropout 0.2 --gpus 1", "--context-parallel", 3);
     check_shared(GPT "--tokens 8 --heads 4 --kv-heads 2 --positions rope --chunks 2 --replicas 2 --zero 1",
                  "--context-parallel", 2);
