@@ -28,6 +28,8 @@ struct pp_mark;  /* a CUDA event */
  * parameters. Predictions count launches. */
 enum { PP_CUDA_GROUP = 64 };
 
+enum { PP_MEASURED = 2 }; /* programs that may be measured at a time */
+
 /* Times of one measured run of a task. */
 struct pp_run_time {
     int64_t device_ns; /* start of the first kernel to end of the last one; all were queued before the first started */
@@ -93,12 +95,17 @@ struct pp_queue_ops {
     pp_status (*clip_factor)(struct pp_device *device, struct pp_queue *queue, const double *sums, int n, double most,
                              float *factor);
 
-    /* Runs the program once, for profiling. Blocks, and leaves nothing of it running, also after a failure. The device
-     * waits until all of it is queued (host_ns); meanwhile workers that share the device are slowed down less than in
-     * training. kernel_ns: NULL, or [ncalls] device times of the single calls (then out->device_ns means nothing,
-     * because the marks between the calls cost time). */
-    pp_status (*measure)(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame,
-                         struct pp_run_time *out, int64_t *kernel_ns);
+    /* Queues the program once, for profiling. The device begins it when all of it is queued. If that is done while
+     * another program runs, which was begun with another slot, the device does not rest between the two: workers that
+     * share it are slowed down as in training. slot: 0 .. PP_MEASURED-1; each begin has its end before the slot's next
+     * begin, and programs are ended in the order of their begins. each: marks also between the calls. A failure leaves
+     * nothing running. */
+    pp_status (*measure_begin)(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame,
+                               int slot, bool each);
+    /* Blocks until the program has ended. kernel_ns: [ncalls] device times of the single calls, with `each` (then
+     * out->device_ns means nothing, because the marks between the calls cost time), else NULL. */
+    pp_status (*measure_end)(struct pp_device *device, const struct pp_program *program, int slot,
+                             struct pp_run_time *out, int64_t *kernel_ns);
 
     /* Called outside of steps: for each product of the program, times the algorithms that can compute it, in this
      * worker's share of the device, and writes the fastest one to `out`, as a line of a file for
@@ -121,5 +128,14 @@ struct pp_queue_ops {
 };
 
 enum { PP_SUM_PARTS = 64 }; /* most parts of one sum() */
+
+/* Runs the program once, for profiling, by itself. */
+static inline pp_status pp_queue_measure(const struct pp_queue_ops *ops, struct pp_device *device,
+                                         const struct pp_program *program, const struct pp_frame *frame,
+                                         struct pp_run_time *out, int64_t *kernel_ns)
+{
+    PP_TRY(ops->measure_begin(device, program, frame, 0, kernel_ns != NULL));
+    return ops->measure_end(device, program, 0, out, kernel_ns);
+}
 
 #endif

@@ -56,6 +56,16 @@ static int want(const struct visit *v, int rank, int load, struct pp_tally *tall
     return wanted;
 }
 
+static pp_status keep_group(const struct pp_profile_shape *shape, struct pp_profile_cell *cell,
+                            const struct pp_tally *tally, int group)
+{
+    if (tally->wanted) cell->tasks[group] = tally->tasks[group];
+    PP_TRY(pp_times_merge(&cell->task[group], &tally->task[group]));
+    for (int i = 0; i < shape->ncalls && tally->call[group]; i++)
+        PP_TRY(pp_times_merge(&cell->call[group][i], &tally->call[group][i]));
+    return PP_OK;
+}
+
 static pp_status keep(const struct visit *v, const struct pp_team_member *member, int load)
 {
     for (int c = 0; c < v->job->train->nclasses; c++) {
@@ -63,10 +73,9 @@ static pp_status keep(const struct visit *v, const struct pp_team_member *member
         if (v->shape[c] < 0) continue;
         struct pp_profile_shape *shape = &v->session->profile->shapes[v->shape[c]];
         struct pp_profile_cell *cell = &shape->cell[load];
-        PP_TRY(pp_times_merge(&cell->task, &tally->task));
         PP_TRY(pp_times_merge(&cell->host, &tally->host));
         PP_TRY(pp_times_merge(&cell->cpu, &tally->cpu));
-        for (int i = 0; i < shape->ncalls && tally->call; i++) PP_TRY(pp_times_merge(&cell->call[i], &tally->call[i]));
+        for (int group = 0; group < 2; group++) PP_TRY(keep_group(shape, cell, tally, group));
     }
     return PP_OK;
 }
@@ -76,10 +85,12 @@ static void release(const struct visit *v, struct pp_team_member *members, int n
     for (int i = 0; i < n; i++) {
         for (int c = 0; c < v->job->train->nclasses && members[i].tally; c++) {
             struct pp_tally *tally = &members[i].tally[c];
-            for (int k = 0; tally->call && k < v->job->phase[PP_TRAIN].programs[c].ncalls; k++)
-                pp_times_free(&tally->call[k]);
-            free(tally->call);
-            pp_times_free(&tally->task);
+            for (int group = 0; group < 2; group++) {
+                for (int k = 0; tally->call[group] && k < v->job->phase[PP_TRAIN].programs[c].ncalls; k++)
+                    pp_times_free(&tally->call[group][k]);
+                free(tally->call[group]);
+                pp_times_free(&tally->task[group]);
+            }
             pp_times_free(&tally->host);
             pp_times_free(&tally->cpu);
         }
@@ -222,36 +233,53 @@ static pp_status take_references(struct pp_profile *profile, int when)
     return status;
 }
 
-/* Calls of one name become one kernel. */
-static pp_status sum_up(struct pp_profile_shape *shape, struct pp_profile_cell *cell)
+/* The kernel of all calls that are called as call i. */
+static pp_status sum_up_kernel(const struct pp_profile_shape *shape, const struct pp_profile_cell *cell, int i,
+                               struct pp_profile_kernel *kernel)
 {
-    cell->ns = pp_times_quantiles(&cell->task);
-    cell->host_ns = pp_times_quantiles(&cell->host);
-    cell->cpu_ns = pp_times_quantiles(&cell->cpu).mean_ns;
-    if (cell->load == 0 || shape->ncalls == 0 || cell->call[0].n == 0) return PP_OK;
+    struct pp_times all[2] = {{0}};
+    pp_status status = PP_OK;
+    memcpy(kernel->name, shape->call_names[i], sizeof kernel->name);
+    for (int j = i; j < shape->ncalls && status == PP_OK; j++) {
+        if (strcmp(kernel->name, shape->call_names[j]) != 0) continue;
+        for (int group = 0; group < 2 && status == PP_OK; group++)
+            status = pp_times_merge(&all[group], &cell->call[group][j]);
+        kernel->calls++;
+    }
+    if (status == PP_OK) status = pp_times_of_groups(all, cell->tasks, &kernel->ns);
+    for (int group = 0; group < 2; group++) pp_times_free(&all[group]);
+    return status;
+}
+
+/* Calls of one name become one kernel. */
+static pp_status sum_up_kernels(struct pp_profile_shape *shape, struct pp_profile_cell *cell)
+{
     free(cell->kernels);
     cell->nkernels = 0;
     PP_TRY(PP_NEW(&cell->kernels, shape->ncalls));
     for (int i = 0; i < shape->ncalls; i++) {
         int k = 0;
         while (k < cell->nkernels && strcmp(cell->kernels[k].name, shape->call_names[i]) != 0) k++;
-        if (k < cell->nkernels) continue;
-        struct pp_profile_kernel *kernel = &cell->kernels[cell->nkernels++];
-        struct pp_times all = {0};
-        pp_status status = PP_OK;
-        memcpy(kernel->name, shape->call_names[i], sizeof kernel->name);
-        for (int j = i; j < shape->ncalls && status == PP_OK; j++) {
-            if (strcmp(kernel->name, shape->call_names[j]) != 0) continue;
-            status = pp_times_merge(&all, &cell->call[j]);
-            kernel->calls++;
-        }
-        kernel->ns = pp_times_quantiles(&all);
-        pp_times_free(&all);
-        PP_TRY(status);
+        if (k == cell->nkernels) PP_TRY(sum_up_kernel(shape, cell, i, &cell->kernels[cell->nkernels++]));
     }
+    return PP_OK;
+}
+
+static pp_status sum_up(struct pp_profile_shape *shape, struct pp_profile_cell *cell)
+{
+    PP_TRY(pp_times_of_groups(cell->task, cell->tasks, &cell->ns));
+    cell->host_ns = pp_times_quantiles(&cell->host);
+    cell->cpu_ns = pp_times_quantiles(&cell->cpu).mean_ns;
+    if (cell->load == 0 || shape->ncalls == 0 || cell->call[0][0].n + cell->call[1][0].n == 0) return PP_OK;
+    PP_TRY(sum_up_kernels(shape, cell));
     int64_t means_ns = 0;
     cell->kernels_ns = 0;
-    for (int i = 0; i < shape->ncalls; i++) cell->kernels_ns += pp_times_quantiles(&cell->call[i]).median_ns;
+    for (int i = 0; i < shape->ncalls; i++) {
+        struct pp_quantiles ns;
+        struct pp_times call[2] = {cell->call[0][i], cell->call[1][i]};
+        PP_TRY(pp_times_of_groups(call, cell->tasks, &ns));
+        cell->kernels_ns += ns.median_ns;
+    }
     for (int k = 0; k < cell->nkernels; k++) means_ns += cell->kernels[k].calls * cell->kernels[k].ns.mean_ns;
     cell->gap_ns = llround((double)(cell->ns.mean_ns - means_ns) / shape->ncalls);
     return PP_OK;

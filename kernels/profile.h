@@ -56,7 +56,9 @@ struct pp_profile_kernel {
     struct pp_quantiles ns;
 };
 
-/* One shape under one load. Times are in nanoseconds. */
+/* One shape under one load. Times are in nanoseconds. [2]: the tasks that add to gradients, and those that are a step's
+ * first for their stage and write them. What only writes is shorter: by a third, where a GPU's time for gradients of
+ * weights is that of reading and writing them. Means are those of a step's tasks. */
 struct pp_profile_cell {
     int load;
     struct pp_quantiles ns, host_ns; /* the task; what issuing it takes the host (queue devices, else count is 0) */
@@ -65,7 +67,8 @@ struct pp_profile_cell {
     int64_t cpu_ns;     /* for how long of the task the worker had a core, on average; 0: not known (queue devices) */
     int64_t kernels_ns; /* sum over all calls of their kernels' medians; 0 if there are no kernel times */
     int64_t gap_ns;     /* (mean of the task - sum of the means of its calls) / calls */
-    struct pp_times task, host, cpu, *call; /* samples: of whole tasks; of each call [ncalls] */
+    int tasks[2];       /* in a step of the configuration that was measured */
+    struct pp_times task[2], host, cpu, *call[2]; /* samples: of whole tasks; of each call [ncalls] */
 };
 
 enum { PP_PROFILE_LOADS = 8 }; /* a session has so many different loads at most */

@@ -78,7 +78,8 @@ static pp_status add_cell(struct pp_profile *profile, struct pp_profile_shape *s
     struct pp_profile_cell *cell = &shape->cell[i];
     if (cell->load > 0) return PP_OK;
     cell->load = profile->loads[i];
-    return PP_NEW(&cell->call, shape->ncalls);
+    PP_TRY(PP_NEW(&cell->call[0], shape->ncalls));
+    return PP_NEW(&cell->call[1], shape->ncalls);
 }
 
 static pp_status add_job(struct pp_profile *profile, const struct pp_job *job)
@@ -172,11 +173,13 @@ pp_status pp_profile_create(const struct pp_profile_setup *setup, struct pp_prof
 
 static void free_cell(struct pp_profile_cell *cell, int ncalls)
 {
-    pp_times_free(&cell->task);
+    for (int group = 0; group < 2; group++) {
+        pp_times_free(&cell->task[group]);
+        for (int i = 0; i < ncalls && cell->call[group]; i++) pp_times_free(&cell->call[group][i]);
+        free(cell->call[group]);
+    }
     pp_times_free(&cell->host);
     pp_times_free(&cell->cpu);
-    for (int i = 0; i < ncalls && cell->call; i++) pp_times_free(&cell->call[i]);
-    free(cell->call);
     free(cell->kernels);
 }
 

@@ -7,12 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <time.h>
 
 #include "core/clock.h"
 #include "core/queue.h"
 #include "kernels/profile_arena.h"
+#include "kernels/profile_stamp.h"
 
 enum {
     FEW = 2,                  /* samples that each wanted class must have */
@@ -51,6 +50,12 @@ struct worker {
     int turns; /* that were this worker's */
     int64_t deadline;
     bool content;
+    struct under_way {
+        const struct pp_task *task; /* NULL: none is under way */
+        int slot;
+        bool each, full; /* call by call; nobody waited when it began */
+        bool counts;     /* it is not the first of its group */
+    } under_way;
     int64_t *kernel_ns; /* room for the longest program */
     int64_t reference_ns;
     pp_status status;
@@ -86,94 +91,116 @@ static void wait_for(struct team *team, atomic_int *counter, int target)
     while (atomic_load(&team->waiting) > 0 && !atomic_load(&team->stop)) pause_since(start);
 }
 
-/* What one run of a task cost. */
-struct run {
-    int64_t wall_ns, cpu_ns;
-    long preemptions;
-};
+/* 1: the task is the first of its stage in a step and writes gradients; 0: it is another. */
+static int group_of(const struct pp_task *task) { return task->flags & PP_TASK_FIRST ? 1 : 0; }
 
-static void stamp(struct run *run)
+static const struct pp_program *program_of(const struct team *team, const struct pp_task *task)
 {
-    struct rusage usage; /* its times are as old as the system's last tick */
-    struct timespec cpu;
-    getrusage(RUSAGE_THREAD, &usage);
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
-    run->cpu_ns = (int64_t)cpu.tv_sec * 1000000000 + cpu.tv_nsec;
-    run->preemptions = usage.ru_nivcsw;
-    run->wall_ns = pp_now_ns();
+    return &team->job->phase[PP_TRAIN].programs[task->cls];
 }
 
-static struct run between(const struct run *before, const struct run *after)
+static pp_status record(struct worker *w, const struct pp_task *task, const int64_t *kernel_ns,
+                        const struct pp_run_time *time, int64_t cpu_ns)
 {
-    return (struct run){.wall_ns = after->wall_ns - before->wall_ns,
-                        .cpu_ns = after->cpu_ns - before->cpu_ns,
-                        .preemptions = after->preemptions - before->preemptions};
-}
-
-/* The core was taken away for more than 2 % of the time. */
-static bool disturbed(const struct run *run)
-{
-    return run->preemptions != 0 && run->wall_ns - run->cpu_ns > run->wall_ns / 50 + 20000;
-}
-
-static pp_status record(struct worker *w, struct pp_tally *tally, const struct pp_program *program,
-                        const int64_t *kernel_ns, const struct pp_run_time *time, int64_t cpu_ns)
-{
-    bool queues = w->team->setup->backend->queue != NULL;
+    const int group = group_of(task), ncalls = program_of(w->team, task)->ncalls;
+    const bool queues = w->team->setup->backend->queue != NULL;
+    struct pp_tally *tally = &w->member->tally[task->cls];
     if (!kernel_ns) PP_TRY(pp_times_add(queues ? &tally->host : &tally->cpu, queues ? time->host_ns : cpu_ns));
-    if (!kernel_ns) return pp_times_add(&tally->task, time->device_ns);
-    if (!tally->call) PP_TRY(PP_NEW(&tally->call, program->ncalls));
-    for (int i = 0; i < program->ncalls; i++) PP_TRY(pp_times_add(&tally->call[i], w->kernel_ns[i]));
+    if (!kernel_ns) return pp_times_add(&tally->task[group], time->device_ns);
+    if (!tally->call[group]) PP_TRY(PP_NEW(&tally->call[group], ncalls));
+    for (int i = 0; i < ncalls; i++) PP_TRY(pp_times_add(&tally->call[group][i], kernel_ns[i]));
     return PP_OK;
 }
 
-/* A device that computes in this thread is timed from here, and the system may take the core away meanwhile; one with
- * queues times itself. */
-static pp_status time_program(struct worker *w, const struct pp_program *program, const struct pp_frame *frame,
-                              int64_t *kernel_ns, struct pp_run_time *out, struct run *run)
+/* What is to be known of a task that begins. The first of a group does not count: caches, BLAS set-up. */
+static struct under_way begin(struct worker *w, const struct pp_task *task)
 {
-    const struct pp_backend *backend = w->team->setup->backend;
-    struct run before, after;
-    *run = (struct run){0};
-    if (backend->queue) return backend->queue->measure(w->arena.device, program, frame, out, kernel_ns);
-    stamp(&before);
-    int64_t start = pp_now_ns();
-    PP_TRY(backend->run(w->arena.device, program, frame, NULL, kernel_ns));
-    out->device_ns = pp_now_ns() - start;
-    stamp(&after);
-    *run = between(&before, &after);
-    return PP_OK;
+    int *seen = &w->member->tally[task->cls].seen[group_of(task)];
+    const struct under_way run = {.task = task,
+                                  .slot = (w->under_way.slot + 1) % PP_MEASURED,
+                                  .each = *seen % KERNELS_EVERY == KERNELS_FROM,
+                                  .full = atomic_load(&w->team->waiting) == 0,
+                                  .counts = *seen > 0};
+    ++*seen;
+    return run;
 }
 
-/* Runs one task; keeps its duration unless it is the class's first (caches, BLAS set-up), or others waited, or was
- * disturbed. */
+/* Did it run under full load? */
+static bool was_full(const struct worker *w, const struct under_way *run)
+{
+    return run->full && atomic_load(&w->team->waiting) == 0 && !atomic_load(&w->team->stop);
+}
+
+/* A device that computes in this thread is timed from here, and the system may take the core away meanwhile. */
+static pp_status run_here(struct worker *w, const struct pp_task *task, const struct pp_frame *frame)
+{
+    const struct under_way run = begin(w, task);
+    int64_t *kernel_ns = run.each ? w->kernel_ns : NULL;
+    const struct pp_stamp before = pp_stamp_now();
+    const int64_t start = pp_now_ns();
+    PP_TRY(w->team->setup->backend->run(w->arena.device, program_of(w->team, task), frame, NULL, kernel_ns));
+    const struct pp_run_time time = {.device_ns = pp_now_ns() - start};
+    const struct pp_stamp taken = pp_stamp_since(&before);
+    const bool late = pp_now_ns() > w->deadline; /* better a disturbed sample than none */
+    if (!run.counts || !was_full(w, &run) || (pp_stamp_disturbed(&taken) && !late)) return PP_OK;
+    return record(w, task, kernel_ns, &time, taken.cpu_ns);
+}
+
+/* Ends a task that a queue device, which times itself, has begun. */
+static pp_status end(struct worker *w, const struct under_way *run)
+{
+    const struct pp_queue_ops *queue = w->team->setup->backend->queue;
+    int64_t *kernel_ns = run->each ? w->kernel_ns : NULL;
+    struct pp_run_time time;
+    if (!run->task) return PP_OK;
+    PP_TRY(queue->measure_end(w->arena.device, program_of(w->team, run->task), run->slot, &time, kernel_ns));
+    return run->counts && was_full(w, run) ? record(w, run->task, kernel_ns, &time, 0) : PP_OK;
+}
+
+/* The task that is under way. */
+static pp_status finish(struct worker *w)
+{
+    const struct under_way run = w->under_way;
+    w->under_way.task = NULL;
+    return end(w, &run);
+}
+
+/* Begins a task before the one before it ends, so that the workers that share the device find it busy; but where they
+ * take turns, it runs by itself. */
+static pp_status run_queued(struct worker *w, const struct pp_task *task, const struct pp_frame *frame)
+{
+    const struct pp_queue_ops *queue = w->team->setup->backend->queue;
+    const struct under_way before = w->under_way;
+    w->under_way = begin(w, task);
+    PP_TRY(
+        queue->measure_begin(w->arena.device, program_of(w->team, task), frame, w->under_way.slot, w->under_way.each));
+    PP_TRY(end(w, &before));
+    return w->team->in_turns || w->team->n == 1 ? finish(w) : PP_OK;
+}
+
 static pp_status run_task(struct worker *w, const struct pp_task *task)
 {
-    struct team *team = w->team;
-    const struct pp_program *program = &team->job->phase[PP_TRAIN].programs[task->cls];
-    struct pp_tally *tally = &w->member->tally[task->cls];
-    int64_t *kernel_ns = tally->seen % KERNELS_EVERY == KERNELS_FROM ? w->kernel_ns : NULL;
     struct pp_frame frame;
-    struct pp_run_time time = {0};
-    struct run run;
-    bool full = atomic_load(&team->waiting) == 0;
     pp_profile_arena_frame(&w->arena, task, &frame);
-
-    PP_TRY(time_program(w, program, &frame, kernel_ns, &time, &run));
-    full = full && atomic_load(&team->waiting) == 0 && !atomic_load(&team->stop);
-
-    bool late = pp_now_ns() > w->deadline; /* better a disturbed sample than none */
-    if (tally->seen++ == 0 || !full || (disturbed(&run) && !late)) return PP_OK;
-    return record(w, tally, program, kernel_ns, &time, run.cpu_ns);
+    return w->team->setup->backend->queue ? run_queued(w, task, &frame) : run_here(w, task, &frame);
 }
 
-/* Enough samples, and one kernel by kernel: tasks that were not measured as a whole are predicted from such. */
+/* Of a group of tasks: enough samples, and one kernel by kernel, since tasks that were not measured as a whole are
+ * predicted from such. */
+static bool knows_group(const struct pp_tally *tally, int group, int ncalls, int enough)
+{
+    if (tally->tasks[group] == 0) return true;
+    if (tally->task[group].n < enough) return false;
+    return tally->call[group] || tally->seen[group] >= KERNELS_PATIENCE || ncalls == 0;
+}
+
+/* The first tasks of steps are few: one sample is enough where others have more. */
 static bool is_known(const struct worker *w, int class, int enough)
 {
     const struct pp_tally *tally = &w->member->tally[class];
+    const int ncalls = w->team->job->phase[PP_TRAIN].programs[class].ncalls;
     if (!tally->wanted) return true;
-    if (tally->task.n < enough) return false;
-    return tally->call || tally->seen >= KERNELS_PATIENCE || w->team->job->phase[PP_TRAIN].programs[class].ncalls == 0;
+    return knows_group(tally, 0, ncalls, enough) && knows_group(tally, 1, ncalls, tally->tasks[0] > 0 ? 1 : enough);
 }
 
 /* Content: a few samples of each wanted class and no time left, or many of each. The last to be content stops
@@ -210,6 +237,7 @@ static pp_status meet(struct worker *w, int first_step)
     atomic_fetch_add(&team->arrived, 1);
     for (int i = 0; atomic_load(&team->arrived) < target && !atomic_load(&team->stop); i = (i + 1) % first_step)
         PP_TRY(run_and_look(w, i));
+    PP_TRY(finish(w));
     atomic_fetch_add(&team->gathered, 1);
     wait_for(team, &team->gathered, target);
     return PP_OK;
@@ -226,7 +254,7 @@ static pp_status run_steps(struct worker *w)
             PP_TRY(run_and_look(w, i));
         }
     }
-    return PP_OK;
+    return finish(w);
 }
 
 static pp_status list_tasks(struct worker *w)
@@ -238,6 +266,7 @@ static pp_status list_tasks(struct worker *w)
         const struct pp_task *t = &plan->tasks[i];
         if (!pp_kinds[t->kind].computes || pp_task_rank(t) != w->member->rank) continue;
         w->tasks[w->ntasks++] = t;
+        w->member->tally[t->cls].tasks[group_of(t)]++;
         int ncalls = w->team->job->phase[PP_TRAIN].programs[t->cls].ncalls;
         longest = ncalls > longest ? ncalls : longest;
     }

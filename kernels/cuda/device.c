@@ -190,8 +190,10 @@ void pp_cuda_close(struct pp_device *device)
     if (device->scratch) (void)cudaFree(device->scratch);
     pp_cuda_host_release(device, device->bounce);
     pp_cuda_host_release(device, device->gate);
-    for (int i = 0; i < device->ntimes; i++) (void)cudaEventDestroy(device->times[i]);
-    free(device->times);
+    for (int slot = 0; slot < PP_MEASURED; slot++) {
+        for (int i = 0; i < device->times[slot].n; i++) (void)cudaEventDestroy(device->times[slot].event[i]);
+        free(device->times[slot].event);
+    }
     close_streams(device);
     pp_cuda_share_close(&device->place, &device->share);
     (void)cudaGetLastError();

@@ -81,6 +81,14 @@ struct pp_mark {
     cudaEvent_t event;
 };
 
+/* Events with times, of a program that is under way (measure.c). pp_cuda_make_times() makes more. */
+struct pp_cuda_times {
+    cudaEvent_t *event; /* [n] */
+    int64_t room;
+    int n;
+    int64_t host_ns; /* what queueing the program took */
+};
+
 struct pp_device {
     struct pp_cuda_place place;
     struct pp_cuda_share share;
@@ -92,9 +100,7 @@ struct pp_device {
     void *scratch;        /* device memory that calls of the compute queue use one after another */
     int64_t scratch_bytes;
     struct pp_cuda_gemm *gemm;
-    cudaEvent_t *times; /* [ntimes] events with times; pp_cuda_times() makes more */
-    int64_t times_room;
-    int ntimes;
+    struct pp_cuda_times times[PP_MEASURED];
     int64_t warm_ns; /* until this time (pp_now_ns) the GPU's clock counts as risen: no warm-up before the reference */
     atomic_uint *gate; /* in locked host memory, for measure.c: the number of the last gate that was opened */
     unsigned ticket;   /* the number of the last gate that was closed */
@@ -140,8 +146,8 @@ pp_status pp_cuda_poll(cudaEvent_t event, const struct pp_progress *progress);
 void pp_cuda_pause(void);
 /* Nanoseconds from one event to another; both have times and are reached. */
 pp_status pp_cuda_between(cudaEvent_t from, cudaEvent_t to, int64_t *ns);
-/* Makes events until device->times has at least n. */
-pp_status pp_cuda_times(struct pp_device *device, int n);
+/* Makes events until device->times[slot] has at least n. */
+pp_status pp_cuda_make_times(struct pp_device *device, int slot, int n);
 
 /* ---- programs (run.c) ---- */
 
@@ -175,8 +181,10 @@ void pp_cuda_add(struct pp_device *device, float *to, const float *a, const floa
 
 pp_status pp_cuda_run(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame,
                       const struct pp_progress *progress, int64_t *kernel_ns);
-pp_status pp_cuda_measure(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame,
-                          struct pp_run_time *out, int64_t *kernel_ns);
+pp_status pp_cuda_measure_begin(struct pp_device *device, const struct pp_program *program,
+                                const struct pp_frame *frame, int slot, bool each);
+pp_status pp_cuda_measure_end(struct pp_device *device, const struct pp_program *program, int slot,
+                              struct pp_run_time *out, int64_t *kernel_ns);
 int64_t pp_cuda_reference_ns(struct pp_device *device);
 
 /* ---- algorithms for products (tune.c); contract: core/queue.h ---- */

@@ -35,48 +35,47 @@ static pp_status close_gate(struct pp_device *device)
 
 static void open_gate(struct pp_device *device) { atomic_store(device->gate, device->ticket); }
 
-/* The number n of intervals that are timed: one for each call if kernel_ns is not NULL, else one for the whole program.
- * The events are device->times[0 .. n]. */
-static int intervals(const struct pp_program *program, const int64_t *kernel_ns)
+/* The number n of intervals that are timed: of each call, or one of the whole program. The slot's events are 0 .. n. */
+static int intervals(const struct pp_program *program, bool each)
 {
-    return kernel_ns && program->ncalls > 0 ? program->ncalls : 1;
+    return each && program->ncalls > 0 ? program->ncalls : 1;
 }
 
 /* Queues the program with its events. each: an event also between calls. Opens the gate before the stream is full:
- * otherwise the host would block in a launch, waiting for a gate that only the host can open. */
+ * otherwise the host would block in a launch, waiting for a gate that only the host can open. (A program that was begun
+ * before has its gate open, so it makes room.) */
 static pp_status queue_timed(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame,
-                             bool each)
+                             int slot, bool each)
 {
     const cudaStream_t stream = device->compute.stream;
+    cudaEvent_t *times = device->times[slot].event;
     int64_t kernels = 0;
-    PP_CUDA(cudaEventRecord(device->times[0], stream), "recording an event");
+    PP_CUDA(cudaEventRecord(times[0], stream), "recording an event");
     for (int i = 0, n; i < program->ncalls; i += n) {
         n = each ? 1 : pp_cuda_group(program, i);
         kernels += pp_cuda_launches(&program->calls[i]) + each; /* an event takes a place, too */
         if (kernels > HELD_KERNELS) open_gate(device);
         PP_TRY(pp_cuda_queue_calls(device, &program->calls[i], n, frame));
-        if (each && i + 1 < program->ncalls)
-            PP_CUDA(cudaEventRecord(device->times[i + 1], stream), "recording an event");
+        if (each && i + 1 < program->ncalls) PP_CUDA(cudaEventRecord(times[i + 1], stream), "recording an event");
     }
-    return pp_cuda_check(cudaEventRecord(device->times[each && program->ncalls > 0 ? program->ncalls : 1], stream),
-                         "recording an event");
+    return pp_cuda_check(cudaEventRecord(times[intervals(program, each)], stream), "recording an event");
 }
 
-static pp_status read_times(struct pp_device *device, const struct pp_program *program, int64_t *kernel_ns)
+static pp_status read_times(const cudaEvent_t *times, const struct pp_program *program, int64_t *kernel_ns)
 {
     for (int i = 0; kernel_ns && i < program->ncalls; i++)
-        PP_TRY(pp_cuda_between(device->times[i], device->times[i + 1], &kernel_ns[i]));
+        PP_TRY(pp_cuda_between(times[i], times[i + 1], &kernel_ns[i]));
     return PP_OK;
 }
 
 pp_status pp_cuda_run(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame,
                       const struct pp_progress *progress, int64_t *kernel_ns)
 {
-    const int n = intervals(program, kernel_ns);
-    PP_TRY(pp_cuda_times(device, n + 1));
-    PP_TRY(queue_timed(device, program, frame, kernel_ns != NULL));
-    PP_TRY(pp_cuda_poll(device->times[n], progress));
-    return read_times(device, program, kernel_ns);
+    const int n = intervals(program, kernel_ns != NULL);
+    PP_TRY(pp_cuda_make_times(device, 0, n + 1));
+    PP_TRY(queue_timed(device, program, frame, 0, kernel_ns != NULL));
+    PP_TRY(pp_cuda_poll(device->times[0].event[n], progress));
+    return read_times(device->times[0].event, program, kernel_ns);
 }
 
 /* To be called after a failure: what is queued already uses the gate and the program's memory, which the caller may
@@ -89,31 +88,39 @@ static void rest(struct pp_device *device)
     (void)cudaGetLastError();
 }
 
-pp_status pp_cuda_measure(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame,
-                          struct pp_run_time *out, int64_t *kernel_ns)
+pp_status pp_cuda_measure_begin(struct pp_device *device, const struct pp_program *program,
+                                const struct pp_frame *frame, int slot, bool each)
 {
-    const int n = intervals(program, kernel_ns);
-    PP_TRY(pp_cuda_times(device, n + 1));
+    PP_TRY(pp_cuda_make_times(device, slot, intervals(program, each) + 1));
     PP_TRY(close_gate(device));
     const int64_t before = pp_now_ns();
-    const pp_status status = queue_timed(device, program, frame, kernel_ns != NULL);
-    out->host_ns = pp_now_ns() - before;
+    const pp_status status = queue_timed(device, program, frame, slot, each);
+    device->times[slot].host_ns = pp_now_ns() - before;
     open_gate(device);
     if (status != PP_OK) rest(device);
-    PP_TRY(status);
-    PP_TRY(pp_cuda_poll(device->times[n], NULL));
-    PP_TRY(pp_cuda_between(device->times[0], device->times[n], &out->device_ns));
-    return read_times(device, program, kernel_ns);
+    return status;
+}
+
+pp_status pp_cuda_measure_end(struct pp_device *device, const struct pp_program *program, int slot,
+                              struct pp_run_time *out, int64_t *kernel_ns)
+{
+    const cudaEvent_t *times = device->times[slot].event;
+    const int n = intervals(program, kernel_ns != NULL);
+    PP_TRY(pp_cuda_poll(times[n], NULL));
+    out->host_ns = device->times[slot].host_ns;
+    PP_TRY(pp_cuda_between(times[0], times[n], &out->device_ns));
+    return read_times(times, program, kernel_ns);
 }
 
 static pp_status time_spin(struct pp_device *device, int64_t cycles, int64_t *ns)
 {
-    PP_TRY(pp_cuda_times(device, 2));
-    PP_CUDA(cudaEventRecord(device->times[0], device->compute.stream), "recording an event");
+    PP_TRY(pp_cuda_make_times(device, 0, 2));
+    const cudaEvent_t *times = device->times[0].event;
+    PP_CUDA(cudaEventRecord(times[0], device->compute.stream), "recording an event");
     PP_CUDA(pp_cuda_spin(device->compute.stream, 1, cycles), "the reference");
-    PP_CUDA(cudaEventRecord(device->times[1], device->compute.stream), "recording an event");
-    PP_TRY(pp_cuda_poll(device->times[1], NULL));
-    return pp_cuda_between(device->times[0], device->times[1], ns);
+    PP_CUDA(cudaEventRecord(times[1], device->compute.stream), "recording an event");
+    PP_TRY(pp_cuda_poll(times[1], NULL));
+    return pp_cuda_between(times[0], times[1], ns);
 }
 
 /* warm_up_ns is a minimum because two pieces of work may also take equally long before the clock has begun to rise. */

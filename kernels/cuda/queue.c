@@ -122,11 +122,12 @@ pp_status pp_cuda_elapsed(struct pp_device *device, struct pp_mark *from, struct
     return pp_cuda_between(from->event, to->event, ns);
 }
 
-pp_status pp_cuda_times(struct pp_device *device, int n)
+pp_status pp_cuda_make_times(struct pp_device *device, int slot, int n)
 {
-    PP_TRY(PP_GROW(&device->times, n, &device->times_room));
-    for (; device->ntimes < n; device->ntimes++)
-        PP_TRY(pp_cuda_event(&device->share, cudaEventDefault, &device->times[device->ntimes]));
+    struct pp_cuda_times *times = &device->times[slot];
+    PP_TRY(PP_GROW(&times->event, n, &times->room));
+    for (; times->n < n; times->n++)
+        PP_TRY(pp_cuda_event(&device->share, cudaEventDefault, &times->event[times->n]));
     return PP_OK;
 }
 

@@ -175,7 +175,7 @@ static pp_status run_round(struct trial *t, int round)
 {
     static const char doing[] = "timing algorithms";
     const cudaStream_t stream = t->device->compute.stream;
-    cudaEvent_t *times = t->device->times;
+    cudaEvent_t *times = t->device->times[0].event;
     PP_CUDA(pp_cuda_spin(stream, 1, GATE_CYCLES), doing);
     PP_CUDA(cudaEventRecord(times[0], stream), doing);
     for (int i = 0; i < t->n; i++) {
@@ -208,7 +208,7 @@ static pp_status run_trial(struct trial *t, int *best)
 {
     const cudaStream_t stream = t->device->compute.stream;
     PP_TRY(fill_pool(&t->pool, factor_bytes(&t->plan.key), stream));
-    PP_TRY(pp_cuda_times(t->device, CANDIDATES + 1));
+    PP_TRY(pp_cuda_make_times(t->device, 0, CANDIDATES + 1));
     PP_TRY(try_all(t));
     for (int round = 0; round < ROUNDS && t->n > 0; round++) PP_TRY(run_round(t, round));
     *best = fastest(t);

@@ -67,7 +67,7 @@ static inline void must_be_ahead(struct pp_device *device, const struct pp_progr
     struct pp_run_time time;
     int measurements = 0;
     do {
-        MUST_OK(ops->measure(device, program, frame, &time, NULL));
+        MUST_OK(pp_queue_measure(ops, device, program, frame, &time, NULL));
         MUST(time.device_ns >= least_ns && time.host_ns > 0);
     } while (emulated() && time.host_ns >= least_ns && ++measurements < 20);
     MUST(!emulated() || time.host_ns < least_ns);

@@ -209,15 +209,24 @@ static pp_status clip_factor(struct pp_device *device, struct pp_queue *queue, c
     return queued_put(queue, &(struct work){.kind = WORK_CLIP, .to = factor, .parts = {sums}, .n = n, .most = most});
 }
 
-static pp_status measure(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame,
-                         struct pp_run_time *out, int64_t *kernel_ns)
+/* Nothing runs before its end. */
+static pp_status measure_begin(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame,
+                               int slot, bool each)
+{
+    (void)program, (void)each;
+    device->measured[slot] = *frame;
+    return queued_usable(device, NULL);
+}
+
+static pp_status measure_end(struct pp_device *device, const struct pp_program *program, int slot,
+                             struct pp_run_time *out, int64_t *kernel_ns)
 {
     PP_TRY(queued_usable(device, NULL));
     pthread_mutex_lock(&queued_lock);
     while (device->compute->first || device->compute->busy) pthread_cond_wait(&device->compute->moved, &queued_lock);
     pthread_mutex_unlock(&queued_lock);
     const int64_t start = pp_now_ns();
-    PP_TRY(pp_backend_cpu.run(device->cpu, program, frame, NULL, kernel_ns));
+    PP_TRY(pp_backend_cpu.run(device->cpu, program, &device->measured[slot], NULL, kernel_ns));
     out->device_ns = pp_now_ns() - start;
     out->host_ns = 1000 * (int64_t)program->ncalls;
     return PP_OK;
@@ -308,7 +317,8 @@ static const struct pp_queue_ops ops = {
     .narrow = narrow,
     .widen = widen,
     .clip_factor = clip_factor,
-    .measure = measure,
+    .measure_begin = measure_begin,
+    .measure_end = measure_end,
     .probe = probe,
     .push_range = push_range,
     .pop_range = pop_range,

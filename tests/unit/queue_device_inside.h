@@ -59,6 +59,7 @@ struct pp_device {
     int64_t put;         /* run() that were put into the queue */
     bool failed;         /* for good, as a GPU's context */
     struct queued_settings settings;
+    struct pp_frame measured[PP_MEASURED];
     const struct pp_program *programs[QUEUED_PROGRAMS]; /* prepared */
     int nprograms;
 };

@@ -14,7 +14,8 @@
 enum { ISSUE_NS = CALL_NS / 10 };
 
 static atomic_int probes, strangers, prepared;
-static bool cannot_share, grouping; /* grouping: norms and steps take as long as a call, but for times of calls */
+static bool cannot_share, first_is_shorter;
+static bool grouping; /* norms and steps take as long as a call, but for times of calls */
 static _Thread_local const struct pp_device *used;
 
 static pp_status queued_use(struct pp_device *device)
@@ -31,14 +32,37 @@ static pp_status queued_prepare(struct pp_device *device, const struct pp_progra
     return PP_OK;
 }
 
-/* A device that has a part of a GPU takes twice as long. */
-static pp_status queued_measure(struct pp_device *device, const struct pp_program *program,
-                                const struct pp_frame *frame, struct pp_run_time *out, int64_t *kernel_ns)
+/* Programs that have begun and not ended, of the calling thread's device, and whether they write gradients. */
+static _Thread_local int under_way, next_end;
+static _Thread_local bool writes[PP_MEASURED];
+static _Thread_local const struct pp_program *begun[PP_MEASURED];
+static atomic_int overlaps, disorders;
+
+static pp_status queued_begin(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame,
+                              int slot, bool each)
 {
-    int64_t call_ns = device->workers > config_gpus() ? 2 * CALL_NS : CALL_NS;
+    (void)each;
     runs++;
     strangers += used != device;
     if (!has_memory(program, frame)) bad_frames++;
+    if (under_way == 0) next_end = slot;
+    disorders += begun[slot] != NULL;
+    overlaps += under_way++ > 0;
+    begun[slot] = program;
+    writes[slot] = !frame->accumulate;
+    return PP_OK;
+}
+
+/* A device that has a part of a GPU takes twice as long, and a call that writes gradients half as long. */
+static pp_status queued_end(struct pp_device *device, const struct pp_program *program, int slot,
+                            struct pp_run_time *out, int64_t *kernel_ns)
+{
+    int64_t call_ns = device->workers > config_gpus() ? 2 * CALL_NS : CALL_NS;
+    if (writes[slot] && first_is_shorter) call_ns /= 2;
+    disorders += begun[slot] != program || slot != next_end;
+    begun[slot] = NULL;
+    next_end = (slot + 1) % PP_MEASURED;
+    under_way--;
     out->device_ns = call_ns * program->ncalls;
     out->host_ns = (int64_t)ISSUE_NS * program->ncalls;
     if (grouping && program->calls->kernel >= PP_KERNEL_SUMSQ) out->device_ns = call_ns;
@@ -70,7 +94,8 @@ static int queued_sharers(const struct pp_device_spec *spec)
 
 static const struct pp_queue_ops queued_ops = {.use = queued_use,
                                                .prepare = queued_prepare,
-                                               .measure = queued_measure,
+                                               .measure_begin = queued_begin,
+                                               .measure_end = queued_end,
                                                .tune = queued_tune,
                                                .probe = queued_probe};
 
@@ -104,7 +129,7 @@ static struct pp_profile *queued_profile(const char *options, const struct pp_ba
 {
     struct pp_profile_setup setup = configure(options, 64);
     struct pp_profile *profile;
-    probes = strangers = prepared = 0;
+    probes = strangers = prepared = overlaps = disorders = 0;
     setup.backend = backend;
     if (pp_profile_create(&setup, &profile) != PP_OK) fail_msg("%s: %s", options, pp_message());
     return profile;
@@ -141,11 +166,37 @@ static void test_queue_device(void **state)
         assert_int_equal(profile->loads[profile->nloads - 1], cases[i].last_load);
         if (pp_profile_run(profile) != PP_OK) fail_msg("%s: %s", cases[i].options, pp_message());
         check_queued(profile, cases[i].share, *cases[i].share ? 2 * CALL_NS : CALL_NS);
-        assert_int_equal(strangers + bad_frames + open_devices + open_blocks, 0);
+        assert_int_equal(strangers + bad_frames + open_devices + open_blocks + disorders, 0);
+        assert_int_equal(overlaps > 0, cases[i].loads > 1); /* sharers are never idle */
         assert_true(prepared > 0);
         assert_int_equal(probes > 0, cases[i].loads > 1);
         pp_profile_free(profile);
     }
+}
+
+/* A step's first backward of a stage writes gradients, and is shorter: it has its part in the means of tasks and of
+ * kernels, and no more. */
+static void test_first_is_shorter(void **state)
+{
+    (void)state;
+    const struct pp_backend backend = queued_backend();
+    struct pp_profile *profile =
+        queued_profile("--preset lab --rows 8 --seconds 0.02 --stages 2 --chunks 4 --gpus 1", &backend);
+    first_is_shorter = true;
+    assert_int_equal(pp_profile_run(profile), PP_OK);
+    first_is_shorter = false;
+    for (int i = 0; i < profile->nshapes; i++) {
+        const struct pp_profile_shape *shape = &profile->shapes[i];
+        const int64_t call_ns = shape->kind == PP_B ? 2 * CALL_NS * 7 / 8 : 2 * CALL_NS;
+        for (int load = 0; load < 2; load++) {
+            const struct pp_profile_cell *cell = &shape->cell[load];
+            assert_int_equal(cell->tasks[1], shape->kind == PP_B);
+            assert_int_equal(cell->ns.mean_ns, call_ns * shape->ncalls);
+            for (int k = 0; k < cell->nkernels; k++) assert_int_equal(cell->kernels[k].ns.mean_ns, call_ns);
+        }
+    }
+    assert_int_equal(disorders, 0);
+    pp_profile_free(profile);
 }
 
 /* Workers that take turns on a GPU have no times. */
@@ -262,8 +313,12 @@ static void test_algorithms(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_queue_device),    cmocka_unit_test(test_cannot_share), cmocka_unit_test(test_gap),
-        cmocka_unit_test(test_issue_is_stored), cmocka_unit_test(test_algorithms),
+        cmocka_unit_test(test_queue_device),
+        cmocka_unit_test(test_cannot_share),
+        cmocka_unit_test(test_gap),
+        cmocka_unit_test(test_first_is_shorter),
+        cmocka_unit_test(test_issue_is_stored),
+        cmocka_unit_test(test_algorithms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
