@@ -88,9 +88,11 @@ pp_status pp_worker_get(struct pp_worker *w, int tensor, int part, int64_t first
 }
 
 /* The copy that products read as bfloat16, where the tensor has one; a worker has all of it, or with shards its share.
- */
-static pp_status set_copy(struct pp_worker *w, int tensor, int64_t first, int64_t n, const float *values)
+ * from: the numbers in device memory, if all are there; a device with queues then rounds them itself. */
+static pp_status set_copy(struct pp_worker *w, int tensor, int64_t first, int64_t n, const float *values,
+                          const char *from)
 {
+    const struct pp_queue_ops *queue = w->backend->queue;
     const struct pp_tensor *t = &w->job->model->tensors[tensor];
     int64_t at = t->offset16;
     if (t->offset16 < 0) return PP_OK;
@@ -99,7 +101,8 @@ static pp_status set_copy(struct pp_worker *w, int tensor, int64_t first, int64_
         first -= share_start(w, t);
     }
     at += w->job->layout->param16_offset[t->stage] + first * pp_element_bytes(PP_BF16);
-    return upload_bf16(w, w->arena + at, n, values);
+    if (!queue || !from) return upload_bf16(w, w->arena + at, n, values);
+    return queue->narrow(w->device, queue->compute(w->device), (void *)(w->arena + at), (const void *)from, n);
 }
 
 /* Sets n of the elements that the worker keeps. */
@@ -116,6 +119,7 @@ pp_status pp_worker_set(struct pp_worker *w, int tensor, int part, int64_t first
     pp_worker_keeps(w, tensor, part, &kept, &count);
     if (count > 0) PP_TRY(set_kept(w, tensor, part, kept, count, values + (kept - first)));
     if (part) return PP_OK;
-    if (!w->job->model->shape.shard_params) return set_copy(w, tensor, first, n, values);
-    return count > 0 ? set_copy(w, tensor, kept, count, values + (kept - first)) : PP_OK;
+    const char *from = count > 0 ? tensor_at(w, tensor, part, kept) : NULL;
+    if (!w->job->model->shape.shard_params) return set_copy(w, tensor, first, n, values, count == n ? from : NULL);
+    return count > 0 ? set_copy(w, tensor, kept, count, values + (kept - first), from) : PP_OK;
 }

@@ -7,6 +7,7 @@
 #include "core/bf16.h"
 #include "core/fp8.h"
 #include "core/mix.h"
+#include "core/queue.h"
 #include "kernels/kernels.h"
 
 enum { PIECE = 1 << 18 }; /* numbers made; longer data repeats them */
@@ -49,6 +50,24 @@ static void make_numbers(const struct numbers *numbers, uint64_t *state, int64_t
     }
 }
 
+/* Repeats the first bytes at an offset, of which there are `done`, until there are `bytes`. A device with queues copies
+ * them faster than a host uploads, and each time twice as many. piece: the same bytes in host memory. */
+static pp_status repeat(struct pp_profile_arena *arena, int64_t offset, int64_t done, int64_t bytes, const void *piece)
+{
+    const struct pp_queue_ops *queue = arena->backend->queue;
+    const int64_t first = done;
+    char *base = arena->base + offset;
+    for (int64_t more; done < bytes; done += more) {
+        more = queue ? done : first;
+        if (more > bytes - done) more = bytes - done;
+        if (queue)
+            PP_TRY(queue->copy(arena->device, queue->compute(arena->device), base + done, base, more));
+        else
+            PP_TRY(arena->backend->upload(arena->device, base + done, piece, more));
+    }
+    return PP_OK;
+}
+
 static pp_status fill_reals(struct pp_profile_arena *arena, int64_t offset, int64_t n, const struct numbers *numbers)
 {
     const int64_t size = size_of(numbers);
@@ -57,11 +76,8 @@ static pp_status fill_reals(struct pp_profile_arena *arena, int64_t offset, int6
     const int64_t most = n < PIECE ? n : PIECE;
     PP_TRY(pp_alloc_bytes(&piece, (size_t)most, (size_t)size));
     make_numbers(numbers, &state, most, piece);
-    pp_status status = PP_OK;
-    for (int64_t done = 0; done < n && status == PP_OK; done += most) {
-        int64_t m = n - done < most ? n - done : most;
-        status = arena->backend->upload(arena->device, arena->base + offset + done * size, piece, m * size);
-    }
+    pp_status status = arena->backend->upload(arena->device, arena->base + offset, piece, most * size);
+    if (status == PP_OK) status = repeat(arena, offset, most * size, n * size, piece);
     free(piece);
     return status;
 }

@@ -24,6 +24,19 @@ static pp_status queued_use(struct pp_device *device)
     return PP_OK;
 }
 
+static struct pp_queue *queued_compute(struct pp_device *device)
+{
+    (void)device;
+    return NULL;
+}
+
+static pp_status queued_copy(struct pp_device *device, struct pp_queue *queue, void *to, const void *from,
+                             int64_t bytes)
+{
+    (void)queue;
+    return fake_copy(device, to, from, bytes);
+}
+
 static pp_status queued_prepare(struct pp_device *device, const struct pp_program *program)
 {
     (void)program;
@@ -93,6 +106,8 @@ static int queued_sharers(const struct pp_device_spec *spec)
 }
 
 static const struct pp_queue_ops queued_ops = {.use = queued_use,
+                                               .compute = queued_compute,
+                                               .copy = queued_copy,
                                                .prepare = queued_prepare,
                                                .measure_begin = queued_begin,
                                                .measure_end = queued_end,
