@@ -22,6 +22,7 @@ the system's clocks say how much of the cores others had during a run; of a GPU 
 
 import argparse
 import collections
+import concurrent.futures
 import contextlib
 import hashlib
 import json
@@ -173,20 +174,25 @@ class Block:
 
     def predict(self, tools):
         """Writes all of the block down at once; what is there already stays as it is. Returns how many failed."""
-        failed, made = 0, dict(self.predictions)
-        for config in self.configs:
-            if design.key(config) in made:
-                continue
-            transport = "mpi" if config["transport"] == "mpi" else "inproc"
-            try:
-                words = [*design.options(config), "--no-eval", "--transport", transport, *tools.profile]
-                made[design.key(config)] = tools.run(self.folder, "ppsim", words)[0]
-            except Failed as error:
-                say(error)
-                failed += 1
+        made = dict(self.predictions)
+        left = [config for config in self.configs if design.key(config) not in made]
+        with concurrent.futures.ThreadPoolExecutor(len(tools.cores)) as pool:
+            for config, prediction in zip(left, pool.map(lambda config: self.prediction(tools, config), left)):
+                if prediction:
+                    made[design.key(config)] = prediction
         self.write("predictions.json", made)
         self.predictions = made
-        return failed
+        return sum(design.key(config) not in made for config in self.configs)
+
+    def prediction(self, tools, config):
+        """None if there is none."""
+        transport = "mpi" if config["transport"] == "mpi" else "inproc"
+        try:
+            words = [*design.options(config), "--no-eval", "--transport", transport, *tools.profile]
+            return tools.run(self.folder, "ppsim", words)[0]
+        except Failed as error:
+            say(error)
+            return None
 
     def missing(self, args):
         """What is left to run, in order; what has failed comes last, for it may take long to."""

@@ -20,8 +20,8 @@ MODELS = {
     "experts": dict(options=EXPERTS, rows=20, layers=8, steps=16),
     "lab": dict(options={"preset": "lab"}, rows=4, layers=2, steps=16),
     "tiny": dict(options=TINY, rows=8, layers=4, steps=5),
-    "tutorial": dict(options={"preset": "tutorial", "replicas": 1}, rows=20, layers=8, steps=12),
-    "tutorial-12": dict(options={"preset": "tutorial-12", "replicas": 1}, rows=20, layers=12, steps=12),
+    "tutorial": dict(options={"preset": "tutorial", "replicas": 1}, rows=20, layers=8, steps=10),
+    "tutorial-12": dict(options={"preset": "tutorial-12", "replicas": 1}, rows=20, layers=12, steps=10),
 }
 VIRTUAL = {"gpipe": 1, "1f1b": 1, "1f1b-eager": 1, "interleaved": 2, "bfs": 2, "zb-h1": 1, "zb-h2": 1, "zb-auto": 1}
 VIRTUAL.update({"interleaved-zb": 2, "zbv": 2, "v-half": 2, "v-min": 2})
