@@ -2,14 +2,15 @@
  *
  * Attention of short rows: a thread block takes one pair into shared memory and reads and writes everything once.
  * Where pairs share keys and values, the bias is added before, and what each gives their gradients waits in scratch.
+ * What tensor cores can do, attention_short_mma.cu does; this file launches it, too, and has the rest, in float.
  *
  * Two matrices (of queries, keys, values, or gradients of ctx) and the scores are there at a time, as float, with sides
  * that zeros round up to quads. Each thread makes 4x4 elements of a product. Of very short rows the scores have fewer
  * tiles than the block has threads, and their sums over columns are split.
  *
- * Estimated for an H200, not measured: the tutorial's pair (35 tokens, 256 columns) takes 92 KB, so two blocks share a
- * multiprocessor; the 48 pairs of its microbatch fill a third of the device, and the kernel is as long as one block:
- * 8 us forward, 12 backward, most of it reads of shared memory. Spread over the device it would be 3 us.
+ * The tutorial's pair (35 tokens, 256 columns) takes 92 KB, so two blocks share a multiprocessor. Measured on an H200,
+ * in bf16, with a warp for each row of softmax: 30 us forward and 33 us backward for 48 pairs, 67 and 70 us for 320.
+ * Rows of up to 64 tokens now share warps there, which saves some of it.
  */
 #include <algorithm>
 
@@ -21,43 +22,26 @@ namespace
 
 using namespace pp_short;
 
-/* A quad of a matrix. */
-struct spot {
-    int row, quad;
-};
-
-/* THREADS quads further on; step: THREADS as rows and quads. */
-__device__ inline void advance(spot &at, spot step, int quads)
-{
-    at.row += step.row;
-    at.quad += step.quad;
-    if (at.quad < quads) return;
-    at.quad -= quads;
-    at.row++;
-}
-
 /* One matrix of a pair, of so many columns, into shared memory. renew: bias is added, and the sum goes to `renewed`,
  * too. */
 template <bool whole, bool renew, typename T>
 __device__ inline void take_quads(const pp_attention &a, const room &r, float *to, const T *from, int64_t stride,
                                   int columns, const float *bias, T *renewed)
 {
-    const int quads = pp_div_up(columns, PP_QUAD);
-    const spot step = {THREADS / quads, THREADS % quads};
-    spot at = {(int)threadIdx.x / quads, (int)threadIdx.x % quads}, next = at;
+    walk at = walk_of_thread(pp_div_up(columns, PP_QUAD)), next = at;
     while (at.row < r.seq) {
         pp_quad q[BATCH], add[BATCH];
 #pragma unroll
-        for (int b = 0; b < BATCH; b++, advance(next, step, quads)) {
-            const int column = next.quad * PP_QUAD, left = columns - column;
+        for (int b = 0; b < BATCH; b++, next.next()) {
+            const int column = next.part * PP_QUAD, left = columns - column;
             q[b] = add[b] = pp_quad{};
             if (next.row >= a.seq) continue;
             q[b] = pp_load<whole>(from + next.row * stride + column, left);
             if (renew) add[b] = pp_load<whole>(bias + column, left);
         }
 #pragma unroll
-        for (int b = 0; b < BATCH; b++, advance(at, step, quads)) {
-            const int column = at.quad * PP_QUAD;
+        for (int b = 0; b < BATCH; b++, at.next()) {
+            const int column = at.part * PP_QUAD;
             if (renew && at.row < a.seq) {
 #pragma unroll
                 for (int i = 0; i < PP_QUAD; i++) q[b].v[i] = pp_round<T>(q[b].v[i] + add[b].v[i]);
@@ -194,50 +178,39 @@ __device__ inline void multiply_tn(const pp_attention &a, const room &r, const f
     }
 }
 
-/* One warp: scores of a query -> P in global memory, and drop(P) in place. */
+/* Scores -> P in global memory, and drop(P) in place. */
 template <typename T>
-__device__ inline void softmax(const pp_attention &a, const room &r, int pair, int query, float *scores, T *p)
+__device__ inline void softmax_rows(const pp_attention &a, const room &r, int pair, float *scores, T *p)
 {
-    const int lane = (int)threadIdx.x % PP_WARP, column = lane * PP_QUAD;
-    const pp_attention_span seen = pp_attention_seen(a, query);
-    pp_quad q = column < a.seq ? add_parts(r, scores + column) : pp_quad{};
-    float most = -INFINITY, sum = 0;
-#pragma unroll
-    for (int i = 0; i < PP_QUAD; i++)
-        if (seen.has(column + i)) most = fmaxf(most, q.v[i]);
-    const float shift = pp_warp_max(most) * a.scale;
-#pragma unroll
-    for (int i = 0; i < PP_QUAD; i++) {
-        q.v[i] = seen.has(column + i) ? expf(q.v[i] * a.scale - shift) : 0;
-        sum += q.v[i];
+    const row_lanes mine(a.seq);
+    for (int first = (int)threadIdx.x / PP_WARP * mine.rows; first < a.seq; first += THREADS / PP_WARP * mine.rows) {
+        const int query = first + mine.row;
+        const bool real = query < a.seq && mine.column < a.seq;
+        float *const at = scores + query * r.score_pitch + mine.column;
+        const pp_quad q = softmax<T>(a, mine, pair, query, real ? add_parts(r, at) : pp_quad{});
+        if (!real) continue;
+        pp_store_if(a.whole_scores, pp_attention_row(a, p, pair, query) + mine.column, a.seq - mine.column, q);
+        pp_store<true>(at, PP_QUAD, pp_attention_kept(a.drop.scale, q));
     }
-    const float norm = 1 / pp_warp_sum(sum);
-    if (column >= a.seq) return;
-#pragma unroll
-    for (int i = 0; i < PP_QUAD; i++) q.v[i] = pp_round<T>(q.v[i] * norm);
-    pp_attention_sign(a, pp_attention_vectors(a, pair) + (uint32_t)query, lane, q);
-    pp_store_if(a.whole_scores, p + column, a.seq - column, q);
-    pp_store<true>(scores + column, PP_QUAD, pp_attention_kept(a.drop.scale, q));
 }
 
-/* One warp: gradient of drop(P) of a query -> that of its scores, in place; drop(P) behind it. */
+/* Gradients of drop(P) -> those of scores, in place; drop(P) behind them. */
 template <typename T>
-__device__ inline void softmax_grad(const pp_attention &a, const room &r, const T *p, float *dscores)
+__device__ inline void softmax_grad_rows(const pp_attention &a, const room &r, int pair, const T *p, float *dscores)
 {
-    const int column = (int)threadIdx.x % PP_WARP * PP_QUAD;
-    pp_quad q = {}, weights = {}, grad = {};
-    float sum = 0;
-    if (column < a.seq) {
-        q = pp_load_if(a.whole_scores, p + column, a.seq - column);
-        weights = pp_attention_kept(a.drop.scale, q);
-        grad = add_parts(r, dscores + column);
+    const row_lanes mine(a.seq);
+    for (int first = (int)threadIdx.x / PP_WARP * mine.rows; first < a.seq; first += THREADS / PP_WARP * mine.rows) {
+        const int query = first + mine.row;
+        const bool real = query < a.seq && mine.column < a.seq;
+        float *const at = dscores + query * r.score_pitch + mine.column;
+        pp_quad q = {};
+        if (real)
+            q = pp_load_if(a.whole_scores, pp_attention_row(a, p, pair, query) + mine.column, a.seq - mine.column);
+        const pp_quad out = softmax_grad(a, mine, q, real ? add_parts(r, at) : pp_quad{});
+        if (!real) continue;
+        pp_store<true>(at + r.scores, PP_QUAD, pp_attention_kept(a.drop.scale, q));
+        pp_store<true>(at, PP_QUAD, out);
     }
-#pragma unroll
-    for (int i = 0; i < PP_QUAD; i++) sum += weights.v[i] * grad.v[i];
-    const float mean = pp_warp_sum(sum);
-    if (column >= a.seq) return;
-    pp_store<true>(dscores + r.scores + column, PP_QUAD, weights);
-    pp_store<true>(dscores + column, PP_QUAD, pp_attention_dscores(a, q, grad, mean));
 }
 
 /* biased: bias is added to qkv; a pair has keys and values of its own. */
@@ -257,8 +230,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
     multiply_nt(r, a.dh, x, y, scores);
     __syncthreads();
     take_part<biased>(a, r, x, value, a.dv, bias, 2 * a.queries + head * a.dv);
-    for (int i = (int)threadIdx.x / PP_WARP; i < a.seq; i += THREADS / PP_WARP)
-        softmax(a, r, pair, i, scores + i * r.score_pitch, pp_attention_row(a, p, pair, i));
+    softmax_rows(a, r, pair, scores, p);
     __syncthreads();
     multiply_nn(a, r, scores, x, target_of(a, pp_attention_context(a, ctx, pair), a.d, a.dv));
 }
@@ -293,8 +265,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
     multiply_nt(r, a.dv, x, y, dscores);
     __syncthreads();
     take(a, r, y, key, stride, a.dh);
-    for (int i = (int)threadIdx.x / PP_WARP; i < a.seq; i += THREADS / PP_WARP)
-        softmax_grad(a, r, pp_attention_row(a, p, pair, i), dscores + i * r.score_pitch);
+    softmax_grad_rows(a, r, pair, p, dscores);
     __syncthreads();
     multiply_shared<shares>(a, r, kept, x, value, dvalue, a.dv);
     __syncthreads();
@@ -317,16 +288,35 @@ int64_t waiting_bytes(int seq, int widest, int group)
     return 2 * (int64_t)sizeof(float) * group * seq * room_of(seq, widest).columns;
 }
 
+template <typename T> kernels<T> in_float(const pp_attention &a, bool biased)
+{
+    return {biased ? forward<T, true> : forward<T, false>, shared_bytes(a.seq, a.widest, 1),
+            a.group > 1 ? backward<T, true> : backward<T, false>, shared_bytes(a.seq, a.widest, 2)};
+}
+
+/* The kernels of a call. biased: of its forward, which adds the bias, if there is one, unless heads share it. */
+kernels<float> kernels_of(const pp_attention &a, const float *, const float *, const float *bias)
+{
+    return in_float<float>(a, a.group == 1 && bias);
+}
+kernels<__nv_bfloat16> kernels_of(const pp_attention &a, const __nv_bfloat16 *qkv, const __nv_bfloat16 *ctx,
+                                  const float *bias)
+{
+    const bool biased = a.group == 1 && bias;
+    return pp_short_multiplies(a, qkv, ctx, bias) ? pp_short_mma_kernels(a, biased)
+                                                  : in_float<__nv_bfloat16>(a, biased);
+}
+
 template <typename T> cudaError_t run_forward(const struct pp_cuda_call *c)
 {
     const struct pp_attention_memory *at = &c->at.attention;
     const float *bias = static_cast<const float *>(at->bias);
-    pp_attention a = pp_attention_of<T>(c, at->probabilities, at->qkv, at->ctx);
+    T *qkv = static_cast<T *>(at->qkv), *ctx = static_cast<T *>(at->ctx), *p = static_cast<T *>(at->probabilities);
+    pp_attention a = pp_attention_of<T>(c, p, qkv, ctx);
     a.whole_heads = a.whole_heads && pp_aligned(bias);
-    if (a.group > 1) pp_tile::add_bias<T>(c, a, static_cast<T *>(at->qkv), bias);
-    const auto kernel = a.group > 1 || !bias ? forward<T, false> : forward<T, true>;
-    PP_LAUNCH(kernel, a.rows * a.heads, THREADS, (size_t)shared_bytes(a.seq, a.widest, 1), c->stream, a,
-              static_cast<T *>(at->ctx), static_cast<T *>(at->probabilities), static_cast<T *>(at->qkv), bias);
+    const kernels<T> k = kernels_of(a, qkv, ctx, bias);
+    if (a.group > 1) pp_tile::add_bias<T>(c, a, qkv, bias);
+    PP_LAUNCH(k.forward, a.rows * a.heads, THREADS, (size_t)k.forward_bytes, c->stream, a, ctx, p, qkv, bias);
     return cudaGetLastError();
 }
 
@@ -337,13 +327,13 @@ template <typename T> cudaError_t run_backward(const struct pp_cuda_call *c)
     T *qkv = static_cast<T *>(at->qkv);
     const T *p = static_cast<const T *>(at->probabilities), *dctx = static_cast<const T *>(at->dctx);
     float *waiting = static_cast<float *>(c->scratch);
-    const auto kernel = a.group > 1 ? backward<T, true> : backward<T, false>;
+    const kernels<T> k = kernels_of(a, qkv, dctx, NULL);
     const int groups = a.rows * a.kv,
               most = a.group > 1 ? (int)(PP_CUDA_SCRATCH_BYTES / waiting_bytes(a.seq, a.widest, a.group)) : groups;
     for (int first = 0; first < groups; first += most) {
         const int n = std::min(most, groups - first);
-        PP_LAUNCH(kernel, n * a.group, THREADS, (size_t)shared_bytes(a.seq, a.widest, 2), c->stream, a, first * a.group,
-                  qkv, p, dctx, waiting);
+        PP_LAUNCH(k.backward, n * a.group, THREADS, (size_t)k.backward_bytes, c->stream, a, first * a.group, qkv, p,
+                  dctx, waiting);
         if (a.group > 1)
             pp_tile::launch_settle<T>(c, a, {waiting, room_of(a.seq, a.widest).columns, first, n, a.kv, a.group}, 2,
                                       pp_attention_keys(a, qkv));
@@ -372,7 +362,6 @@ cudaError_t pp_attention_short_prepare(int most_shared_bytes)
     const int n = sizeof kernels / sizeof kernels[0];
     cudaError_t error = pp_tile::load_kernels<float>();
     if (error == cudaSuccess) error = pp_tile::load_kernels<__nv_bfloat16>();
-    for (int i = 0; i < n && error == cudaSuccess; i++)
-        error = cudaFuncSetAttribute(kernels[i], cudaFuncAttributeMaxDynamicSharedMemorySize, most_shared_bytes);
-    return error == cudaSuccess ? pp_load_kernels(kernels, n) : error;
+    if (error == cudaSuccess) error = pp_short_mma_prepare(most_shared_bytes);
+    return error == cudaSuccess ? prepare(kernels, n, most_shared_bytes) : error;
 }

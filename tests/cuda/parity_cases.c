@@ -92,6 +92,7 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_ATTENTION, {1, 2100, 1, 4, 1}, LARGE}, /* scores do not fit into scratch at once */
     {PP_KERNEL_ATTENTION, {2, 9, 4, 6, 1, 2}, PLAIN},
     {PP_KERNEL_ATTENTION, {2, 35, 6, 20, 0, 2}, LARGE, BARE},
+    {PP_KERNEL_ATTENTION, {2, 35, 6, 32, 1, 2}, LARGE, BARE}, /* bf16: on tensor cores */
     {PP_KERNEL_ATTENTION, {1, 130, 4, 33, 1, 1}, LARGE, BARE},
     {PP_KERNEL_ATTENTION, {2, 9, 2, 6, 1}, PLAIN, FIRST},
     {PP_KERNEL_ATTENTION, {2, 9, 2, 6, 1}, PLAIN, SECOND},
@@ -109,6 +110,7 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_ATTENTION_GRAD, {1, 2100, 1, 4, 1}, LARGE}, /* scores do not fit into scratch at once */
     {PP_KERNEL_ATTENTION_GRAD, {2, 9, 4, 6, 1, 2}, PLAIN},
     {PP_KERNEL_ATTENTION_GRAD, {2, 35, 6, 20, 0, 2}, LARGE},
+    {PP_KERNEL_ATTENTION_GRAD, {2, 35, 6, 32, 1, 2}, LARGE}, /* bf16: on tensor cores */
     {PP_KERNEL_ATTENTION_GRAD, {1, 130, 4, 33, 1, 1}, LARGE},
     {PP_KERNEL_ATTENTION_GRAD, {1, 1030, 4, 2, 1, 1}, LARGE}, /* nor do those of a group */
     {PP_KERNEL_FLASH, {1, 1, 1, 1, 1}, PLAIN},

@@ -177,6 +177,19 @@ void test_ways(void **)
     compare<__nv_bfloat16>(1e-2);
 }
 
+/* Short rows in bf16 are made on tensor cores, in tiles of 16x16, where the columns of heads are a multiple of 16. */
+void test_short_products(void **)
+{
+    for (const shape &s : shapes) {
+        if (!fits(s, short_way)) continue;
+        const outcome out = run<__nv_bfloat16>(s, short_way, NULL);
+        const int64_t side = pp_div_up(s.seq, 16), columns = s.dh % 16 ? 0 : s.dh / 16,
+                      tiles = s.rows * s.heads * side * side * columns;
+        assert_int_equal(out.products[0], 2 * 2 * tiles);
+        assert_int_equal(out.products[1], 2 * 4 * tiles);
+    }
+}
+
 int64_t nans(const std::vector<float> &v)
 {
     int64_t n = 0;
@@ -283,8 +296,8 @@ int main(void)
         cudaMalloc(&scratch, PP_CUDA_SCRATCH_BYTES) || pp_cuda_prepare_attention() || pp_cuda_prepare_attention_mma() ||
         pp_cuda_prepare_attention_mma_grad())
         return 1;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ways), cmocka_unit_test(test_not_a_number),
-                                       cmocka_unit_test(test_large_scores), cmocka_unit_test(test_parts),
-                                       cmocka_unit_test(test_work)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ways),         cmocka_unit_test(test_short_products),
+                                       cmocka_unit_test(test_not_a_number), cmocka_unit_test(test_large_scores),
+                                       cmocka_unit_test(test_parts),        cmocka_unit_test(test_work)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
