@@ -24,6 +24,7 @@ typedef __nv_bfloat16 number;
 
 enum { SIDE = PP_MMA_ROWS, CHUNK = PP_COPY_BYTES / (int)sizeof(number), WARPS = THREADS / PP_WARP };
 enum { MMA_BLOCKS = 3 /* a multiprocessor shall have registers for so many blocks */ };
+enum { P_BATCH = 4 /* quads of P that a thread has on their way from memory at a time */ };
 static_assert((int)SIDE == (int)PP_MMA_TERMS && (int)SIDE == 2 * (int)PP_MMA_COLUMNS, "tiles are square");
 
 /* Matrices in shared memory. Their rows are an odd number of 16 bytes: eight of them begin in different banks. */
@@ -259,15 +260,20 @@ __global__ void __launch_bounds__(THREADS, MMA_BLOCKS)
 }
 
 /* P of a pair to shared memory, and zeros beyond it, in whole tiles. */
-__device__ inline void take_p(const pp_attention &a, const space &s, number *to, const number *p)
+template <bool whole> __device__ inline void take_p(const pp_attention &a, const space &s, number *to, const number *p)
 {
-#pragma unroll 4
-    for (walk at = walk_of_thread(s.side / PP_QUAD); at.row < s.side; at.next()) {
-        const int column = at.part * PP_QUAD;
-        pp_quad q = {};
-        if (at.row < a.seq && column < a.seq)
-            q = pp_load_if(a.whole_scores, p + at.row * a.seq + column, a.seq - column);
-        pp_store<true>(to + at.row * s.p_pitch + column, PP_QUAD, q);
+    walk at = walk_of_thread(s.side / PP_QUAD), next = at;
+    while (at.row < s.side) {
+        pp_quad q[P_BATCH];
+#pragma unroll
+        for (int b = 0; b < P_BATCH; b++, next.next()) {
+            const int column = next.part * PP_QUAD, left = next.row < a.seq ? a.seq - column : 0;
+            q[b] = pp_quad{};
+            if (left > 0 || !whole) q[b] = pp_load<whole>(p + next.row * a.seq + column, left);
+        }
+#pragma unroll
+        for (int b = 0; b < P_BATCH; b++, at.next())
+            if (at.row < s.side) pp_store<true>(to + at.row * s.p_pitch + at.part * PP_QUAD, PP_QUAD, q[b]);
     }
 }
 
@@ -321,7 +327,10 @@ __global__ void __launch_bounds__(THREADS, MMA_BLOCKS)
     fetch(x, s.pitch, pp_attention_context(a, dctx, pair), a.d, a.seq, a.dv);
     fetch(y, s.pitch, value, a.width, a.seq, a.dv);
     fetch(z, s.pitch, key, a.width, a.seq, a.dh);
-    take_p(a, s, kept, pp_attention_row(a, p, pair, 0));
+    if (a.whole_scores)
+        take_p<true>(a, s, kept, pp_attention_row(a, p, pair, 0));
+    else
+        take_p<false>(a, s, kept, pp_attention_row(a, p, pair, 0));
     pp_copy_wait();
     __syncthreads();
     multiply(left_as_is{{x, s.pitch, last}}, right_turned{{y, s.pitch, last}}, s.side, s.side, a.dv,
