@@ -126,6 +126,16 @@ template <bool aligned, typename T> static __device__ inline void pp_store(T *p,
     }
 }
 
+/* Asks for what lies at p in global memory, so that it is in the GPU's cache when it is read. */
+static __device__ inline void pp_prefetch(const void *p)
+{
+#ifdef __CUDA_ARCH__
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(p)));
+#else
+    (void)p;
+#endif
+}
+
 /* ---- reductions: numbers are combined in a fixed order, and all threads get the result ---- */
 
 /* Two sums that are made together. */

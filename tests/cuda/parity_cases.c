@@ -231,6 +231,7 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_LAYERNORM_GRAD, {2, 9, 4096}, LARGE},
     {PP_KERNEL_LAYERNORM_GRAD, {1, 3, 12288}, LARGE},
     {PP_KERNEL_LAYERNORM_GRAD, {1, 2, 16390}, LARGE},
+    {PP_KERNEL_LAYERNORM_GRAD, {1, 150, 3078}, LARGE}, /* many rows, whose sums are one slice all the same */
     {PP_KERNEL_LAYERNORM_GRAD, {3, 9, 12}, PLAIN, true},
     {PP_KERNEL_LAYERNORM_GRAD, {1, 9, 1100}, LARGE, true},
     {PP_KERNEL_LAYERNORM_GRAD, {3, 9, 12, 1}, PLAIN},
