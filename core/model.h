@@ -52,7 +52,7 @@ struct pp_tensor {
      * shares, all of each. */
     int64_t share_offset, share_value_offset, share_offset16;
     /* Of its FP8 copies in PP_MEM_PARAM16, behind all bfloat16 copies: E4M3 numbers as they lie, then each matrix
-     * transposed, local_elements of both; then amax and scale, as float. -1: it has none, see pp_shape_keeps_fp8(). */
+     * transposed, local_elements of both; then scale and amax, as float. -1: it has none, see pp_shape_keeps_fp8(). */
     int64_t offset8;
     /* Elements of each of pp_shape_parts() equal parts; zeros fill up the last ones. 0: there is one part. */
     int64_t part_elements;

@@ -14,7 +14,9 @@
 #include "core/fp8.h"
 #include "kernels/model_program.h"
 
-enum { NUMBERS_OF_SCALE = 2 }; /* amax and the scale itself */
+/* The scale itself, amax, and what lies between scales: cuBLAS (13.1, on an H200) refuses those at other addresses than
+ * multiples of 16 bytes. */
+enum { NUMBERS_OF_SCALE = 4 };
 
 static bool is_fp8(const struct pp_writer *w, const struct pp_linear *p)
 {
@@ -23,14 +25,14 @@ static bool is_fp8(const struct pp_writer *w, const struct pp_linear *p)
     return w->model->local.precision == PP_FP8 && !p->plain && fits;
 }
 
-static struct pp_ref amax_of(const struct pp_writer *w, int buffer)
+static struct pp_ref scale_of(const struct pp_writer *w, int buffer)
 {
     return pp_ref_further(w->fp8.scales, NUMBERS_OF_SCALE * buffer * (int64_t)sizeof(float));
 }
 
-static struct pp_ref scale_of(const struct pp_writer *w, int buffer)
+static struct pp_ref amax_of(const struct pp_writer *w, int buffer)
 {
-    return pp_ref_further(amax_of(w, buffer), sizeof(float));
+    return pp_ref_further(scale_of(w, buffer), sizeof(float));
 }
 
 static struct pp_call *write_pass(struct pp_writer *w, enum pp_kernel kernel, const struct pp_fp8_factor *f)
@@ -134,12 +136,13 @@ static struct pp_ref copy_of(const struct pp_tensor *t, bool turned)
     return pp_ref_to(PP_MEM_PARAM16, t->offset8 + (turned ? t->local_elements : 0));
 }
 
-static struct pp_ref copies_amax(const struct pp_tensor *t)
+/* Behind an even number of matrices whose sides are multiples of 16: at such a multiple, too. */
+static struct pp_ref copies_scale(const struct pp_tensor *t)
 {
     return pp_ref_to(PP_MEM_PARAM16, t->offset8 + 2 * t->local_elements);
 }
 
-static struct pp_ref copies_scale(const struct pp_tensor *t) { return pp_ref_further(copies_amax(t), sizeof(float)); }
+static struct pp_ref copies_amax(const struct pp_tensor *t) { return pp_ref_further(copies_scale(t), sizeof(float)); }
 
 /* Both copies of a weight, for all tasks of the stage: also where this product does not read them, since its number of
  * tokens is no multiple. Of several products by one weight, which are pieces of one, the first one writes them. */

@@ -48,7 +48,7 @@ struct pp_fp8_buffer {
 };
 struct pp_fp8_scratch {
     struct pp_fp8_buffer buffers[PP_FP8_BUFFERS];
-    struct pp_ref scales;           /* [PP_FP8_BUFFERS, 2] float: amax and scale */
+    struct pp_ref scales;           /* [PP_FP8_BUFFERS, 4] float: scale, amax, two that nobody reads */
     bool both;                      /* the program has gradients of inputs and of weights, and both read the same */
     const struct pp_tensor *copied; /* the weight whose copies the program has written last */
 };

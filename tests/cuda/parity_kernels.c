@@ -11,7 +11,8 @@ const struct parity_kernel parity_kernels[PP_KERNELS] = {
     [PP_KERNEL_EMBED_GRAD] = {.variants = PARITY_DROP | PARITY_ACCUMULATE, .tolerance = {5e-6, 5e-6, 5e-6}},
     [PP_KERNEL_POSITIONS_GRAD] = {.variants = PARITY_DROP | PARITY_ACCUMULATE, .tolerance = {1e-6, 1e-6, 1e-6}},
     [PP_KERNEL_GEMM_NT] = {.variants = PARITY_ACCUMULATE, .tolerance = {3e-5, 5e-3, 4e-3}},
-    [PP_KERNEL_GEMM_NN] = {.variants = PARITY_ACCUMULATE, .tolerance = {3e-5, 5e-3, 4e-3}},
+    /* in bf16 it adds to activations: cuBLAS may round the product before it is added */
+    [PP_KERNEL_GEMM_NN] = {.variants = PARITY_ACCUMULATE, .tolerance = {3e-5, 5e-3, 8e-3}},
     [PP_KERNEL_GEMM_TN] = {.variants = PARITY_ACCUMULATE, .tolerance = {3e-5, 5e-3, 4e-3}},
     /* tensor cores add in fewer bits than float32 has */
     [PP_KERNEL_GEMM_FP8] = {.variants = PARITY_ACCUMULATE, .tolerance = {5e-3, 5e-3, 8e-3}},

@@ -18,7 +18,7 @@
 #include "core/fp8.h"
 #include "kernels/cuda/gemm_plan.h"
 
-enum { M = 32, N = 48, K = 80, TIMES = 3, PRODUCTS = 4 };
+enum { M = 32, N = 48, K = 80, TIMES = 3, PRODUCTS = 4, APART = 4 /* numbers from scale to scale: 16 bytes */ };
 
 /* Relative errors: of bfloat16, and of sums in float32, added exactly or fast. */
 static const double NARROW = 8e-3, EXACT = 1e-6, FAST = 2e-4;
@@ -103,7 +103,7 @@ static void check_call(const struct pp_call *call)
 {
     static struct factors f;
     static char got[TIMES * M * N * sizeof(float)];
-    static const float scales[] = {0.25f, -3};
+    static const float scales[2][APART] = {{0.25f}, {-3}};
     const struct pp_gemm_dims *n = &call->gemm;
     const bool adds = n->mode == PP_GEMM_ADD, wide = n->wide;
     const struct pp_frame frame = {0};
@@ -114,7 +114,7 @@ static void check_call(const struct pp_call *call)
     assert_int_equal(cudaMemcpy(scale, scales, sizeof scales, cudaMemcpyHostToDevice), cudaSuccess);
     const struct pp_cuda_call cuda = {.call = call,
                                       .frame = &frame,
-                                      .p = {c, f.device[0], f.device[1], scale, scale + 1},
+                                      .p = {c, f.device[0], f.device[1], scale, scale + APART},
                                       .stream = stream,
                                       .gemm = gemm};
     for (int i = 0; i < 2; i++) assert_int_equal(pp_cuda_gemm_fp8(&cuda), cudaSuccess);
@@ -155,7 +155,7 @@ static void test_scales(void **state)
     static float got[PRODUCTS][M * N];
     const struct pp_call call = call_of(PP_GEMM_WRITE, true, 0, false);
     const struct pp_frame frame = {0};
-    float *scale = device_memory((PRODUCTS + 1) * sizeof *scale), *one = scale + PRODUCTS, *values;
+    float *scale = device_memory((PRODUCTS + 1) * APART * sizeof *scale), *one = scale + PRODUCTS * APART, *values;
     char *c = device_memory(sizeof got);
     make_factors(&f, false);
     assert_int_equal(cudaMallocHost((void **)&values, (PRODUCTS + 1) * sizeof *values), cudaSuccess);
@@ -165,14 +165,14 @@ static void test_scales(void **state)
         const struct pp_cuda_call cuda = {.call = &call,
                                           .frame = &frame,
                                           .p = {c + i * (int64_t)sizeof got[0], f.device[0], f.device[1],
-                                                i % 2 ? one : scale + i, i % 2 ? scale + i : one},
+                                                i % 2 ? one : scale + i * APART, i % 2 ? scale + i * APART : one},
                                           .stream = stream,
                                           .gemm = gemm};
         values[i] = (float)(i + 2);
-        assert_int_equal(cudaMemcpyAsync(scale + i, values + i, sizeof *scale, cudaMemcpyHostToDevice, stream),
+        assert_int_equal(cudaMemcpyAsync(scale + i * APART, values + i, sizeof *scale, cudaMemcpyHostToDevice, stream),
                          cudaSuccess);
         assert_int_equal(pp_cuda_gemm_fp8(&cuda), cudaSuccess);
-        assert_int_equal(cudaMemsetAsync(scale + i, 0, sizeof *scale, stream), cudaSuccess);
+        assert_int_equal(cudaMemsetAsync(scale + i * APART, 0, sizeof *scale, stream), cudaSuccess);
     }
     assert_int_equal(cudaStreamSynchronize(stream), cudaSuccess);
     assert_int_equal(cudaMemcpy(got, c, sizeof got, cudaMemcpyDeviceToHost), cudaSuccess);

@@ -105,7 +105,7 @@ static inline struct factor factor_of_tensor(const struct pair *p, const struct 
 
 /* Where both copies of a tensor and their scales lie: parts of PP_MEM_PARAM16. */
 static inline struct places {
-    int64_t numbers[2], amax, scale;
+    int64_t numbers[2], scale, amax;
 } places_of(const struct pp_tensor *t)
 {
     const int64_t end = t->offset8 + 2 * t->local_elements;

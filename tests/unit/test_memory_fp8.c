@@ -14,12 +14,12 @@
 #include "tests/unit/program_scratch.h"
 
 /* Behind the scratch that bf16 has: the largest factor on each side, one byte for each number; where gradients are
- * rounded both ways, the two of a linear's outputs that wait for the gradients of their weights; and a line of scales.
+ * rounded both ways, the two of a linear's outputs that wait for the gradients of their weights; and scales, 16 bytes each.
  * Weights have copies of their own (test_program_memory.c), but where replicas share them. */
 static void test_scratch_of_fp8(void **state)
 {
     (void)state;
-    enum { T = 16 * 32, D = 1024, FF = 2048, QKV = (16 + 2 * 4) * 64, SCALES = 128 };
+    enum { T = 16 * 32, D = 1024, FF = 2048, QKV = (16 + 2 * 4) * 64, SCALES = 192 };
     for (int turn = 0; turn < 8; turn++) {
         struct pp_shape shape = {.d_model = D, .heads = 16, .kv_heads = 4, .d_ff = FF, .layers = 6, .vocab = 2048};
         const bool gated = turn % 2;
