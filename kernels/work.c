@@ -85,10 +85,10 @@ struct parts {
 };
 
 /* attention_short.cu, whether a GPU has shared memory for the shape or not: else the long way skips one tile of four,
- * and that only in rows of more than PP_TILE_SIDE. */
-static struct parts short_rows(const struct pp_attention_dims *n, bool gradient)
+ * and that only in rows of more than PP_TILE_SIDE. Or attention_short_mma.cu, where it multiplies. */
+static struct parts short_rows(const struct pp_attention_dims *n, bool gradient, bool multiplies)
 {
-    const double side = (double)up(n->seq, PP_SHORT_QUAD);
+    const double side = (double)up(n->seq, multiplies ? PP_SHORT_SIDE : PP_SHORT_QUAD);
     const int64_t pair = up(n->dh, PP_SHORT_QUAD) + up(PP_VALUE_COLUMNS(n), PP_SHORT_QUAD);
     return (struct parts){{{side * side, (gradient ? 2 : 1) * pair, 0}}};
 }
@@ -160,7 +160,13 @@ static struct parts parts_of(const struct pp_call *call, bool gpu)
     if (!gpu) return on_processor(call);
     if (is_flash(call))
         return pp_flash_multiplies(call) ? flash_on_tensor_cores(n, gradient) : flash_in_float(n, gradient);
-    return n->seq <= PP_SHORT_SEQ ? short_rows(n, gradient) : long_rows(n, gradient);
+    return n->seq <= PP_SHORT_SEQ ? short_rows(n, gradient, pp_short_multiplies(call)) : long_rows(n, gradient);
+}
+
+/* Has a call of attention the arithmetic of its precision? */
+static bool has_own_arithmetic(const struct pp_call *call, bool gpu)
+{
+    return !gpu || (is_flash(call) ? pp_flash_multiplies(call) : pp_short_multiplies(call));
 }
 
 static void add_attention(const struct pp_call *call, bool gpu, struct pp_work *work)
@@ -169,7 +175,7 @@ static void add_attention(const struct pp_call *call, bool gpu, struct pp_work *
     const double heads = (double)call->attention.rows * call->attention.heads;
     const int other = call->kernel == PP_KERNEL_FLASH_GRAD ? PP_SOFTMAX_AGAIN_FLOPS : PP_SOFTMAX_FLOPS,
               turns = call->kernel == PP_KERNEL_FLASH_GRAD && gpu ? 2 : 1,
-              arithmetic = !gpu || (is_flash(call) && pp_flash_multiplies(call)) ? call->precision : PP_FP32;
+              arithmetic = has_own_arithmetic(call, gpu) ? call->precision : PP_FP32;
     work->flops[PP_FP32] += heads * p.of[0].scores * other * turns;
     for (int i = 0; i < 2; i++) {
         work->flops[arithmetic] += 2 * heads * p.of[i].scores * (double)p.of[i].columns;

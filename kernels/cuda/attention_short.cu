@@ -303,8 +303,7 @@ kernels<__nv_bfloat16> kernels_of(const pp_attention &a, const __nv_bfloat16 *qk
                                   const float *bias)
 {
     const bool biased = a.group == 1 && bias;
-    return pp_short_multiplies(a, qkv, ctx, bias) ? pp_short_mma_kernels(a, biased)
-                                                  : in_float<__nv_bfloat16>(a, biased);
+    return pp_short_mma_does(a, qkv, ctx, bias) ? pp_short_mma_kernels(a, biased) : in_float<__nv_bfloat16>(a, biased);
 }
 
 template <typename T> cudaError_t run_forward(const struct pp_cuda_call *c)

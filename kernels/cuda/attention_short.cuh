@@ -152,7 +152,7 @@ static inline cudaError_t prepare(const void *const *kernels, int n, int most_sh
 
 /* On tensor cores: can they do the call, and its kernels. ctx: or its gradient; bias: NULL if there is none. biased:
  * the kernel adds the bias. */
-bool pp_short_multiplies(const pp_attention &a, const void *qkv, const void *ctx, const void *bias);
+bool pp_short_mma_does(const pp_attention &a, const void *qkv, const void *ctx, const void *bias);
 pp_short::kernels<__nv_bfloat16> pp_short_mma_kernels(const pp_attention &a, bool biased);
 cudaError_t pp_short_mma_prepare(int most_shared_bytes);
 

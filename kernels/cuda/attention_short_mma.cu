@@ -25,6 +25,7 @@ typedef __nv_bfloat16 number;
 enum { SIDE = PP_MMA_ROWS, CHUNK = PP_COPY_BYTES / (int)sizeof(number), WARPS = THREADS / PP_WARP };
 enum { MMA_BLOCKS = 3 /* a multiprocessor shall have registers for so many blocks */ };
 enum { P_BATCH = 4 /* quads of P that a thread has on their way from memory at a time */ };
+static_assert((int)PP_SHORT_STEP == (int)SIDE && (int)PP_SHORT_SIDE == (int)SIDE, "what predictions count");
 static_assert((int)SIDE == (int)PP_MMA_TERMS && (int)SIDE == 2 * (int)PP_MMA_COLUMNS, "tiles are square");
 
 /* Matrices in shared memory. Their rows are an odd number of 16 bytes: eight of them begin in different banks. */
@@ -353,12 +354,12 @@ bool is_aligned(const void *p) { return (uintptr_t)p % PP_COPY_BYTES == 0; }
 
 } // namespace
 
-bool pp_short_multiplies(const pp_attention &a, const void *qkv, const void *ctx, const void *bias)
+bool pp_short_mma_does(const pp_attention &a, const void *qkv, const void *ctx, const void *bias)
 {
     int most = 0;
-    return a.dh % SIDE == 0 && a.dv % SIDE == 0 && is_aligned(qkv) && is_aligned(ctx) && is_aligned(bias) &&
-           pp_attention_shared_bytes(&most) == cudaSuccess && space_of(a.seq, a.widest, true).bytes <= most &&
-           space_of(a.seq, a.widest, false).bytes <= most;
+    return a.dh % PP_SHORT_STEP == 0 && a.dv % PP_SHORT_STEP == 0 && is_aligned(qkv) && is_aligned(ctx) &&
+           is_aligned(bias) && pp_attention_shared_bytes(&most) == cudaSuccess &&
+           space_of(a.seq, a.widest, true).bytes <= most && space_of(a.seq, a.widest, false).bytes <= most;
 }
 
 pp_short::kernels<number> pp_short_mma_kernels(const pp_attention &a, bool biased)

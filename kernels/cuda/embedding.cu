@@ -3,6 +3,10 @@
  * Embedding with positions, and the gradients of both. For the gradient of the words' vectors the tokens are sorted by
  * word, so that one block adds all rows of a word, in the order of the tokens. For the gradient of learned positions
  * each place has a block. So there are no atomic additions, and sums are made in the same order as on the cpu.
+ *
+ * Where the words' gradient is not added to, all of it is cleared first, also where no token has the word. Measured on
+ * an H200, 28782 words of 4096 columns in bf16: 8.5 us for 70 tokens where it is added to, and 122 us for 700 tokens
+ * where it is not. Clearing writes 472 MB, which takes 113 us at the 4.16 TB/s of a copy.
  */
 #include <algorithm>
 

@@ -187,6 +187,14 @@ void test_short_products(void **)
                       tiles = s.rows * s.heads * side * side * columns;
         assert_int_equal(out.products[0], 2 * 2 * tiles);
         assert_int_equal(out.products[1], 2 * 4 * tiles);
+        for (int backward = 0; backward < 2 && tiles > 0; backward++) {
+            const struct pp_call call = {backward ? PP_KERNEL_ATTENTION_GRAD : PP_KERNEL_ATTENTION,
+                                         {s.rows, s.seq, s.heads, s.dh, s.causal, s.kv, 0, s.window},
+                                         0,
+                                         PP_BF16};
+            const struct pp_work work = pp_call_work(&call, true);
+            assert_true(work.flops[PP_BF16] == 2.0 * 16 * 8 * 16 * (double)out.products[backward]);
+        }
     }
 }
 
