@@ -1,16 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Softmax and cross-entropy, with a thread block for each token: a first pass over the token's logits makes their
- * maximum and the sum of exponentials, a second pass their gradient. Which thread adds what depends on the vocabulary
+ * maximum and the sum of exponentials, a second pass their gradient. Up to HELD_WORDS words stay in registers, all are
+ * on their way from memory at the same time, and there is one pass. Which thread adds what depends on the vocabulary
  * alone, so rows with padding give the same bits as rows without. Where the workers of a tensor-parallel rank have a
  * part of the vocabulary each, the two passes are two kernels, and the workers exchange their maxima and sums between
  * them.
+ *
+ * Measured on an H200 in two passes, 28782 words, gradient in bf16: 62 us for 700 tokens, 18 for 105. Expected of one
+ * pass, not measured: 40 and 9 us.
  */
 #include <algorithm>
 
 #include "kernels/cuda/gpu.cuh"
 
 enum { THREADS = 1024, BLOCKS = 2 /* a multiprocessor shall have room for so many blocks */ };
+
+/* Of one pass: quads that a thread holds, and words of a row. */
+enum { HELD = 8, HELD_BATCH = 4, HELD_WORDS = HELD * THREADS * PP_QUAD };
 
 /* So many tokens' losses fit into the scratch. */
 static const int64_t loss_rows = PP_CUDA_SCRATCH_BYTES / sizeof(double);
@@ -29,22 +36,27 @@ template <typename D> struct entropy {
     int tensor, rank, word; /* number of workers; this worker's number; its first word */
 };
 
-/* Logits with bias of columns j .. j+3 of a row; -infinity beyond the vocabulary's end. */
+/* Columns j .. j+3 of logits or bias, zeros beyond the vocabulary's end. */
+template <bool aligned, typename D> static __device__ pp_quad words_at(const entropy<D> &e, const float *row, int j)
+{
+    if (aligned && j + PP_QUAD <= e.vocab) return pp_load<true>(row + j, PP_QUAD);
+    return pp_load<false>(row + j, e.vocab - j);
+}
+template <bool aligned, typename D> static __device__ pp_quad bias_at(const entropy<D> &e, int j)
+{
+    return e.bias ? words_at<aligned>(e, e.bias, j) : pp_quad{};
+}
+
+/* Logits with bias of columns j .. j+3; -infinity beyond the vocabulary's end. */
+template <typename D> static __device__ pp_quad add_bias(const entropy<D> &e, int j, pp_quad s, pp_quad bias)
+{
+#pragma unroll
+    for (int k = 0; k < PP_QUAD; k++) s.v[k] = j + k < e.vocab ? s.v[k] + bias.v[k] : -INFINITY;
+    return s;
+}
 template <bool aligned, typename D> static __device__ pp_quad scores_at(const entropy<D> &e, const float *row, int j)
 {
-    const bool whole = j + PP_QUAD <= e.vocab;
-    const int left = e.vocab - j;
-    pp_quad s, bias;
-    if (aligned && whole) {
-        s = pp_load<true>(row + j, PP_QUAD);
-        bias = pp_load_any<true>(e.bias, j, PP_QUAD);
-    } else {
-        s = pp_load<false>(row + j, left);
-        bias = pp_load_any<false>(e.bias, j, left);
-    }
-#pragma unroll
-    for (int k = 0; k < PP_QUAD; k++) s.v[k] = k < left ? s.v[k] + bias.v[k] : -INFINITY;
-    return s;
+    return add_bias(e, j, words_at<aligned>(e, row, j), bias_at<aligned>(e, j));
 }
 
 /* *most: the row's greatest score; *sum: the sum of exp(score - *most) over the row. All threads get both. */
@@ -83,6 +95,67 @@ static __device__ void write_gradient(const entropy<D> &e, int target, float mos
     }
 }
 
+/* The token's loss, by one thread. */
+template <typename D>
+static __device__ void write_loss(const entropy<D> &e, const float *row, int target, float most, float sum)
+{
+    if (threadIdx.x || !e.loss) return;
+    const float wanted = row[target] + (e.bias ? e.bias[target] : 0);
+    e.loss[blockIdx.x] = log((double)sum) + (double)most - (double)wanted;
+}
+
+/* The thread's quads of a row's scores, columns j, j + step, ... */
+template <bool aligned, typename D>
+static __device__ void take_scores(const entropy<D> &e, const float *row, int j, int step, pp_quad (&s)[HELD])
+{
+#pragma unroll
+    for (int i = 0; i < HELD; i++) s[i] = words_at<aligned>(e, row, j + i * step);
+#pragma unroll
+    for (int first = 0; first < HELD; first += HELD_BATCH) {
+        pp_quad bias[HELD_BATCH];
+#pragma unroll
+        for (int i = 0; i < HELD_BATCH; i++) bias[i] = bias_at<aligned>(e, j + (first + i) * step);
+#pragma unroll
+        for (int i = 0; i < HELD_BATCH; i++) s[first + i] = add_bias(e, j + (first + i) * step, s[first + i], bias[i]);
+    }
+}
+
+/* In one pass: no more than HELD_WORDS words. */
+template <bool aligned, typename D>
+static __global__ void __launch_bounds__(THREADS, 1) cross_entropy_held(entropy<D> e)
+{
+    PP_SHARED_ONE(pp_by_warp<float>, shared);
+    const float *row = e.logits + (int64_t)blockIdx.x * e.columns;
+    const int target = e.target[blockIdx.x], start = PP_QUAD * (int)threadIdx.x, step = PP_QUAD * (int)blockDim.x;
+    pp_quad s[HELD];
+    float top = -INFINITY, sum = 0;
+    take_scores<aligned>(e, row, start, step, s);
+#pragma unroll
+    for (int i = 0; i < HELD * PP_QUAD; i++) top = fmaxf(top, s[i / PP_QUAD].v[i % PP_QUAD]);
+    const float most = pp_block_max(top, shared);
+#pragma unroll
+    for (int i = 0; i < HELD * PP_QUAD; i++) {
+        float &score = s[i / PP_QUAD].v[i % PP_QUAD];
+        score = expf(score - most);
+        sum += score;
+    }
+    sum = pp_block_sum(sum, shared);
+    write_loss(e, row, target, most, sum);
+    if (!e.dlogits) return;
+    __syncthreads(); /* the gradient may replace the logits, of which the loss has read one */
+    D *to = e.dlogits + (int64_t)blockIdx.x * e.columns;
+    const float factor = e.scale / sum;
+#pragma unroll
+    for (int i = 0; i < HELD; i++) {
+        const int j = start + i * step;
+        if (j >= e.columns) return;
+#pragma unroll
+        for (int k = 0; k < PP_QUAD; k++) s[i].v[k] = s[i].v[k] * factor - (j + k == target ? e.scale : 0);
+        pp_store<aligned>(to + j, e.columns - j, s[i]);
+    }
+    for (int j = start + HELD * step; j < e.columns; j += step) pp_store<aligned>(to + j, e.columns - j, pp_quad{});
+}
+
 template <bool aligned, typename D>
 static __global__ void __launch_bounds__(THREADS, BLOCKS) cross_entropy(entropy<D> e)
 {
@@ -91,10 +164,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) cross_entropy(entropy<
     const int target = e.target[blockIdx.x];
     float most, sum;
     softmax_sums<aligned>(e, row, shared, &most, &sum);
-    if (threadIdx.x == 0 && e.loss) {
-        const float wanted = row[target] + (e.bias ? e.bias[target] : 0);
-        e.loss[blockIdx.x] = log((double)sum) + (double)most - (double)wanted;
-    }
+    write_loss(e, row, target, most, sum);
     if (!e.dlogits) return;
     __syncthreads(); /* the gradient may replace the logits, of which the loss has read one */
     write_gradient<aligned>(e, target, most, sum);
@@ -158,6 +228,8 @@ template <typename D> using entropy_kernel = void (*)(entropy<D>);
 template <typename D>
 static const entropy_kernel<D> whole_kernels[] = {cross_entropy<false, D>, cross_entropy<true, D>};
 template <typename D>
+static const entropy_kernel<D> held_kernels[] = {cross_entropy_held<false, D>, cross_entropy_held<true, D>};
+template <typename D>
 static const entropy_kernel<D> join_kernels[] = {cross_entropy_join<false, D>, cross_entropy_join<true, D>};
 static const entropy_kernel<float> part_kernels[] = {cross_entropy_part<false>, cross_entropy_part<true>};
 
@@ -213,7 +285,10 @@ template <typename D> static cudaError_t run(const struct pp_cuda_call *c, const
     return error;
 }
 
-template <typename D> static cudaError_t run_whole(const struct pp_cuda_call *c) { return run(c, whole_kernels<D>); }
+template <typename D> static cudaError_t run_whole(const struct pp_cuda_call *c)
+{
+    return run(c, c->call->loss.vocab <= HELD_WORDS ? held_kernels<D> : whole_kernels<D>);
+}
 template <typename D> static cudaError_t run_join(const struct pp_cuda_call *c) { return run(c, join_kernels<D>); }
 
 cudaError_t pp_cuda_cross_entropy(const struct pp_cuda_call *c) { return PP_BY_PRECISION(run_whole, c); }
@@ -234,6 +309,8 @@ cudaError_t pp_cuda_prepare_cross_entropy(void)
     if (error == cudaSuccess) error = prepare(part_kernels);
     if (error == cudaSuccess) error = prepare(whole_kernels<float>);
     if (error == cudaSuccess) error = prepare(whole_kernels<__nv_bfloat16>);
+    if (error == cudaSuccess) error = prepare(held_kernels<float>);
+    if (error == cudaSuccess) error = prepare(held_kernels<__nv_bfloat16>);
     if (error == cudaSuccess) error = prepare(join_kernels<float>);
     return error == cudaSuccess ? prepare(join_kernels<__nv_bfloat16>) : error;
 }

@@ -337,6 +337,8 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_CROSS_ENTROPY, {1, 128, 6, 1, 8}, PLAIN},
     {PP_KERNEL_CROSS_ENTROPY, {1, 5, 28782, 1, 28800}, LARGE},
     {PP_KERNEL_CROSS_ENTROPY, {1, 3, 28782, 1, 28782}, LARGE},
+    {PP_KERNEL_CROSS_ENTROPY, {1, 3, 32769, 1, 32770}, LARGE}, /* too many words for registers */
+    {PP_KERNEL_CROSS_ENTROPY, {1, 3, 100, 1, 1400}, PLAIN},    /* more columns than threads have room for */
     {PP_KERNEL_CROSS_ENTROPY, {3, 9, 100, 1, 128}, PLAIN, BARE},
     /* rows, seq, vocab, gradient, columns, whole */
     {PP_KERNEL_CROSS_ENTROPY_PART, {3, 9, 50, 0, 50, 100}, PLAIN, FIRST},
