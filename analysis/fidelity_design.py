@@ -14,14 +14,14 @@ TINY = dict(preset="tutorial", replicas=1, d_model=8, heads=2, d_ff=8, layers=4,
 # Options for the programs; rows and layers that decide which configurations there are; steps of a run.
 MODELS = {
     "small": dict(options={"preset": "small"}, rows=20, layers=2, steps=16),
-    "wide": dict(options=WIDE, rows=16, layers=8, steps=10),
+    "wide": dict(options=WIDE, rows=16, layers=8, steps=8),
     "deep": dict(options=DEEP, rows=20, layers=16, steps=16),
     "llama": dict(options=LLAMA, rows=20, layers=8, steps=16),
     "experts": dict(options=EXPERTS, rows=20, layers=8, steps=16),
     "lab": dict(options={"preset": "lab"}, rows=4, layers=2, steps=16),
     "tiny": dict(options=TINY, rows=8, layers=4, steps=5),
-    "tutorial": dict(options={"preset": "tutorial", "replicas": 1}, rows=20, layers=8, steps=10),
-    "tutorial-12": dict(options={"preset": "tutorial-12", "replicas": 1}, rows=20, layers=12, steps=10),
+    "tutorial": dict(options={"preset": "tutorial", "replicas": 1}, rows=20, layers=8, steps=8),
+    "tutorial-12": dict(options={"preset": "tutorial-12", "replicas": 1}, rows=20, layers=12, steps=8),
 }
 VIRTUAL = {"gpipe": 1, "1f1b": 1, "1f1b-eager": 1, "interleaved": 2, "bfs": 2, "zb-h1": 1, "zb-h2": 1, "zb-auto": 1}
 VIRTUAL.update({"interleaved-zb": 2, "zbv": 2, "v-half": 2, "v-min": 2})
