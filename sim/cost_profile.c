@@ -226,6 +226,7 @@ pp_status pp_cost_from_profile(const struct pp_job *job, struct pp_db *db, const
 {
     struct pp_search s = {.db = db,
                           .job = job,
+                          .machine = machine,
                           .device = job->config->device,
                           .gpu = pp_device_kind(job->config->device)->queue,
                           .threads = job->config->threads};

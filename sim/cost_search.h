@@ -6,6 +6,7 @@
 #define PP_SIM_COST_SEARCH_H
 
 #include "sim/costs.h"
+#include "sim/machine_calls.h"
 
 static const double pp_longest_ns = 1e15; /* 11 days: a longer time cannot have been measured */
 
@@ -19,6 +20,8 @@ struct pp_search {
     int load;                      /* busy workers for pp_class_cost.loaded_ns */
     int sharers;                   /* workers that share a device; 1: none do */
     double task_host_ns;           /* gpu: host time of a task besides issuing its calls */
+    const struct pp_machine *machine;
+    struct pp_machine_calls *sheet; /* a worker's calls by its data sheet; only inside pp_search_computations() */
     char context[PP_CONTEXT_SIZE]; /* pp_job_context() */
 };
 

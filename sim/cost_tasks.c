@@ -33,18 +33,50 @@ static void consider(void *arg, const char *signature, int load, int64_t ns)
     if (rows > b->rows && (b->above.ns == 0 || rows < b->above.rows)) b->above = (struct neighbour){(int)rows, ns};
 }
 
-/* Interpolates linearly in rows; 0 if a side is missing. */
-static int64_t between(const struct bracket *b)
+/* A class of computations of the job, and its program. */
+struct wanted {
+    const struct pp_class *class;
+    const struct pp_program *program;
+};
+
+/* The program for the same work with so many rows. */
+static pp_status program_of(const struct pp_search *s, const struct wanted *wanted, int rows, struct pp_program *out)
 {
-    if (b->below.ns == 0 || b->above.ns == 0) return 0;
+    const struct pp_program_spec spec = pp_phase_spec(&s->job->phase[PP_TRAIN], rows);
+    struct pp_class class = *wanted->class;
+    class.rows = rows;
+    return s->job->model_ops->program(s->job->model, &class, &spec, out);
+}
+
+/* The time of so many rows by the data sheet. */
+static pp_status sheet_ns(const struct pp_search *s, const struct wanted *wanted, int rows, int load, double *ns)
+{
+    struct pp_program program;
+    PP_TRY(program_of(s, wanted, rows, &program));
+    *ns = program.ncalls * s->machine->call_overhead_ns;
+    for (int i = 0; i < program.ncalls; i++) *ns += pp_machine_roofline_ns(s->sheet, &program.calls[i], 1, load > 1);
+    pp_program_free(&program);
+    return PP_OK;
+}
+
+/* Interpolates in rows; 0 if a side is missing. A GPU computes products in tiles, so its time grows in steps: it is
+ * what the data sheet says, and only how much longer measured times are is interpolated. Else the time itself is. */
+static pp_status between(const struct pp_search *s, const struct wanted *wanted, const struct bracket *b, int64_t *ns)
+{
+    const int rows[] = {b->below.rows, b->rows, b->above.rows};
+    double sheet[] = {1, 1, 1};
+    *ns = 0;
+    if (b->below.ns == 0 || b->above.ns == 0) return PP_OK;
+    for (int i = 0; i < 3 && s->gpu; i++) PP_TRY(sheet_ns(s, wanted, rows[i], b->load, &sheet[i]));
     const double part = (double)(b->rows - b->below.rows) / (b->above.rows - b->below.rows);
-    return llround((double)b->below.ns + part * (double)(b->above.ns - b->below.ns));
+    *ns = llround(sheet[1] * ((1 - part) * (double)b->below.ns / sheet[0] + part * (double)b->above.ns / sheet[2]));
+    return PP_OK;
 }
 
 /* Interpolates between the nearest measured numbers of rows; *ns = 0 if there is none below or none above. */
-static pp_status interpolate(const struct pp_search *s, const char *signature, int load, int64_t *ns)
+static pp_status interpolate(const struct pp_search *s, const struct wanted *wanted, int load, int64_t *ns)
 {
-    const char *word = strstr(signature, " rows");
+    const char *signature = wanted->program->signature, *word = strstr(signature, " rows");
     char prefix[PP_SIGNATURE_BYTES];
     *ns = 0;
     if (!word) return PP_OK;
@@ -52,8 +84,7 @@ static pp_status interpolate(const struct pp_search *s, const char *signature, i
     b.rows = atoi(signature + b.prefix);
     snprintf(prefix, sizeof prefix, "%.*s", (int)b.prefix, signature);
     PP_TRY(pp_db_each_task(s->db, s->device, s->threads, prefix, s->context, consider, &b));
-    *ns = between(&b);
-    return PP_OK;
+    return between(s, wanted, &b, ns);
 }
 
 /* Finds the mean time of a kernel, or of PP_SAMPLE_GAP. */
@@ -112,21 +143,13 @@ static pp_status add_kernels(const struct pp_search *s, const struct pp_program 
     return PP_OK;
 }
 
-/* A class of computations of the job, and its program. */
-struct wanted {
-    const struct pp_class *class;
-    const struct pp_program *program;
-};
-
 /* The sum of kernels for the same work with `rows` rows. */
 static pp_status add_kernels_of(const struct pp_search *s, const struct wanted *wanted, int rows, int load,
                                 struct neighbour *out)
 {
-    const struct pp_program_spec spec = pp_phase_spec(&s->job->phase[PP_TRAIN], rows);
-    struct pp_class class = *wanted->class;
     struct pp_program program;
-    class.rows = out->rows = rows;
-    PP_TRY(s->job->model_ops->program(s->job->model, &class, &spec, &program));
+    out->rows = rows;
+    PP_TRY(program_of(s, wanted, rows, &program));
     pp_status status = add_kernels(s, &program, load, &out->ns);
     pp_program_free(&program);
     return status;
@@ -156,14 +179,13 @@ static void collect(void *arg, const char *signature, int load, int64_t ns)
 static pp_status interpolate_kernels(const struct pp_search *s, const struct wanted *wanted, int load, int64_t *ns)
 {
     struct row_counts counts = {0};
-    struct bracket b = {.rows = wanted->class->rows};
+    struct bracket b = {.rows = wanted->class->rows, .load = load};
     PP_TRY(pp_db_each_task(s->db, s->device, s->threads, "", s->context, collect, &counts));
     for (int i = counts.n - 1; i >= 0 && b.below.ns == 0; i--)
         if (counts.v[i] < b.rows) PP_TRY(add_kernels_of(s, wanted, counts.v[i], load, &b.below));
     for (int i = 0; i < counts.n && b.above.ns == 0; i++)
         if (counts.v[i] > b.rows) PP_TRY(add_kernels_of(s, wanted, counts.v[i], load, &b.above));
-    *ns = between(&b);
-    return PP_OK;
+    return between(s, wanted, &b, ns);
 }
 
 /* The time under one load (pp_cost_from_profile()): measured, else a sum of kernels, else interpolated; *ns = 0 if
@@ -178,7 +200,7 @@ static pp_status look_up(const struct pp_search *s, const struct wanted *wanted,
     PP_TRY(add_kernels(s, wanted->program, load, ns));
     if (*ns == 0) {
         from = PP_COST_INTERPOLATED;
-        PP_TRY(interpolate(s, signature, load, ns));
+        PP_TRY(interpolate(s, wanted, load, ns));
     }
     if (*ns == 0 && wanted->class->rows > 0) PP_TRY(interpolate_kernels(s, wanted, load, ns));
     if (*ns > 0 && from > *source) *source = from;
@@ -204,7 +226,7 @@ static pp_status set_issue(const struct pp_search *s, const char *signature, str
     return PP_OK;
 }
 
-pp_status pp_search_computations(const struct pp_search *s, struct pp_cost *cost, struct pp_cost_origin *origin)
+static pp_status search(const struct pp_search *s, struct pp_cost *cost, struct pp_cost_origin *origin)
 {
     for (int c = 0; c < cost->nclasses; c++) {
         const struct pp_class *class = &s->job->train->classes[c];
@@ -224,4 +246,13 @@ pp_status pp_search_computations(const struct pp_search *s, struct pp_cost *cost
         PP_TRY(set_issue(s, wanted.program->signature, &cost->classes[c]));
     }
     return PP_OK;
+}
+
+pp_status pp_search_computations(const struct pp_search *s, struct pp_cost *cost, struct pp_cost_origin *origin)
+{
+    struct pp_machine_calls sheet;
+    struct pp_search with_sheet = *s;
+    pp_machine_calls_begin(&sheet, s->machine, s->job->model_ops, s->sharers);
+    with_sheet.sheet = &sheet;
+    return search(&with_sheet, cost, origin);
 }

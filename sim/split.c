@@ -3,15 +3,14 @@
 
 #include <string.h>
 
-#include "core/log.h"
 #include "core/split_time.h"
 #include "sim/costs.h"
 
-/* Is each point cut by times of its own? So it is with --split time and a data sheet alone, which has times for any
- * number of rows; a profile has times of some numbers of rows only. */
+/* Is each point cut by times of its own? So it is with --split time and a machine: its data sheet has times for any
+ * number of rows, where a profile has times of some. */
 static bool is_own(const struct pp_predictor *p)
 {
-    return pp_config_machine(p->config) && !p->db && strcmp(p->config->split, "time") == 0;
+    return pp_config_machine(p->config) && strcmp(p->config->split, "time") == 0;
 }
 
 pp_status pp_split_find(struct pp_config *config, const struct pp_predictor *p, struct pp_db *texts)
@@ -21,16 +20,8 @@ pp_status pp_split_find(struct pp_config *config, const struct pp_predictor *p, 
     if (config->workers.n > 0)
         return pp_fail(PP_USAGE,
                        "--split time cuts by a profile's times of one number of rows, and with --workers each "
-                       "way has another; name another --split, or a --machine that has a data sheet alone");
-    pp_status status = pp_split_time(config, p->schedules, p->ops, p->waits ? p->waits : config->device, texts);
-    if (status != PP_INPUT || !pp_config_machine(config)) return status;
-    struct pp_config first = *config;
-    PP_TRY(pp_points_first_chunks(config, p->schedules, &first.chunks));
-    PP_TRY(pp_machine_split_time(&p->machine, &first, p->ops));
-    config->layer_ns = first.layer_ns;
-    pp_warn("--split time: the profile lacks kernels of this model: layers are cut by computed times of machine %s",
-            p->machine.name);
-    return PP_OK;
+                       "way has another; name another --split, or a --machine");
+    return pp_split_time(config, p->schedules, p->ops, p->waits ? p->waits : config->device, texts);
 }
 
 pp_status pp_split_point(const struct pp_predictor *p, const struct pp_point *point, struct pp_config *out)

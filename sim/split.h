@@ -8,14 +8,12 @@
 #include "sim/predict.h"
 
 /* Sets config->layer_ns from the kernels in a profile of the config's device (or of p->waits). texts: the profile of
- * the machine or of --profile; NULL: that of the database. If a kernel is missing there and --machine is given, all
- * times are computed by the machine: a cut compares them, so they must not be mixed. If --machine has no profile at
- * all, nothing is set: pp_split_point() does it then. PP_USAGE, PP_INPUT if there are no times. Release with
- * pp_split_time_free() (core/split_time.h). */
+ * --profile; NULL: that of the database. With --machine nothing is set: pp_split_point() does it then. PP_USAGE,
+ * PP_INPUT if there are no times. Release with pp_split_time_free() (core/split_time.h). */
 pp_status pp_split_find(struct pp_config *config, const struct pp_predictor *p, struct pp_db *texts) PP_MUST_CHECK;
 
-/* The config from which the job of a point is made: p->config, but if --machine has no profile at all, with layer_ns
- * computed for this point (its rows, T and so on), as if it had been asked for alone. Release it when the job is made.
+/* The config from which the job of a point is made: p->config, but with --machine with layer_ns computed by its data
+ * sheet for this point (its rows, T and so on), as if it had been asked for alone. Release it when the job is made.
  */
 pp_status pp_split_point(const struct pp_predictor *p, const struct pp_point *point,
                          struct pp_config *out) PP_MUST_CHECK;

@@ -2,6 +2,8 @@
  *
  * Costs of GPUs: what is taken from a profile, by share.
  */
+#include <math.h>
+
 #include "core/movers.h"
 #include "tests/unit/cost_case.h"
 
@@ -248,6 +250,58 @@ static void test_measured_links_and_hosts(void **state)
     assert_int_equal(pp_db_close(db), PP_OK);
 }
 
+/* The forward of the tutorial's eight layers with so many rows, by the data sheet; of several rows their time is added to
+ * a profile, `longer` times as long. */
+static double forward_ns(struct pp_db *db, int rows, double longer)
+{
+    char options[160];
+    struct pp_machine m;
+    struct pp_cost *cost;
+    int64_t id;
+    snprintf(options, sizeof options, "--preset tutorial --replicas 1 --stages 1 --device cuda --rows %d --chunks 1",
+             rows);
+    struct pp_job *job = create_job(options);
+    const struct pp_run run = {.tool = "ppprof", .device = "cuda", .processes = 1, .cores = 16};
+    assert_int_equal(pp_machine_find("h100", &m), PP_OK);
+    assert_int_equal(pp_cost_from_machine(job, &m, &cost), PP_OK);
+    const double ns = (double)cost->classes[0].ns;
+    assert_int_equal(job->train->classes[0].kind, PP_F);
+    struct pp_sample task = {.name = job->phase[PP_TRAIN].programs[0].signature,
+                             .context = "",
+                             .load = 1,
+                             .count = 3,
+                             .median_ns = llround(ns * longer)};
+    assert_int_equal(pp_db_run_begin(db, &run, &config, NULL, &id), PP_OK);
+    if (longer > 0) assert_int_equal(pp_db_add_sample(db, id, PP_SAMPLE_TASK, &task), PP_OK);
+    assert_int_equal(pp_db_flush(db), PP_OK);
+    pp_cost_free(cost);
+    pp_job_free(job);
+    return ns;
+}
+
+/* A GPU computes in tiles: 140 tokens take nearly as long as 175, and not half the way from 105. What is interpolated
+ * is how much longer than by the data sheet it takes. */
+static void test_interpolates_along_the_sheet(void **state)
+{
+    (void)state;
+    struct pp_db *db;
+    struct pp_cost_origin origin;
+    struct pp_machine m;
+    struct pp_cost *cost;
+    unlink("sheet.db");
+    assert_int_equal(pp_db_open("sheet.db", PP_DB_WRITE, &db), PP_OK);
+    const double below = forward_ns(db, 3, 1.2), above = forward_ns(db, 5, 1.6), between = forward_ns(db, 4, 0);
+    assert_true(fabs(between - (below + above) / 2) > 0.05 * between);
+    struct pp_job *job = create_job("--preset tutorial --replicas 1 --stages 1 --device cuda --rows 4 --chunks 1");
+    assert_int_equal(pp_machine_find("h100", &m), PP_OK);
+    if (pp_cost_from_profile(job, db, &m, &cost, &origin) != PP_OK) fail_msg("%s", pp_message());
+    assert_int_equal(origin.from[PP_COST_INTERPOLATED], 1);
+    assert_true(fabs((double)cost->classes[0].ns - 1.4 * between) < 0.001 * between);
+    pp_cost_free(cost);
+    pp_job_free(job);
+    assert_int_equal(pp_db_close(db), PP_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_gpu_profile),
@@ -255,6 +309,7 @@ int main(void)
                                        cmocka_unit_test(test_host_issues_sums),
                                        cmocka_unit_test(test_links_of_every_carrier),
                                        cmocka_unit_test(test_copies_inside_a_gpu_are_no_link),
-                                       cmocka_unit_test(test_measured_links_and_hosts)};
+                                       cmocka_unit_test(test_measured_links_and_hosts),
+                                       cmocka_unit_test(test_interpolates_along_the_sheet)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
