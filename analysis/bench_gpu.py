@@ -12,7 +12,8 @@ its own losses on the cpu, and learning.
       losses of --device cuda beside those of --device cpu: equal within a tolerance over the first 20 steps, then
       within 3 % in perplexity; FOLDER keeps the cpu's, which are the same for each precision
   bench_gpu.py learn --ppexec PATH --out FILE.json [--data FOLDER]
-      the tutorial at full size, 3 epochs of 50 batches, four workers: losses, ms/batch, memory
+      the tutorial at full size, 3 epochs of 50 batches, four workers: losses (valid and test: of 50 batches), ms/batch,
+      memory
 
 A step is everything: forward, loss, backward, clipping over all parameters, SGD; dropout on; PyTorch's model is that of
 tests/oracle/reference_model.py, "chunks" are microbatches whose gradients add up. bf16 is autocast with float32 weights
@@ -52,6 +53,7 @@ RUN_SECONDS = 90  # ten times what a run of `speed` takes
 WAYS = ("ppexec_ms", "batch_w_ms", "algorithms_ms")
 GOAL = 1.25  # of the measured floor, with one microbatch
 WARMUP = 3
+EVALUATED = 50  # batches of an evaluation: all of WikiText-2's would take minutes after each epoch
 # Largest difference of a loss over the first steps: rounding of products, then of activations.
 TOLERANCE = {"fp32": 1e-3, "tf32": 1e-2, "bf16": 5e-2}
 
@@ -372,6 +374,7 @@ def learn(args):
     words = ["--preset", "tutorial", "--device", "cuda", "--gpus", 1, *tiny_words(args, lr=0.5)]
     words += ["--data", args.data] if args.data else []
     words += ["--max-batches", 5] if args.tiny else []
+    words += ["--eval-batches", EVALUATED]
     result, figures = watched(args, lambda: ppexec(args.ppexec, words))
     pathlib.Path(args.out).write_text(json.dumps({**result, "gpu": figures}) + "\n", encoding="utf-8")
     return 0

@@ -161,8 +161,10 @@ static double length_in_domain(const struct pp_cost *cost, const struct piece *p
     if (capacity == 0 || active <= 1 || p->ns == 0 || p->loaded_ns == 0) return (double)p->ns;
     if (active > capacity) return (double)p->loaded_ns * active / capacity;
     if (active >= full) return (double)p->loaded_ns;
+    const double part = (double)(active - 1) / (full - 1);
+    if (cost->cores == 0) return (double)p->ns + (double)(p->loaded_ns - p->ns) * part;
     double alone = 1.0 / (double)p->ns, loaded = 1.0 / (double)p->loaded_ns;
-    return 1.0 / (alone + (loaded - alone) * (active - 1) / (full - 1));
+    return 1.0 / (alone + (loaded - alone) * part);
 }
 
 static void set_rate(struct cores *c, int32_t id)

@@ -20,11 +20,12 @@
  * Blocks of pairs run beside each other, tiles one after another, those first that have most to do behind a mask; so
  * many pairs at a time that their keys and values may stay in the cache.
  *
- * Speed, by arithmetic (no GPU has run it): an ldmatrix of four matrices occupies shared memory for four cycles and
- * feeds two products, which take as long on an A100 and half as long at an H100's dense peak, which mma.sync does not
- * reach (about 60 %). So some 300 to 400 TFLOP/s forward on an H100 with 128 columns, where the float kernels have 67
- * at the very most; backward less, for seven products are made where five would do, with a quarter to half as much
- * shared memory traffic again. With dropout Philox takes as long as the products.
+ * Speed, by arithmetic (results were checked on an H200, times were not measured): an ldmatrix of four matrices
+ * occupies shared memory for four cycles and feeds two products, which take as long on an A100 and half as long at an
+ * H100's dense peak, which mma.sync does not reach (about 60 %). So some 300 to 400 TFLOP/s forward on an H100 with 128
+ * columns, where the float kernels have 67 at the very most; backward less, for seven products are made where five
+ * would do, with a quarter to half as much shared memory traffic again. With dropout Philox takes as long as the
+ * products.
  */
 #include <algorithm>
 

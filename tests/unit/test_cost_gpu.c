@@ -250,8 +250,8 @@ static void test_measured_links_and_hosts(void **state)
     assert_int_equal(pp_db_close(db), PP_OK);
 }
 
-/* The forward of the tutorial's eight layers with so many rows, by the data sheet; of several rows their time is added to
- * a profile, `longer` times as long. */
+/* The forward of the tutorial's eight layers with so many rows, by the data sheet. longer: their time is added to a
+ * profile, so many times as long; 0: it is not. */
 static double forward_ns(struct pp_db *db, int rows, double longer)
 {
     char options[160];

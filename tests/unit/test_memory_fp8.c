@@ -14,8 +14,8 @@
 #include "tests/unit/program_scratch.h"
 
 /* Behind the scratch that bf16 has: the largest factor on each side, one byte for each number; where gradients are
- * rounded both ways, the two of a linear's outputs that wait for the gradients of their weights; and scales, 16 bytes each.
- * Weights have copies of their own (test_program_memory.c), but where replicas share them. */
+ * rounded both ways, the two of a linear's outputs that wait for the gradients of their weights; and scales of 16 bytes
+ * each. Weights have copies of their own (test_program_memory.c), but where replicas share them. */
 static void test_scratch_of_fp8(void **state)
 {
     (void)state;

@@ -56,7 +56,7 @@ static void test_sharers(void **state)
     h.c.cost->sharers = 4;
     a = add(&h, PP_F, 0, -1, 1000, 2500), b = add(&h, PP_F, 1, a, 1000, 2500);
     run(&h, false);
-    assert_int_equal(end_of(&h, a), 1250); /* two of four: rate 1 - (1 - 2/5) / 3 */
+    assert_int_equal(end_of(&h, a), 1500); /* two of four: a third of the difference */
     finish(&h);
 }
 
@@ -77,9 +77,9 @@ static void test_tensor_ranks_share(void **state)
     a = add(&h, PP_F, 0, -1, 1000, 2500), b = add(&h, PP_F, 1, a, 1000, 2500);
     const int c = add(&h, PP_F, 3, a, 1000, 2500);
     run(&h, false);
-    assert_int_equal(end_of(&h, a), 1250); /* two of four: rate 1 - (1 - 2/5) / 3 */
-    assert_int_equal(end_of(&h, b), 2500);
-    assert_int_equal(end_of(&h, c), 2500);
+    assert_int_equal(end_of(&h, a), 1500); /* two of four: a third of the difference */
+    assert_int_equal(end_of(&h, b), 3000);
+    assert_int_equal(end_of(&h, c), 3000);
     finish(&h);
     h = begin(1, 2, 4);
     h.c.cost->members = 4; /* on two cores */
