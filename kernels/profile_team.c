@@ -12,6 +12,7 @@
 #include "core/queue.h"
 #include "kernels/profile_arena.h"
 #include "kernels/profile_stamp.h"
+#include "kernels/profile_stretches.h"
 
 enum {
     FEW = 2,                  /* samples that each wanted class must have */
@@ -32,7 +33,7 @@ struct team {
     atomic_int opened;    /* workers that are ready, or failed */
     atomic_int probed;    /* ... and know that they compute at the same time */
     atomic_int contented; /* workers that have what they want */
-    atomic_int arrived;   /* at the optimizer step, summed over steps */
+    atomic_int arrived;   /* where a stretch begins, summed over stretches and steps */
     atomic_int gathered;  /* ... and wait there */
     atomic_int waiting;   /* how many wait now: the others do not run under full load */
     atomic_bool stop;
@@ -44,10 +45,9 @@ struct worker {
     int index;
     pthread_t thread;
     struct pp_profile_arena arena;
-    const struct pp_task **tasks; /* the rank's computations in order */
-    int ntasks;
-    int steps; /* meetings so far */
-    int turns; /* that were this worker's */
+    struct pp_stretches stretches;
+    int meetings; /* so far */
+    int turns;    /* that were this worker's */
     int64_t deadline;
     bool content;
     struct under_way {
@@ -222,20 +222,22 @@ static pp_status run_and_look(struct worker *w, int i)
     struct team *team = w->team;
     if (team->in_turns) wait_until(team, &team->turn, team->n * w->turns++ + w->index);
     if (atomic_load(&team->stop)) return PP_OK;
-    PP_TRY(run_task(w, w->tasks[i]));
+    PP_TRY(run_task(w, w->stretches.tasks[i]));
     atomic_fetch_add(&team->turn, 1);
     look_around(w);
     return PP_OK;
 }
 
-/* All start the optimizer step together. Who comes early goes on with forward and backward tasks, so that the
- * others' load stays. */
-static pp_status meet(struct worker *w, int first_step)
+/* All start a stretch together: the optimizer step, for one. Who comes early goes on with tasks of the one before it,
+ * so that the others' load stays. */
+static pp_status meet(struct worker *w, int stretch)
 {
     struct team *team = w->team;
-    int target = team->n * ++w->steps;
+    const int first = w->stretches.begin[stretch - 1], end = w->stretches.begin[stretch],
+              target = team->n * ++w->meetings;
     atomic_fetch_add(&team->arrived, 1);
-    for (int i = 0; atomic_load(&team->arrived) < target && !atomic_load(&team->stop); i = (i + 1) % first_step)
+    for (int i = first; atomic_load(&team->arrived) < target && !atomic_load(&team->stop);
+         i = i + 1 < end ? i + 1 : first)
         PP_TRY(run_and_look(w, i));
     PP_TRY(finish(w));
     atomic_fetch_add(&team->gathered, 1);
@@ -243,31 +245,33 @@ static pp_status meet(struct worker *w, int first_step)
     return PP_OK;
 }
 
-static pp_status run_steps(struct worker *w)
+static pp_status run_stretch(struct worker *w, int stretch)
 {
     struct team *team = w->team;
-    int first_step = w->ntasks; /* the first STEP: all that come after it are STEPs too */
-    while (first_step > 0 && w->tasks[first_step - 1]->kind == PP_STEP) first_step--;
-    while (!atomic_load(&team->stop)) {
-        for (int i = 0; i < w->ntasks && !atomic_load(&team->stop); i++) {
-            if (i == first_step && i > 0 && !team->in_turns) PP_TRY(meet(w, first_step));
-            PP_TRY(run_and_look(w, i));
-        }
-    }
+    if (stretch > 0 && !team->in_turns) PP_TRY(meet(w, stretch));
+    for (int i = w->stretches.begin[stretch]; i < w->stretches.begin[stretch + 1] && !atomic_load(&team->stop); i++)
+        PP_TRY(run_and_look(w, i));
+    return PP_OK;
+}
+
+static pp_status run_steps(struct worker *w)
+{
+    while (!atomic_load(&w->team->stop))
+        for (int stretch = 0; stretch < w->stretches.n && !atomic_load(&w->team->stop); stretch++)
+            PP_TRY(run_stretch(w, stretch));
     return finish(w);
 }
 
+/* Counts the tasks of each class, and makes room for the longest. */
 static pp_status list_tasks(struct worker *w)
 {
-    const struct pp_plan *plan = w->team->job->train;
+    const bool split = w->team->setup->backend->queue != NULL; /* of cores nobody has seen that it matters */
     int longest = 0;
-    PP_TRY(PP_NEW(&w->tasks, plan->ntasks));
-    for (int64_t i = 0; i < plan->ntasks; i++) {
-        const struct pp_task *t = &plan->tasks[i];
-        if (!pp_kinds[t->kind].computes || pp_task_rank(t) != w->member->rank) continue;
-        w->tasks[w->ntasks++] = t;
+    PP_TRY(pp_stretches_of(w->team->job->train, w->member->rank, split, &w->stretches));
+    for (int i = 0; i < w->stretches.begin[w->stretches.n]; i++) {
+        const struct pp_task *t = w->stretches.tasks[i];
+        const int ncalls = program_of(w->team, t)->ncalls;
         w->member->tally[t->cls].tasks[group_of(t)]++;
-        int ncalls = w->team->job->phase[PP_TRAIN].programs[t->cls].ncalls;
         longest = ncalls > longest ? ncalls : longest;
     }
     return PP_NEW(&w->kernel_ns, longest);
@@ -343,7 +347,7 @@ static void *worker_main(void *arg)
         snprintf(w->message, sizeof w->message, "%s", pp_message());
         atomic_store(&w->team->stop, true);
     }
-    free(w->tasks);
+    free(w->stretches.tasks);
     free(w->kernel_ns);
     return NULL;
 }

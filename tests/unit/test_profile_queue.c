@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "kernels/profile_algorithms.h"
+#include "kernels/profile_stretches.h"
 
 /* The same with queues: measuring takes no time, issuing a tenth of running. There are config_gpus(), shared by as
  * many workers as it takes. */
@@ -50,6 +51,16 @@ static _Thread_local int under_way, next_end;
 static _Thread_local bool writes[PP_MEASURED];
 static _Thread_local const struct pp_program *begun[PP_MEASURED];
 static atomic_int overlaps, disorders;
+static atomic_int forwards, backwards, mixed; /* programs that are under way anywhere; begins beside the other kind */
+
+/* A forward or a backward begins or ends. */
+static void count_kind(const struct pp_program *program, int more)
+{
+    const bool forward = program->signature[0] == 'F', backward = program->signature[0] == 'B';
+    if (forward) forwards += more;
+    if (backward) backwards += more;
+    mixed += more > 0 && ((forward && backwards > 0) || (backward && forwards > 0));
+}
 
 static pp_status queued_begin(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame,
                               int slot, bool each)
@@ -61,6 +72,7 @@ static pp_status queued_begin(struct pp_device *device, const struct pp_program 
     if (under_way == 0) next_end = slot;
     disorders += begun[slot] != NULL;
     overlaps += under_way++ > 0;
+    count_kind(program, 1);
     begun[slot] = program;
     writes[slot] = !frame->accumulate;
     return PP_OK;
@@ -76,6 +88,7 @@ static pp_status queued_end(struct pp_device *device, const struct pp_program *p
     begun[slot] = NULL;
     next_end = (slot + 1) % PP_MEASURED;
     under_way--;
+    count_kind(program, -1);
     out->device_ns = call_ns * program->ncalls;
     out->host_ns = (int64_t)ISSUE_NS * program->ncalls;
     if (grouping && program->calls->kernel >= PP_KERNEL_SUMSQ) out->device_ns = call_ns;
@@ -144,7 +157,7 @@ static struct pp_profile *queued_profile(const char *options, const struct pp_ba
 {
     struct pp_profile_setup setup = configure(options, 64);
     struct pp_profile *profile;
-    probes = strangers = prepared = overlaps = disorders = 0;
+    probes = strangers = prepared = overlaps = disorders = mixed = 0;
     setup.backend = backend;
     if (pp_profile_create(&setup, &profile) != PP_OK) fail_msg("%s: %s", options, pp_message());
     return profile;
@@ -212,6 +225,57 @@ static void test_first_is_shorter(void **state)
     }
     assert_int_equal(disorders, 0);
     pp_profile_free(profile);
+}
+
+/* Under load, a task of gpipe is measured beside tasks of its own stretch. (In other schedules forwards and backwards
+ * mix, but threads that are not at the same time anywhere cannot be held to that.) */
+static void test_stretches(void **state)
+{
+    (void)state;
+    const struct pp_backend backend = queued_backend();
+    struct pp_profile *profile = queued_profile(
+        "--preset lab --layers 4 --rows 8 --seconds 0.02 --stages 4 --chunks 4 --gpus 1 --schedule gpipe", &backend);
+    assert_int_equal(pp_profile_run(profile), PP_OK);
+    assert_int_equal(disorders + forwards + backwards, 0);
+    assert_int_equal(mixed, 0);
+    pp_profile_free(profile);
+}
+
+/* Where a rank's stretches begin. */
+static void test_begins(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *options;
+        bool split;
+        int n, begin[PP_STRETCHES + 1];
+    } cases[] = {
+        {"--schedule gpipe", true, 3, {0, 3, 7, 8}}, /* 3 F; 3 B and NORM; STEP */
+        {"--schedule gpipe", false, 2, {0, 7, 8}},
+        {"--schedule 1f1b", true, 2, {0, 7, 8}},
+        {"--schedule gpipe --clip 0", true, 3, {0, 3, 6, 7}},
+        {"--schedule gpipe --checkpoint always", true, 3, {0, 3, 10, 11}}, /* R too */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char options[160];
+        snprintf(options, sizeof options, "--preset lab --clip 0.5 --rows 6 --stages 2 --chunks 3 %s",
+                 cases[i].options);
+        configure(options, 64);
+        struct pp_point *points;
+        struct pp_job *job;
+        int n;
+        assert_int_equal(pp_points(&config, &pp_schedules, &points, &n), PP_OK);
+        assert_int_equal(pp_job_create(&config, &points[0], &pp_schedules, &pp_model_ops, false, NULL, &job), PP_OK);
+        for (int rank = 0; rank < 2; rank++) {
+            struct pp_stretches s;
+            assert_int_equal(pp_stretches_of(job->train, rank, cases[i].split, &s), PP_OK);
+            assert_int_equal(s.n, cases[i].n);
+            for (int k = 0; k <= s.n; k++) assert_int_equal(s.begin[k], cases[i].begin[k]);
+            free(s.tasks);
+        }
+        pp_job_free(job);
+        free(points);
+    }
 }
 
 /* Workers that take turns on a GPU have no times. */
@@ -328,12 +392,9 @@ static void test_algorithms(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_queue_device),
-        cmocka_unit_test(test_cannot_share),
-        cmocka_unit_test(test_gap),
-        cmocka_unit_test(test_first_is_shorter),
-        cmocka_unit_test(test_issue_is_stored),
-        cmocka_unit_test(test_algorithms),
+        cmocka_unit_test(test_queue_device),     cmocka_unit_test(test_cannot_share), cmocka_unit_test(test_gap),
+        cmocka_unit_test(test_first_is_shorter), cmocka_unit_test(test_stretches),    cmocka_unit_test(test_begins),
+        cmocka_unit_test(test_issue_is_stored),  cmocka_unit_test(test_algorithms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
