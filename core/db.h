@@ -118,7 +118,8 @@ pp_status pp_db_add_link(struct pp_db *db, int64_t run_id, const char *link, con
  * known. device, threads: only profiles of that device, with so many threads of a worker, count. context:
  * pp_job_context(); times that were measured in another share of a GPU count in pp_db_find_issue() only. */
 
-/* The time of a whole task under this load. A time in this context goes before a newer one in another context. */
+/* The time of a whole task under this load. A time in this context goes before a newer one in another context; of
+ * equally new ones those of this schedule go before others. */
 pp_status pp_db_find_task(struct pp_db *db, const char *device, int threads, const char *signature, const char *context,
                           int load, int64_t *ns, bool *found) PP_MUST_CHECK;
 /* The time that the host needs to issue the task. A time in the context's share of a GPU goes before others, then one

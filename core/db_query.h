@@ -49,12 +49,13 @@ struct pp_value {
 #define PP_VALUES(...)                                                                                                 \
     (const struct pp_value[]){__VA_ARGS__}, (int)(sizeof(struct pp_value[]){__VA_ARGS__} / sizeof(struct pp_value))
 
-/* Parts of statements over samples. PP_SQL_SHARE is the end of a context that names a share of a GPU (" share 1/4", or
- * nothing), PP_SQL_BEFORE_SHARE the text before it. (The name of a schedule in a context has no blanks, so it cannot
- * look like a share.) PP_SQL_EXPECTED is the time of one sample: its mean, or its median in profiles of schema version
- * 1, which have no means. */
+/* Parts of statements over samples. PP_SQL_SHARE is the end of a context that names a share of a GPU (" share 1/4",
+ * or nothing), PP_SQL_BEFORE_SHARE the text before it. (The name of a schedule in a context has no blanks, so it
+ * cannot look like a share.) PP_SQL_SCHEDULE is the name of the schedule. PP_SQL_EXPECTED is the time of one sample:
+ * its mean, or its median in profiles of schema version 1, which have no means. */
 #define PP_SQL_SHARE(context) "substr(" context ", instr(" context " || ' share ', ' share '))"
 #define PP_SQL_BEFORE_SHARE(context) "substr(" context ", 1, instr(" context " || ' share ', ' share ') - 1)"
+#define PP_SQL_SCHEDULE(context) "substr(" context ", 1, instr(" context " || ' ', ' '))"
 #define PP_SQL_EXPECTED "coalesce(mean_ns, median_ns)"
 /* The mean of several samples, each weighed by how often it was measured, in whole ns. */
 #define PP_SQL_WEIGHTED_MEAN "CAST(round(sum(1.0 * " PP_SQL_EXPECTED " * count) / sum(count)) AS INTEGER)"

@@ -17,9 +17,11 @@ pp_status pp_db_find_task(struct pp_db *db, const char *device, int threads, con
 {
     return pp_db_integer(
         db,
-        "SELECT " PP_SQL_EXPECTED " FROM task_time WHERE name = ?3 AND load = ?4 AND " PP_SQL_SHARE(
-            "context") " = " PP_SQL_SHARE("?5") " AND " OF_DEVICE " ORDER BY " ENDED_WELL
-                                                " DESC, context = ?5 DESC, run DESC, context DESC LIMIT 1",
+        "SELECT " PP_SQL_EXPECTED
+        " FROM task_time WHERE name = ?3 AND load = ?4 AND " PP_SQL_SHARE("context") " = " PP_SQL_SHARE(
+            "?5") " AND " OF_DEVICE " ORDER BY " ENDED_WELL
+                  " DESC, context = ?5 DESC, run DESC, " PP_SQL_SCHEDULE("context") " = " PP_SQL_SCHEDULE(
+                      "?5") " DESC, context DESC LIMIT 1",
         PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(signature), PP_INT(load), PP_TEXT(context)), ns, found);
 }
 
@@ -109,11 +111,15 @@ pp_status pp_db_each_task(struct pp_db *db, const char *device, int threads, con
 {
     sqlite3_stmt *statement;
     bool found;
-    PP_TRY(pp_db_query(db,
-                       "SELECT name, load, " PP_SQL_EXPECTED ", max(printf('%d %012d %s', " ENDED_WELL
-                       ", run, context)) FROM task_time WHERE substr(name, 1, length(?3)) = ?3 AND " PP_SQL_SHARE(
-                           "context") " = " PP_SQL_SHARE("?4") " AND " OF_DEVICE " GROUP BY name, load",
-                       PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(prefix), PP_TEXT(context)), &statement));
+    PP_TRY(pp_db_query(
+        db,
+        "SELECT name, load, " PP_SQL_EXPECTED ", max(printf('%d %012d %d %s', " ENDED_WELL ", run, " PP_SQL_SCHEDULE(
+            "context") " = " PP_SQL_SCHEDULE("?4") ", context)) FROM task_time WHERE substr(name, 1, length(?3)) = ?3 "
+                                                   "AND " PP_SQL_SHARE("context") " = " PP_SQL_SHARE("?4") " AND"
+                                                                                                           " " OF_DEVICE
+                                                                                                           " GROUP BY "
+                                                                                                           "name, load",
+        PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(prefix), PP_TEXT(context)), &statement));
     PP_TRY(pp_db_row(db, statement, &found));
     while (found) {
         const char *name = (const char *)sqlite3_column_text(statement, 0); /* NULL: no memory */

@@ -76,6 +76,32 @@ static void add_times(struct pp_db *db, int64_t run, int64_t ns)
     must(pp_db_add_link(db, run, "inproc p2p", "latency_ns", 3.5 * (double)ns));
 }
 
+/* Of one run: a time of the same schedule with other checkpoints goes before others. */
+static void test_other_contexts(void **state)
+{
+    (void)state;
+    struct synthetic s;
+    int64_t ns = 0;
+    bool found;
+    char text[64] = "";
+    synthetic_open(&s, &two_stages);
+    struct pp_db *db = open_db(PP_DB_WRITE);
+    const int64_t run = begin_run(db, &s, "ppprof");
+    for (int i = 0; i < 2; i++) {
+        const char *context = i ? "gpipe always" : "1f1b always";
+        struct pp_sample sample = {.name = "R", .context = context, .load = 1, .median_ns = 55 + i};
+        must(pp_db_add_sample(db, run, PP_SAMPLE_TASK, &sample));
+    }
+    must(pp_db_find_task(db, "cpu", 1, "R", "1f1b never", 1, &ns, &found));
+    assert_true(found && ns == 55);
+    must(pp_db_find_task(db, "cpu", 1, "R", "zb-h1 never", 1, &ns, &found));
+    assert_true(found && ns == 56);
+    must(pp_db_each_task(db, "cpu", 1, "R", "1f1b never", collect, text));
+    assert_string_equal(text, "R/1/55;");
+    must(pp_db_close(db));
+    synthetic_close(&s);
+}
+
 static void test_profile(void **state)
 {
     (void)state;
@@ -129,7 +155,7 @@ static void test_profile(void **state)
     assert_true(found && ns == 105);
     text[0] = '\0';
     must(pp_db_each_task(db, "cpu", 1, "F 1l seq35 rows", "", collect, text));
-    assert_string_equal(text, "F 1l seq35 rows%/1/105;F 1l seq35 rows5/1/77;F 1l seq35 rows5/2/105;");
+    assert_string_equal(text, "F 1l seq35 rows%/1/105;F 1l seq35 rows5/1/100;F 1l seq35 rows5/2/105;");
     must(pp_db_close(db));
 }
 
@@ -273,8 +299,9 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, empty_folder)
     const struct CMUnitTest tests[] = {
-        TEST(test_schema),  TEST(test_run),       TEST(test_profile),        TEST(test_ms_per_batch),
-        TEST(test_compare), TEST(test_same_plan), TEST(test_transfer_start), TEST(test_best_profile),
+        TEST(test_schema),         TEST(test_run),          TEST(test_profile),
+        TEST(test_ms_per_batch),   TEST(test_compare),      TEST(test_same_plan),
+        TEST(test_transfer_start), TEST(test_best_profile), TEST(test_other_contexts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
