@@ -89,6 +89,7 @@ class Measured(Timed):
         of_result = next((word for word in words if word in ("bf16", "tf32")), "fp32")
         self.precision = "fp8" if name == "gemm_fp8" else of_result
         times = next((int(word[5:]) for word in words if word.startswith("times")), 1)
+        self.shape = shape
         self.flops = 2 * times * math.prod(shape)
         self.line = " ".join(map(str, ("product", self.precision, times, *shape, *(["wide"] if "wide" in words else []))))
 
@@ -109,7 +110,16 @@ def measured_products(paths):
         case = Measured.of(line)
         if case:
             found.setdefault((case.name, case.line), case)
-    return list(found.values())
+    cases = list(found.values())
+    most = {}  # tokens by which gradients of a weight are computed: all of a batch are one microbatch, and write
+    for case in cases:
+        if case.name == "gemm_tn":
+            of = case.precision, case.shape[:2]
+            most[of] = max(most.get(of, 0), case.shape[2])
+    for case in cases:
+        if case.name == "gemm_tn" and case.shape[2] < most[case.precision, case.shape[:2]]:
+            case.line += " adds"  # so do all microbatches but the first
+    return cases
 
 
 def measured_table(predictor, machine, cases):

@@ -60,7 +60,8 @@ static const struct field tiles_fields[] = {{"multiprocessors", COUNT, TILES(mul
                                             {"start_us", REAL, TILES(start_ns), 0, 1e3, 0},
                                             {"load", REAL, TILES(load), 0, 1, 0},
                                             {"store", REAL, TILES(store), 0, 1, 0},
-                                            {"split_us", REAL, TILES(split_ns), 0, 1e3, 0}};
+                                            {"split_us", REAL, TILES(split_ns), 0, 1e3, 0},
+                                            {"memory", REAL, TILES(memory), 0, 1, 0.01}};
 static const struct field host_fields[] = {{"devices", COUNT, AT(host_devices), 0, 0, 0}};
 static const struct field network_fields[] = {{"latency_us", REAL, AT(network_latency_ns), 0, 1e3, 0},
                                               {"gb_per_s", REAL, AT(network_bytes_per_ns), 0, 1, 0}};

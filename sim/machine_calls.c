@@ -44,7 +44,7 @@ static double work_ns(const struct pp_work *work, double product_ns, double agai
     int precision;
     double ns = (work->bytes + again * work->again_bytes) / bytes_per_ns;
     const struct pp_tiles *tiles = tiles_of(rates, work, &precision);
-    if (tiles) return tiles->start_ns + fmax(ns, product_ns);
+    if (tiles) return tiles->start_ns + fmax(ns / tiles->memory, product_ns);
     for (int i = 0; i < PP_PRECISIONS; i++)
         if (work->flops[i] > 0) ns = fmax(ns, work->flops[i] / rates->flops_per_ns[i]);
     return rates->shared_bytes_per_ns > 0 ? fmax(ns, work->shared_bytes / rates->shared_bytes_per_ns) : ns;

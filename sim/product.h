@@ -19,6 +19,7 @@ struct pp_tiles {
     double load;         /* time in each step of K to load a row or column of a tile, in multiply-adds */
     double store;    /* the part of the time to write a tile that is not hidden behind the computation of another one */
     double split_ns; /* if K is cut: time of the second pass, in addition to moving its bytes */
+    double memory;   /* the share of the memory bandwidth at which operands and results move, > 0 */
 };
 
 /* The shortest time of all shapes of tiles and cuts of K that are tried. start_ns is not included, nor the time to

@@ -2,7 +2,8 @@
  *
  * What a machine file says of single products and sums. kernel_times MACHINE reads lines such as
  *   product bf16 1 4096 4096 4096      so many C [m,n] = A [m,k] B [k,n] at once: times, m, n, k; "wide" behind: C is
- *                                      float32 whatever the precision; fp8: the factors are FP8, C is bfloat16
+ *                                      float32 whatever the precision; "adds" behind: it adds to C; fp8: the factors
+ *                                      are FP8, C is bfloat16
  *   attention forward 2 16 8192 128 causal    or backward; rows, heads, tokens, width of a head; or full; in bf16
  *   sum 2 8 1048576                    rounds of a ring (1: all-gather, reduce-scatter; 2: all-reduce), devices, bytes
  *   exchange 8 1048576                 all to all: devices, bytes of each; without the copy of what is a device's own
@@ -25,11 +26,16 @@ static int find_precision(const char *name)
 
 static bool time_product(const struct pp_machine *m, const char *line, double *us)
 {
-    char precision[8], wide[8] = "";
+    char precision[8], words[2][8] = {"", ""};
     struct pp_call call = {.kernel = PP_KERNEL_GEMM_NN};
     struct pp_gemm_dims *n = &call.gemm;
-    if (sscanf(line, "product %7s %d %d %d %d %7s", precision, &n->times, &n->m, &n->n, &n->k, wide) < 5) return false;
-    n->wide = strcmp(wide, "wide") == 0;
+    if (sscanf(line, "product %7s %d %d %d %d %7s %7s", precision, &n->times, &n->m, &n->n, &n->k, words[0], words[1]) <
+        5)
+        return false;
+    for (int i = 0; i < 2; i++) {
+        n->wide = n->wide || strcmp(words[i], "wide") == 0;
+        if (strcmp(words[i], "adds") == 0) call.kernel = PP_KERNEL_GEMM_TN, n->mode = PP_GEMM_BY_FRAME;
+    }
     call.precision = find_precision(precision);
     if (call.precision == PP_PRECISIONS || n->m < 1 || n->n < 1 || n->k < 1 || n->times < 1) return false;
     if (call.precision == PP_FP8) call.kernel = PP_KERNEL_GEMM_FP8, call.precision = PP_BF16;

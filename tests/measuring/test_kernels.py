@@ -159,7 +159,8 @@ class Fit(unittest.TestCase):
         tiles = {p: entry["tiles"] for p, entry in published_kernels.machine_file("h100")["precisions"].items()}
         for key in ("start_us", "split_us"):
             self.assertEqual(tiles["fp8"][key], tiles["bf16"][key])
-        self.assertEqual(published_kernels.machine_file("h200")["precisions"]["fp8"]["tiles"], tiles["fp8"])
+        h200 = published_kernels.machine_file("h200")["precisions"]["fp8"]["tiles"]
+        self.assertEqual({**h200, "memory": 1}, tiles["fp8"])
 
     def test_nothing_is_fitted_to_nothing(self):
         with self.assertRaises(SystemExit):
@@ -216,6 +217,17 @@ class Profile(unittest.TestCase):
         rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in found[2:]]
         self.assertEqual([row[:5] for row in rows][0], ["bf16", "gemm_nt", "all", "1", "+0"])
         self.assertEqual([row[4] for row in rows], ["+0", "-50", "+100"])
+
+    def test_gradients_of_weights_are_added_to_but_those_of_a_whole_batch(self):
+        lines = [f"kernel\tgemm_tn 4096x4096x{k} bf16 wide\t-\t1\t20\t1\n" for k in (128, 512, 256)]
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "h100-x.tsv"
+            path.write_text("".join(lines))
+            cases = published_kernels.measured_products([path])
+        self.assertEqual([case.line.endswith(" wide adds") for case in cases], [True, False, True])
+        case = published_kernels.Measured("gemm_tn", (4096, 4096, 128), ["bf16", "wide"], 1)
+        added, written = published_kernels.Predictor(PROGRAM).microseconds("h100", [cases[0], case])
+        self.assertGreater(added, 1.5 * written)
 
     def test_what_fits_a_profile_is_found(self):
         predictor, true = published_kernels.Predictor(PROGRAM), published_kernels.machine_file("h100")

@@ -2,7 +2,10 @@
  *
  * Costs of GPUs that a data sheet gives: by precision, by the arithmetic of each kernel, call after call.
  */
+#include <math.h>
+
 #include "kernels/kernels.h"
+#include "sim/machine_calls.h"
 #include "tests/unit/cost_case.h"
 
 static int64_t longest_class(const char *options)
@@ -126,6 +129,25 @@ static void test_rate_of_attention(void **state)
                          longer);
         }
         pp_job_free(job);
+    }
+}
+
+/* A product of few tokens takes what moving the weight takes: at half of the bandwidth twice as long. One of many tokens
+ * computes all the while. */
+static void test_products_move_at_a_share_of_the_bandwidth(void **state)
+{
+    (void)state;
+    for (int tokens = 16; tokens <= 16384; tokens *= 1024) {
+        struct pp_machine m, half;
+        struct pp_call call = {.kernel = PP_KERNEL_GEMM_NT, .precision = PP_BF16, .gemm = {tokens, 16384, 16384}};
+        call.at.gemm.a.region = call.at.gemm.b.region = call.at.gemm.c.region = PP_MEM_WORK;
+        const struct pp_work work = pp_call_work(&call, true);
+        assert_int_equal(pp_machine_find("h100", &m), PP_OK);
+        half = m;
+        half.tiles[PP_BF16].memory /= 2;
+        const double start = m.tiles[PP_BF16].start_ns, whole = pp_machine_work_ns(&m, &work) - start;
+        const double longer = (pp_machine_work_ns(&half, &work) - start) / whole;
+        assert_true(fabs(longer - (tokens == 16 ? 2 : 1)) < 1e-9);
     }
 }
 
@@ -296,10 +318,14 @@ static void test_machine_launches(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_machine_precisions), cmocka_unit_test(test_machine_calls_in_turn),
-        cmocka_unit_test(test_rate_of_attention),  cmocka_unit_test(test_others_wait_for_memory),
-        cmocka_unit_test(test_machine_launches),   cmocka_unit_test(test_rate_of_linears_in_fp8),
-        cmocka_unit_test(test_bytes_of_rounding),  cmocka_unit_test(test_machines_that_lack_a_rate_of_fp8)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_products_move_at_a_share_of_the_bandwidth),
+                                       cmocka_unit_test(test_machine_precisions),
+                                       cmocka_unit_test(test_machine_calls_in_turn),
+                                       cmocka_unit_test(test_rate_of_attention),
+                                       cmocka_unit_test(test_others_wait_for_memory),
+                                       cmocka_unit_test(test_machine_launches),
+                                       cmocka_unit_test(test_rate_of_linears_in_fp8),
+                                       cmocka_unit_test(test_bytes_of_rounding),
+                                       cmocka_unit_test(test_machines_that_lack_a_rate_of_fp8)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

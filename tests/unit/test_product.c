@@ -23,7 +23,7 @@ static const double flops_per_ns = 2.0 * MULTIPROCESSORS, bytes_per_ns = MULTIPR
 
 static double time_of(double load, double store, double split_ns, struct pp_product product)
 {
-    const struct pp_tiles tiles = {MULTIPROCESSORS, 1000, load, store, split_ns};
+    const struct pp_tiles tiles = {MULTIPROCESSORS, 1000, load, store, split_ns, 1};
     return pp_product_ns(&tiles, &product, flops_per_ns, bytes_per_ns);
 }
 
