@@ -132,8 +132,8 @@ static void test_rate_of_attention(void **state)
     }
 }
 
-/* A product of few tokens takes what moving the weight takes: at half of the bandwidth twice as long. One of many tokens
- * computes all the while. */
+/* A product of few tokens takes what moving the weight takes: twice as long at half of the bandwidth. One of many
+ * tokens computes all the while. */
 static void test_products_move_at_a_share_of_the_bandwidth(void **state)
 {
     (void)state;
