@@ -122,6 +122,9 @@ pp_status pp_db_add_link(struct pp_db *db, int64_t run_id, const char *link, con
  * equally new ones those of this schedule go before others. */
 pp_status pp_db_find_task(struct pp_db *db, const char *device, int threads, const char *signature, const char *context,
                           int load, int64_t *ns, bool *found) PP_MUST_CHECK;
+/* Is there a task whose name has these words in it? */
+pp_status pp_db_knows_words(struct pp_db *db, const char *device, int threads, const char *words,
+                            bool *found) PP_MUST_CHECK;
 /* The time that the host needs to issue the task. A time in the context's share of a GPU goes before others, then one
  * under this load. */
 pp_status pp_db_find_issue(struct pp_db *db, const char *device, int threads, const char *signature,

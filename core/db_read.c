@@ -106,20 +106,26 @@ pp_status pp_db_has_threads(struct pp_db *db, const char *device, int threads, b
                          PP_VALUES(PP_TEXT(device), PP_INT(threads)), &one, found);
 }
 
+pp_status pp_db_knows_words(struct pp_db *db, const char *device, int threads, const char *words, bool *found)
+{
+    int64_t one;
+    return pp_db_integer(db, "SELECT 1 FROM task_time WHERE instr(name, ?3) > 0 AND " OF_DEVICE " LIMIT 1",
+                         PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(words)), &one, found);
+}
+
 pp_status pp_db_each_task(struct pp_db *db, const char *device, int threads, const char *prefix, const char *context,
                           pp_db_task_fn fn, void *arg)
 {
     sqlite3_stmt *statement;
     bool found;
-    PP_TRY(pp_db_query(
-        db,
-        "SELECT name, load, " PP_SQL_EXPECTED ", max(printf('%d %012d %d %s', " ENDED_WELL ", run, " PP_SQL_SCHEDULE(
-            "context") " = " PP_SQL_SCHEDULE("?4") ", context)) FROM task_time WHERE substr(name, 1, length(?3)) = ?3 "
-                                                   "AND " PP_SQL_SHARE("context") " = " PP_SQL_SHARE("?4") " AND"
-                                                                                                           " " OF_DEVICE
-                                                                                                           " GROUP BY "
-                                                                                                           "name, load",
-        PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(prefix), PP_TEXT(context)), &statement));
+    PP_TRY(pp_db_query(db,
+                       "SELECT name, load, " PP_SQL_EXPECTED ", max(printf('%d %012d %d %s', " ENDED_WELL
+                       ", run, " PP_SQL_SCHEDULE("context") " = " PP_SQL_SCHEDULE(
+                           "?4") ", context)) FROM task_time WHERE name >= ?3 AND name < ?3 || '~' "
+                                 "AND " PP_SQL_SHARE("context") " = " PP_SQL_SHARE("?4") " AND"
+                                                                                         " " OF_DEVICE " GROUP BY "
+                                                                                         "name, load",
+                       PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(prefix), PP_TEXT(context)), &statement));
     PP_TRY(pp_db_row(db, statement, &found));
     while (found) {
         const char *name = (const char *)sqlite3_column_text(statement, 0); /* NULL: no memory */

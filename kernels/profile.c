@@ -26,7 +26,7 @@ struct session {
 struct visit {
     struct session *session;
     struct pp_job *job;
-    int *shape; /* [nclasses] shape of each class, -1 where nothing is computed */
+    int *shape; /* [nclasses] shape of each class, -1 where nothing is computed, or another configuration tells more */
     bool *open; /* [nshapes * PP_PROFILE_LOADS] still to be measured in this round */
 };
 
@@ -177,6 +177,8 @@ static pp_status visit_point(struct session *s, const struct pp_point *point, bo
         bool computes = pp_kinds[v.job->train->classes[c].kind].computes;
         const char *signature = v.job->phase[PP_TRAIN].programs[c].signature;
         v.shape[c] = computes ? pp_profile_find(s->profile, signature, context) : -1;
+        if (v.shape[c] >= 0 && s->profile->shapes[v.shape[c]].both && !pp_profile_has_both(v.job->train, c))
+            v.shape[c] = -1;
     }
     if (status == PP_OK) status = visit_job(&v);
     free(v.shape);

@@ -81,6 +81,7 @@ struct pp_profile_shape {
     int ncalls;
     char (*call_names)[PP_CALL_NAME];              /* [ncalls] */
     double flops, bytes;                           /* of one run of the task */
+    bool both; /* some configuration has tasks of both groups (struct pp_profile_cell): it is measured in such a one */
     struct pp_profile_cell cell[PP_PROFILE_LOADS]; /* one for each of the profile's loads; load 0: it is not needed */
 };
 
@@ -112,6 +113,8 @@ pp_status pp_profile_run(struct pp_profile *profile) PP_MUST_CHECK;
 pp_status pp_profile_store(struct pp_profile *profile, struct pp_db *db, int64_t run_id) PP_MUST_CHECK;
 void pp_profile_free(struct pp_profile *profile); /* NULL is allowed */
 
+/* Has the plan tasks of the class that add to gradients, and one that writes them (struct pp_profile_cell)? */
+bool pp_profile_has_both(const struct pp_plan *plan, int cls);
 /* The shape with this signature and context, or -1. */
 int pp_profile_find(const struct pp_profile *profile, const char *signature, const char *context);
 /* Workers of a configuration that slow each other down: min(workers, cores), or those that share a GPU. */

@@ -19,6 +19,14 @@ int pp_profile_find(const struct pp_profile *profile, const char *signature, con
     return -1;
 }
 
+bool pp_profile_has_both(const struct pp_plan *plan, int cls)
+{
+    bool has[2] = {false};
+    for (int64_t i = 0; i < plan->ntasks; i++)
+        if (plan->tasks[i].cls == cls) has[plan->tasks[i].flags & PP_TASK_FIRST ? 1 : 0] = true;
+    return has[0] && has[1];
+}
+
 static int sharers(const struct pp_profile_setup *setup, const struct pp_plan *plan)
 {
     struct pp_device_spec spec = pp_profile_device(setup->config, 0, pp_plan_workers(plan));
@@ -93,6 +101,7 @@ static pp_status add_job(struct pp_profile *profile, const struct pp_job *job)
         if (!pp_kinds[plan->classes[c].kind].computes) continue;
         PP_TRY(add_shape(profile, plan->classes[c].kind, program, context));
         struct pp_profile_shape *shape = &profile->shapes[pp_profile_find(profile, program->signature, context)];
+        shape->both = shape->both || pp_profile_has_both(plan, c);
         PP_TRY(add_cell(profile, shape, 0));
         PP_TRY(add_cell(profile, shape, pp_profile_load(profile, plan)));
     }

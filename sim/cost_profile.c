@@ -221,6 +221,22 @@ static void set_sharing(const struct pp_job *job, int cores, struct pp_search *s
     pp_job_context(job, sharers, s->context, sizeof s->context);
 }
 
+/* Has the profile of a machine any task of a model with these layers? Else nothing of it fits: sizes of layers are in
+ * the names of products. So in sweeps what is not there is not looked for task by task. */
+static pp_status knows_model(const struct pp_search *s, bool *found)
+{
+    char words[PP_SIGNATURE_BYTES];
+    for (int c = 0; c < s->job->train->nclasses; c++) {
+        if (s->job->train->classes[c].kind != PP_F) continue;
+        const char *name = s->job->phase[PP_TRAIN].programs[c].signature, *from = strstr(name, " d"),
+                   *to = from ? strstr(from, " ff") : NULL;
+        if (!to) continue;
+        snprintf(words, sizeof words, "%.*s ", (int)(to + 1 + strcspn(to + 1, " ") - from), from);
+        return pp_db_knows_words(s->db, s->device, s->threads, words, found);
+    }
+    return PP_OK;
+}
+
 pp_status pp_cost_from_profile(const struct pp_job *job, struct pp_db *db, const struct pp_machine *machine,
                                struct pp_cost **out, struct pp_cost_origin *origin)
 {
@@ -236,6 +252,7 @@ pp_status pp_cost_from_profile(const struct pp_job *job, struct pp_db *db, const
     *origin = (struct pp_cost_origin){0};
     *out = NULL;
     PP_TRY(pp_db_has_profile(db, s.device, &cores, &found));
+    if (found && pp_config_machine(job->config)) PP_TRY(knows_model(&s, &found));
     if (!found || cores <= 0) return PP_OK;
     struct pp_cost *cost;
     PP_TRY(pp_cost_from_machine(job, machine, &cost));

@@ -254,16 +254,22 @@ static void count_computed(const struct session *s, const struct pp_machine *mac
 
 static void tell_machines(struct session *s)
 {
-    size_t any, tasks;
+    const size_t rows = json_array_size(s->rows);
+    size_t any, tasks, computed = 0;
     bool sheet = false;
     for (int t = 0; t < s->ntargets; t++) {
         const struct pp_machine *machine = &s->targets[t].predictor.machine;
         count_computed(s, machine, &any, &tasks);
         if (any > 0) pp_machine_tell(machine);
+        computed += tasks;
         s->remarks[t].computed = tasks > 0;
         sheet |= tasks > 0 && machine->cores == 0;
     }
     if (sheet) pp_machine_tell_sheet(s->config.precision);
+    if (computed > 0 && computed < rows)
+        pp_warn("%zu of %zu results have times by a data sheet, the others measured ones: a data sheet's are usually "
+                "shorter, so do not rank one against the other",
+                computed, rows);
     for (int t = 0; t < s->ntargets; t++) pp_remarks_precision(&s->remarks[t]);
 }
 

@@ -179,7 +179,8 @@ void pp_remarks_precision(const struct pp_remarks *r)
     const struct pp_config *config = r->predictor->config;
     const struct pp_machine *m = &r->predictor->machine;
     const double plain = m->flops_per_ns[PP_FP32], tensor_cores = m->flops_per_ns[PP_BF16];
-    if (!r->computed || pp_config_given(config, "precision") || config->precision != PP_FP32) return;
+    if (!r->computed && !pp_config_machine(config)) return;
+    if (pp_config_given(config, "precision") || config->precision != PP_FP32) return;
     if (m->cores > 0 || tensor_cores < several * plain) return;
     pp_warn("products in fp32 go without the tensor cores of %s, at %.0f TFLOP/s instead of %.0f in bf16: most "
             "trainings use --precision bf16; with --precision fp32 this is not said",

@@ -42,8 +42,8 @@ void pp_remarks_source(struct pp_remarks *r, const struct pp_point *point, const
 /* After each prediction: notes whether the row (pp_row_create()) fits into memory. */
 void pp_remarks_memory(struct pp_remarks *r, const struct pp_point *point, const json_t *row);
 
-/* If times of tasks were computed (r->computed): the remark that the machine is much faster in bf16, if --precision was
- * not given. */
+/* If times of tasks were computed (r->computed) or a machine is named: the remark that the machine is much faster in
+ * bf16, if --precision was not given. */
 void pp_remarks_precision(const struct pp_remarks *r);
 
 /* If ways to use --workers were compared: the remark that only the default schedule was tried, if it was not given. */

@@ -91,10 +91,10 @@ static void rest(struct pp_device *device)
 pp_status pp_cuda_measure_begin(struct pp_device *device, const struct pp_program *program,
                                 const struct pp_frame *frame, int slot, bool each)
 {
-    PP_TRY(pp_cuda_make_times(device, slot, intervals(program, each) + 1));
-    PP_TRY(close_gate(device));
+    pp_status status = pp_cuda_make_times(device, slot, intervals(program, each) + 1);
+    if (status == PP_OK) status = close_gate(device);
     const int64_t before = pp_now_ns();
-    const pp_status status = queue_timed(device, program, frame, slot, each);
+    if (status == PP_OK) status = queue_timed(device, program, frame, slot, each);
     device->times[slot].host_ns = pp_now_ns() - before;
     open_gate(device);
     if (status != PP_OK) rest(device);
@@ -106,10 +106,12 @@ pp_status pp_cuda_measure_end(struct pp_device *device, const struct pp_program 
 {
     const cudaEvent_t *times = device->times[slot].event;
     const int n = intervals(program, kernel_ns != NULL);
-    PP_TRY(pp_cuda_poll(times[n], NULL));
+    pp_status status = pp_cuda_poll(times[n], NULL);
     out->host_ns = device->times[slot].host_ns;
-    PP_TRY(pp_cuda_between(times[0], times[n], &out->device_ns));
-    return read_times(times, program, kernel_ns);
+    if (status == PP_OK) status = pp_cuda_between(times[0], times[n], &out->device_ns);
+    if (status == PP_OK) status = read_times(times, program, kernel_ns);
+    if (status != PP_OK) rest(device);
+    return status;
 }
 
 static pp_status time_spin(struct pp_device *device, int64_t cycles, int64_t *ns)

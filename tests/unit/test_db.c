@@ -96,6 +96,10 @@ static void test_other_contexts(void **state)
     assert_true(found && ns == 55);
     must(pp_db_find_task(db, "cpu", 1, "R", "zb-h1 never", 1, &ns, &found));
     assert_true(found && ns == 56);
+    must(pp_db_knows_words(db, "cpu", 1, "R", &found));
+    assert_true(found);
+    must(pp_db_knows_words(db, "cpu", 1, " d4096 ", &found));
+    assert_false(found);
     must(pp_db_each_task(db, "cpu", 1, "R", "1f1b never", collect, text));
     assert_string_equal(text, "R/1/55;");
     must(pp_db_close(db));

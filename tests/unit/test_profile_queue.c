@@ -227,6 +227,28 @@ static void test_first_is_shorter(void **state)
     pp_profile_free(profile);
 }
 
+/* Three rows are the last microbatch of seven in two chunks, which writes no gradients; in three chunks one of two. */
+static void test_a_step_has_both(void **state)
+{
+    (void)state;
+    const struct pp_backend backend = queued_backend();
+    struct pp_profile *profile =
+        queued_profile("--preset lab --rows 7 --seconds 0.005 --stages 1 --chunks 2,3", &backend);
+    int found = 0;
+    first_is_shorter = true;
+    assert_int_equal(pp_profile_run(profile), PP_OK);
+    first_is_shorter = false;
+    for (int i = 0; i < profile->nshapes; i++) {
+        const struct pp_profile_shape *shape = &profile->shapes[i];
+        if (shape->kind != PP_B || !strstr(shape->signature, " rows3")) continue;
+        assert_true(shape->both);
+        assert_int_equal(shape->cell[0].ns.mean_ns, (int64_t)CALL_NS * shape->ncalls * 3 / 4);
+        found++;
+    }
+    assert_int_equal(found, 1);
+    pp_profile_free(profile);
+}
+
 /* Under load, a task of gpipe is measured beside tasks of its own stretch. (In other schedules forwards and backwards
  * mix, but threads that are not at the same time anywhere cannot be held to that.) */
 static void test_stretches(void **state)
@@ -392,9 +414,11 @@ static void test_algorithms(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_queue_device),     cmocka_unit_test(test_cannot_share), cmocka_unit_test(test_gap),
-        cmocka_unit_test(test_first_is_shorter), cmocka_unit_test(test_stretches),    cmocka_unit_test(test_begins),
-        cmocka_unit_test(test_issue_is_stored),  cmocka_unit_test(test_algorithms),
+        cmocka_unit_test(test_queue_device), cmocka_unit_test(test_cannot_share),
+        cmocka_unit_test(test_gap),          cmocka_unit_test(test_first_is_shorter),
+        cmocka_unit_test(test_stretches),    cmocka_unit_test(test_a_step_has_both),
+        cmocka_unit_test(test_begins),       cmocka_unit_test(test_issue_is_stored),
+        cmocka_unit_test(test_algorithms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
