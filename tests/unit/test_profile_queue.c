@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "kernels/profile_algorithms.h"
-#include "kernels/profile_stretches.h"
 
 /* The same with queues: measuring takes no time, issuing a tenth of running. There are config_gpus(), shared by as
  * many workers as it takes. */
@@ -263,43 +262,6 @@ static void test_stretches(void **state)
     pp_profile_free(profile);
 }
 
-/* Where a rank's stretches begin. */
-static void test_begins(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *options;
-        bool split;
-        int n, begin[PP_STRETCHES + 1];
-    } cases[] = {
-        {"--schedule gpipe", true, 3, {0, 3, 7, 8}}, /* 3 F; 3 B and NORM; STEP */
-        {"--schedule gpipe", false, 2, {0, 7, 8}},
-        {"--schedule 1f1b", true, 2, {0, 7, 8}},
-        {"--schedule gpipe --clip 0", true, 3, {0, 3, 6, 7}},
-        {"--schedule gpipe --checkpoint always", true, 3, {0, 3, 10, 11}}, /* R too */
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char options[160];
-        snprintf(options, sizeof options, "--preset lab --clip 0.5 --rows 6 --stages 2 --chunks 3 %s",
-                 cases[i].options);
-        configure(options, 64);
-        struct pp_point *points;
-        struct pp_job *job;
-        int n;
-        assert_int_equal(pp_points(&config, &pp_schedules, &points, &n), PP_OK);
-        assert_int_equal(pp_job_create(&config, &points[0], &pp_schedules, &pp_model_ops, false, NULL, &job), PP_OK);
-        for (int rank = 0; rank < 2; rank++) {
-            struct pp_stretches s;
-            assert_int_equal(pp_stretches_of(job->train, rank, cases[i].split, &s), PP_OK);
-            assert_int_equal(s.n, cases[i].n);
-            for (int k = 0; k <= s.n; k++) assert_int_equal(s.begin[k], cases[i].begin[k]);
-            free(s.tasks);
-        }
-        pp_job_free(job);
-        free(points);
-    }
-}
-
 /* Workers that take turns on a GPU have no times. */
 static void test_cannot_share(void **state)
 {
@@ -414,10 +376,13 @@ static void test_algorithms(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_queue_device), cmocka_unit_test(test_cannot_share),
-        cmocka_unit_test(test_gap),          cmocka_unit_test(test_first_is_shorter),
-        cmocka_unit_test(test_stretches),    cmocka_unit_test(test_a_step_has_both),
-        cmocka_unit_test(test_begins),       cmocka_unit_test(test_issue_is_stored),
+        cmocka_unit_test(test_queue_device),
+        cmocka_unit_test(test_cannot_share),
+        cmocka_unit_test(test_gap),
+        cmocka_unit_test(test_first_is_shorter),
+        cmocka_unit_test(test_stretches),
+        cmocka_unit_test(test_a_step_has_both),
+        cmocka_unit_test(test_issue_is_stored),
         cmocka_unit_test(test_algorithms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
