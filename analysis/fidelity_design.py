@@ -14,7 +14,7 @@ TINY = dict(preset="tutorial", replicas=1, d_model=8, heads=2, d_ff=8, layers=4,
 # Options for the programs; rows and layers that decide which configurations there are; steps of a run.
 MODELS = {
     "small": dict(options={"preset": "small"}, rows=20, layers=2, steps=16),
-    "wide": dict(options=WIDE, rows=16, layers=8, steps=8),
+    "wide": dict(options=WIDE, rows=16, layers=8, steps=10),
     "deep": dict(options=DEEP, rows=20, layers=16, steps=16),
     "llama": dict(options=LLAMA, rows=20, layers=8, steps=16),
     "experts": dict(options=EXPERTS, rows=20, layers=8, steps=16),

@@ -7,8 +7,7 @@
  * part of the vocabulary each, the two passes are two kernels, and the workers exchange their maxima and sums between
  * them.
  *
- * Measured on an H200 in two passes, 28782 words, gradient in bf16: 62 us for 700 tokens, 18 for 105. Expected of one
- * pass, not measured: 40 and 9 us.
+ * Measured on an H200, 28782 words, gradient in bf16: 60 us for 700 tokens, 16 for 105; in two passes 62 and 18.
  */
 #include <algorithm>
 

@@ -5,9 +5,9 @@
  * row. Each thread keeps `held` quads of the row in registers. Rows that are too long for that (held = 0) are computed
  * from memory again in each of the three passes: mean, variance, result.
  *
- * Measured on an H200, in bf16, 4096 columns, when a thread waited for each of its quads before it asked for the next,
- * and column sums had a second kernel: 16 us for 700 rows (9 for 105), backward 29 us (17). Expected as it is now, not
- * measured: 9 us (6), backward 14 us (10).
+ * Measured on an H200, in bf16, 4096 columns: 18 us for 700 rows (8 for 105), backward 30 us (13). When a thread waited
+ * for each of its quads before it asked for the next, and column sums had a second kernel, it was 16 us (9), backward
+ * 29 us (18): few rows gained.
  */
 #include "kernels/cuda/columns.cuh"
 
