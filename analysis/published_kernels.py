@@ -91,7 +91,9 @@ class Measured(Timed):
         times = next((int(word[5:]) for word in words if word.startswith("times")), 1)
         self.shape = shape
         self.flops = 2 * times * math.prod(shape)
-        self.line = " ".join(map(str, ("product", self.precision, times, *shape, *(["wide"] if "wide" in words else []))))
+        of_weights = name == "gemm_tn" or (name == "gemm_fp8" and "wide" in words)
+        wide, adds = ["wide"] * ("wide" in words), ["adds"] * (of_weights and "writes" not in words)
+        self.line = " ".join(map(str, ("product", self.precision, times, *shape, *wide, *adds)))
 
     @classmethod
     def of(cls, line):
@@ -110,16 +112,7 @@ def measured_products(paths):
         case = Measured.of(line)
         if case:
             found.setdefault((case.name, case.line), case)
-    cases = list(found.values())
-    most = {}  # tokens by which gradients of a weight are computed: all of a batch are one microbatch, and write
-    for case in cases:
-        if case.name == "gemm_tn":
-            of = case.precision, case.shape[:2]
-            most[of] = max(most.get(of, 0), case.shape[2])
-    for case in cases:
-        if case.name == "gemm_tn" and case.shape[2] < most[case.precision, case.shape[:2]]:
-            case.line += " adds"  # so do all microbatches but the first
-    return cases
+    return list(found.values())
 
 
 def measured_table(predictor, machine, cases):

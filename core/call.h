@@ -24,7 +24,7 @@
  *
  * Shapes are row-major and without gaps. Elements are those of activations, unless the block says float, int32, bf16 or
  * fp8: float32, but bfloat16 in programs of precision bf16 or fp8 (core/program.h). "grad": a gradient of parameters,
- * which is written, or added to where pp_frame.accumulate is set. A bias that lies nowhere is not added, and an operand
+ * which is written, or added to where pp_call.adds is set. A bias that lies nowhere is not added, and an operand
  * that would only be written to add it is then not written either.
  *
  * Letters and names of dimensions:
@@ -46,6 +46,7 @@
 #define PP_CORE_CALL_H
 
 #include <assert.h>
+#include <stdbool.h>
 
 #include "core/calls_attention.h"
 #include "core/calls_embedding.h"
@@ -173,6 +174,7 @@ struct pp_call {
     };
     int32_t site;      /* of dropout: the part of the random numbers' key that tells calls apart; 0: no dropout */
     int32_t precision; /* enum pp_precision; never PP_FP8 */
+    bool adds;         /* "grad" operands are added to, not written */
     float p;           /* probability of dropout, with which site != 0 and pp_frame.training zero an element */
     union {            /* scalars, by their names in the kernel's block */
         float scale, eps;

@@ -45,8 +45,8 @@ PP_OPERANDS(embed_grad, weight_grad, tokens, dy);
 PP_DIMS(positions, rows, seq, d, places);
 
 /* positions_grad: positions_grad[place] = sum of drop'(dy) over the tokens at this place, in the order of the rows.
- * With embed's dropout, but without its scale. A place that no token is at gets 0, or is left alone where the frame
- * accumulates.
+ * With embed's dropout, but without its scale. A place that no token is at gets 0, or is left alone where the call
+ * adds.
  *     p                as embed's
  *     positions_grad   grad  [places, d] float
  *     dy               in    [T, d]

@@ -11,7 +11,7 @@
 enum pp_gemm_mode {
     PP_GEMM_WRITE,    /* it is written */
     PP_GEMM_ADD,      /* it is added to */
-    PP_GEMM_BY_FRAME, /* added to where pp_frame.accumulate is set, else written: gradients of weights */
+    PP_GEMM_GRADIENT, /* added to where pp_call.adds is set, else written: gradients of weights */
     PP_GEMM_ADD_ONCE  /* added to by tensor rank 0, written by the others: a sum over the tensor ranks follows */
 };
 

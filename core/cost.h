@@ -17,7 +17,7 @@ enum pp_cost_source {
     PP_COST_TIMES,        /* --times */
     PP_COST_PROFILE,      /* the task was measured as a whole */
     PP_COST_KERNELS,      /* sum of the task's kernels, which were measured in other tasks */
-    PP_COST_INTERPOLATED, /* between measurements with fewer and with more rows */
+    PP_COST_INTERPOLATED, /* between fewer and more rows, or from a step's other backwards */
     PP_COST_MACHINE,      /* computed from a data sheet */
     PP_COST_SOURCES
 };

@@ -34,7 +34,6 @@ void pp_frame_place(const struct pp_job *job, const struct pp_phase *phase, cons
     frame->base[PP_MEM_IN] = pp_arena_slot(arena, task->in);
     frame->base[PP_MEM_OUT] = pp_arena_slot(arena, task->out);
     frame->base[PP_MEM_WORK] = at(arena, layout->work_offset[arena->rank]);
-    frame->accumulate = !(task->flags & PP_TASK_FIRST);
     if (plan->shards || plan->shard_params)
         pp_frame_set_part(frame, job->model, &plan->classes[task->cls], pp_arena_slot(arena, pp_task_param(plan, task)),
                           pp_arena_slot(arena, pp_task_grad(plan, task)));

@@ -112,26 +112,37 @@ static double all_parts_ms(const struct pp_measured_times *measured, const struc
     double ms = 0;
     for (int c = 0; c < measured->plan->nclasses; c++) {
         const struct pp_class *known = &measured->plan->classes[c];
-        if (known->kind != cls->kind || known->stage != cls->stage || known->rows < 1) continue;
+        if (known->kind != cls->kind || known->stage != cls->stage || known->rows < 1 || known->adds != cls->adds)
+            continue;
         ms += (double)measured->ns[c] / 1e6 * cls->rows / known->rows;
     }
     return ms;
 }
 
-static double measured_ms(const struct pp_measured_times *measured, const struct pp_class *cls)
+/* The same task's time, else that of most rows, in proportion; 0: there is none. */
+static double same_work_ms(const struct pp_measured_times *measured, const struct pp_class *cls)
 {
     int most = 0;
     double ms = 0;
     for (int c = 0; c < measured->plan->nclasses; c++) {
         const struct pp_class *known = &measured->plan->classes[c];
         if (known->kind != cls->kind || known->stage != cls->stage || known->part != cls->part) continue;
-        if (known->parts != cls->parts) continue;
+        if (known->parts != cls->parts || known->adds != cls->adds) continue;
         if (known->rows == cls->rows) return (double)measured->ns[c] / 1e6;
         if (known->rows <= most) continue;
         most = known->rows;
         ms = (double)measured->ns[c] / 1e6 * cls->rows / most;
     }
     return most > 0 || cls->parts > 1 ? ms : all_parts_ms(measured, cls);
+}
+
+/* A batch cut short may have a backward that only writes, or only adds, where the measured plan has the other. */
+static double measured_ms(const struct pp_measured_times *measured, const struct pp_class *cls)
+{
+    struct pp_class other = *cls;
+    const double ms = same_work_ms(measured, cls);
+    other.adds = !cls->adds;
+    return ms > 0 ? ms : same_work_ms(measured, &other);
 }
 
 static pp_status too_long(const struct pp_class *cls, double ns)

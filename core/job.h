@@ -106,9 +106,8 @@ static inline void *pp_arena_slot(const struct pp_arena *arena, int32_t slot)
 {
     return slot < 0 ? NULL : arena->base + arena->slot_offset[slot];
 }
-/* Sets the fields of `frame` that depend on the task and on where its memory lies: base[] and accumulate; if the task
- * has a microbatch, also act_row, and the microbatch's first row is added to first_row. The caller sets all others
- * before. */
+/* Sets what of `frame` depends on where the task's memory lies: base[]. If the task has a microbatch, also act_row; and
+ * the microbatch's first row is added to first_row. The caller sets all other fields before. */
 void pp_frame_place(const struct pp_job *job, const struct pp_phase *phase, const struct pp_arena *arena,
                     const struct pp_task *task, struct pp_frame *frame);
 

@@ -92,7 +92,5 @@ void pp_frame_set_part(struct pp_frame *frame, const struct pp_model *model, con
         frame->base[PP_MEM_PARAM] = (char *)param - memory.values.offset;
         frame->base[PP_MEM_PARAM16] = memory.copies.bytes ? copies : NULL;
     }
-    if (cls->kind != PP_B || !grad) return;
-    frame->base[PP_MEM_GRAD] = (char *)grad - pp_part_gradients(model, cls).offset;
-    frame->accumulate = false;
+    if (cls->kind == PP_B && grad) frame->base[PP_MEM_GRAD] = (char *)grad - pp_part_gradients(model, cls).offset;
 }

@@ -53,6 +53,13 @@ int32_t pp_task_param(const struct pp_plan *plan, const struct pp_task *t)
     return t->kind == PP_PUT_PARAM || t->kind == PP_GATHER_PARAM ? t->out : -1;
 }
 
+bool pp_task_adds(const struct pp_plan *plan, const struct pp_task *t)
+{
+    if (t->flags & PP_TASK_FIRST) return false;
+    if (plan->shards) return t->kind == PP_ADD_GRAD; /* a B has a slot of its own */
+    return t->kind == PP_B || t->kind == PP_I || t->kind == PP_W;
+}
+
 int32_t pp_task_grad(const struct pp_plan *plan, const struct pp_task *t)
 {
     if (t->kind == PP_REDUCE_GRAD || t->kind == PP_ADD_GRAD) return t->in;

@@ -161,6 +161,8 @@ struct pp_plan {
 /* The parameter slot (ZeRO 3) and the gradient slot (ZeRO 2 and 3) that a task reads or writes; -1: none. */
 int32_t pp_task_param(const struct pp_plan *plan, const struct pp_task *t);
 int32_t pp_task_grad(const struct pp_plan *plan, const struct pp_task *t);
+/* Does the task add to gradients that another task of the step has written (pp_class.adds)? */
+bool pp_task_adds(const struct pp_plan *plan, const struct pp_task *t);
 
 /* Do several workers hold the same parameters? */
 static inline bool pp_plan_holds_again(const struct pp_plan *plan)

@@ -206,6 +206,15 @@ static pp_status check_first(struct check *c, int32_t id)
                        first ? "it adds to gradients that nothing has written" : "it overwrites earlier gradients");
 }
 
+/* Runs after all flags were found right. */
+static pp_status check_adding(const struct pp_plan *plan)
+{
+    for (int32_t id = 0; id < plan->ntasks; id++)
+        if (plan->classes[plan->tasks[id].cls].adds != pp_task_adds(plan, &plan->tasks[id]))
+            return pp_plan_bad(plan, id, "its cost class uses gradients in another way");
+    return PP_OK;
+}
+
 static pp_status check_complete(const struct check *c)
 {
     const struct pp_plan *plan = c->plan;
@@ -355,6 +364,7 @@ static pp_status run_checks(struct check *c)
     if (plan->shards || plan->shard_params) PP_TRY(pp_shards_check(plan));
     if (pp_plan_holds_again(plan) && !plan->shards) PP_TRY(pp_sums_check(plan));
     if (plan->tied) PP_TRY(pp_tied_check(plan));
+    PP_TRY(check_adding(plan));
     return pp_issue_check_end(&c->issue);
 }
 

@@ -62,7 +62,6 @@ struct pp_frame {
      * PUT_PARAM and ADD_GRAD: the worker's number among the replicas that share. */
     int64_t act_row;
     bool training;    /* dropout on */
-    bool accumulate;  /* add to the gradients instead of writing them */
     float loss_scale; /* 1 / tokens of the whole batch over all replicas */
     int64_t tokens;   /* of the whole batch over all replicas */
     float learning_rate;

@@ -49,6 +49,7 @@ static pp_status stage_ns(const struct pp_model *model, const struct pp_class *o
         struct pp_program program;
         struct pp_class cls = *of;
         cls.kind = kinds[i];
+        cls.adds = true;
         struct pp_program_spec spec = {.seq = seq, .slot_rows = cls.rows, .training = true};
         PP_TRY(ops->program(model, &cls, &spec, &program));
         pp_status status = PP_OK;

@@ -75,17 +75,3 @@ struct pp_quantiles pp_times_quantiles(struct pp_times *times)
         .mean_ns = winsorised_mean(times),
     };
 }
-
-pp_status pp_times_of_groups(struct pp_times groups[2], const int weights[2], struct pp_quantiles *out)
-{
-    struct pp_times all = {0};
-    pp_status status = pp_times_merge(&all, &groups[0]);
-    if (status == PP_OK) status = pp_times_merge(&all, &groups[1]);
-    *out = pp_times_quantiles(&all);
-    pp_times_free(&all);
-    if (groups[0].n == 0 || groups[1].n == 0 || weights[0] + weights[1] == 0) return status;
-    double sum = 0;
-    for (int i = 0; i < 2; i++) sum += (double)weights[i] * (double)pp_times_quantiles(&groups[i]).mean_ns;
-    out->mean_ns = llround(sum / (weights[0] + weights[1]));
-    return status;
-}

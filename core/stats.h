@@ -35,9 +35,6 @@ void pp_times_free(struct pp_times *times);
 /* The quantiles by the nearest-rank method; the median of an even count is the mean of the middle two. Sorts the list.
  */
 struct pp_quantiles pp_times_quantiles(struct pp_times *times);
-/* Quantiles of two groups of samples together, and as mean that of tasks of which weights[i] belong to group i, however
- * many samples each group has: a group of few tasks would be lost to the winsorised mean. Sorts both. */
-pp_status pp_times_of_groups(struct pp_times groups[2], const int weights[2], struct pp_quantiles *out) PP_MUST_CHECK;
 
 /* taken: the part (0 to 1) of the time of a profile's tasks in which its workers had no core, because others used it.
  * If it is so large that the times are not to be trusted, writes a remark to buf, a sentence without its end, and

@@ -90,6 +90,9 @@ struct pp_class {
     int32_t part;  /* number of the part, 0 .. parts-1 */
     int32_t parts; /* number of parts; 0: the class covers the whole stage */
     bool rounds;   /* of the first F of a stage, with pp_plan.rounds_weights: it rounds the stage's weights */
+    /* Of B, I, W, ADD_GRAD: it adds to gradients of the step. Else it writes them, for it is their first contribution
+     * (PP_TASK_FIRST), or has a slot of its own for them (ZeRO 2 and 3). */
+    bool adds;
 };
 
 enum pp_lane_kind {

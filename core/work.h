@@ -20,7 +20,6 @@ struct pp_product {
 struct pp_work {
     double flops[PP_PRECISIONS]; /* by precision of the arithmetic; on GPUs PP_FP32 is all but tensor cores' work */
     double bytes;                /* of operands, read and written */
-    double again_bytes;        /* to add to `bytes` if the call adds to gradients instead of writing them; may be < 0 */
     double shared_bytes;       /* GPUs: bytes moved inside multiprocessors, if that may be what takes longest; else 0 */
     struct pp_product product; /* if the call is a matrix product; its FLOPs then are of one precision */
 };

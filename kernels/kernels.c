@@ -41,7 +41,7 @@ double pp_call_again_bytes(const struct pp_call *call)
     case PP_KERNEL_GEMM_FP8: {
         const struct pp_gemm_dims *n = &call->gemm;
         const double c = (double)pp_element_bytes(n->wide ? PP_FP32 : call->precision) * n->m * n->n;
-        return n->mode == PP_GEMM_BY_FRAME ? PP_TIMES(n) * c : 0;
+        return n->mode == PP_GEMM_GRADIENT ? PP_TIMES(n) * c : 0;
     }
     case PP_KERNEL_TAKE:
         return bytes * call->matrix.rows * call->matrix.width;
@@ -56,7 +56,7 @@ double pp_call_again_bytes(const struct pp_call *call)
 
 double pp_call_bytes(const struct pp_call *call)
 {
-    double bytes = 0;
+    double bytes = call->adds ? pp_call_again_bytes(call) : 0;
     for (int i = 0; i < PP_CALL_REFS; i++) {
         const struct pp_operand operand = pp_call_operand(call, i);
         if (call->ref[i].region != PP_MEM_NONE) bytes += (double)operand.moved * operand.element_bytes;

@@ -121,10 +121,10 @@ static inline bool pp_kernel_is_norm(int kernel)
            kernel == PP_KERNEL_RMSNORM_GRAD;
 }
 
-/* Does a call of this mode (enum pp_gemm_mode) add to C in a task of this frame? */
-static inline bool pp_gemm_adds(int mode, const struct pp_frame *frame)
+/* Does the call, whose mode (enum pp_gemm_mode) this is, add to C in a task of this frame? */
+static inline bool pp_gemm_adds(const struct pp_call *call, int mode, const struct pp_frame *frame)
 {
-    return mode == PP_GEMM_ADD || (mode == PP_GEMM_BY_FRAME && frame->accumulate) ||
+    return mode == PP_GEMM_ADD || (mode == PP_GEMM_GRADIENT && call->adds) ||
            (mode == PP_GEMM_ADD_ONCE && frame->tensor_rank == 0);
 }
 
@@ -160,7 +160,8 @@ bool pp_call_lacks_bias(const struct pp_call *call);
 /* Floating-point operations of a call; bytes of its operands that it reads and writes. */
 double pp_call_flops(const struct pp_call *call);
 double pp_call_bytes(const struct pp_call *call);
-/* Bytes more where pp_frame.accumulate is set; negative for kernels that then do not clear first. */
+/* How many bytes more it moves if it adds to gradients than if it writes them; negative for kernels that clear before
+ * they write. 0: it makes no gradient, or as small a one as a row. */
 double pp_call_again_bytes(const struct pp_call *call);
 
 /* What a device does for the call (kernels/work.c). */
@@ -192,6 +193,7 @@ void pp_call_meet(const struct pp_call *call, const struct pp_frame *frame);
  *   times8      number of products, or of matrices
  *   e5m2        gemm_fp8, to_fp8: A, or what is made, is a gradient
  *   turned      to_fp8: what is made is transposed; both: one is, and one is not
+ *   writes      writes a gradient of parameters, to which the same call of other microbatches adds
  *   drop        a dropout site
  *   bf16, tf32  the precision; wide: a product, sum or exchange whose result is float32 in bf16
  *

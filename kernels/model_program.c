@@ -127,7 +127,7 @@ struct pp_call *pp_writer_call(struct pp_writer *w, enum pp_kernel kernel)
     const int at = w->out->ncalls++;
     struct pp_call *call = &w->out->calls[w->counts ? 0 : at];
     const int precision = w->model->local.precision;
-    *call = (struct pp_call){.kernel = kernel, .precision = precision == PP_FP8 ? PP_BF16 : precision};
+    *call = (struct pp_call){.kernel = kernel, .precision = precision == PP_FP8 ? PP_BF16 : precision, .adds = w->adds};
     return call;
 }
 
@@ -261,6 +261,7 @@ pp_status pp_model_program(const struct pp_model *model, const struct pp_class *
                           .split = spec->split_backward && spec->training,
                           .checkpoints = spec->checkpoint_layers && spec->training,
                           .rounds = rounds_weights(&model->local, cls),
+                          .adds = cls->adds,
                           .out = out};
     pp_slot_layout(model, cls->stage, spec, &w.slot);
     if (w.slot.bytes >= PP_SLOT_ENDLESS)

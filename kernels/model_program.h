@@ -94,6 +94,7 @@ struct pp_writer {
     bool clears;                /* zeros that fill shares up are written, see program_shards.c */
     bool checkpoints;           /* the inputs of layers are kept, and nothing else */
     bool rounds;                /* the program rounds weights to FP8 */
+    bool adds;                  /* it adds to gradients */
     int beside;                 /* number of the last exchange of experts that is under way; 0: none is */
     /* Scratch, in PP_MEM_WORK: */
     struct pp_ref again;    /* slot.again: the buffers of one layer */

@@ -35,7 +35,7 @@ bool pp_call_lacks_bias(const struct pp_call *call)
 #define RENEWED (bare ? READ : BOTH)
 #define RENEWALS (bare ? 1 : 2)
 
-/* How often each element of a sum moves: it is read, too, where it is added to. Where the frame says so,
+/* How often each element of a sum moves: it is read, too, where it is added to. Where the call says so,
  * pp_call_again_bytes() counts that. */
 #define SUMMED(mode) ((mode) == PP_GEMM_ADD || (mode) == PP_GEMM_ADD_ONCE ? 2 : 1)
 #define PRODUCT(X, ID, operands, factors)                                                                              \

@@ -26,7 +26,7 @@ struct session {
 struct visit {
     struct session *session;
     struct pp_job *job;
-    int *shape; /* [nclasses] shape of each class, -1 where nothing is computed, or another configuration tells more */
+    int *shape; /* [nclasses] shape of each class, -1 where nothing is computed */
     bool *open; /* [nshapes * PP_PROFILE_LOADS] still to be measured in this round */
 };
 
@@ -43,7 +43,21 @@ static bool *is_open(const struct visit *v, int cls, int load)
     return &v->open[v->shape[cls] * PP_PROFILE_LOADS + load];
 }
 
-/* Marks what the rank computes and the round still misses under this load; returns how many classes. */
+/* Is the class that of a step's first backward, which is measured among others of its shape that add? */
+static bool leads(const struct visit *v, int cls, int load)
+{
+    const struct pp_plan *plan = v->job->train;
+    const struct pp_class *first = &plan->classes[cls];
+    for (int c = 0; c < plan->nclasses && !first->adds; c++) {
+        const struct pp_class *other = &plan->classes[c];
+        if (other->adds && other->kind == first->kind && other->stage == first->stage && other->rows == first->rows &&
+            other->part == first->part && other->parts == first->parts && *is_open(v, c, load))
+            return true;
+    }
+    return false;
+}
+
+/* Marks what the rank computes and the round still misses under this load; returns how many classes want time. */
 static int want(const struct visit *v, int rank, int load, struct pp_tally *tally)
 {
     const struct pp_plan *plan = v->job->train;
@@ -51,19 +65,9 @@ static int want(const struct visit *v, int rank, int load, struct pp_tally *tall
     for (int c = 0; c < plan->nclasses; c++) {
         bool mine = v->shape[c] >= 0 && plan->stage_rank[plan->classes[c].stage] == rank;
         tally[c].wanted = mine && *is_open(v, c, load);
-        wanted += tally[c].wanted;
+        wanted += tally[c].wanted && !leads(v, c, load);
     }
     return wanted;
-}
-
-static pp_status keep_group(const struct pp_profile_shape *shape, struct pp_profile_cell *cell,
-                            const struct pp_tally *tally, int group)
-{
-    if (tally->wanted) cell->tasks[group] = tally->tasks[group];
-    PP_TRY(pp_times_merge(&cell->task[group], &tally->task[group]));
-    for (int i = 0; i < shape->ncalls && tally->call[group]; i++)
-        PP_TRY(pp_times_merge(&cell->call[group][i], &tally->call[group][i]));
-    return PP_OK;
 }
 
 static pp_status keep(const struct visit *v, const struct pp_team_member *member, int load)
@@ -73,9 +77,10 @@ static pp_status keep(const struct visit *v, const struct pp_team_member *member
         if (v->shape[c] < 0) continue;
         struct pp_profile_shape *shape = &v->session->profile->shapes[v->shape[c]];
         struct pp_profile_cell *cell = &shape->cell[load];
+        PP_TRY(pp_times_merge(&cell->task, &tally->task));
         PP_TRY(pp_times_merge(&cell->host, &tally->host));
         PP_TRY(pp_times_merge(&cell->cpu, &tally->cpu));
-        for (int group = 0; group < 2; group++) PP_TRY(keep_group(shape, cell, tally, group));
+        for (int i = 0; i < shape->ncalls && tally->call; i++) PP_TRY(pp_times_merge(&cell->call[i], &tally->call[i]));
     }
     return PP_OK;
 }
@@ -85,12 +90,10 @@ static void release(const struct visit *v, struct pp_team_member *members, int n
     for (int i = 0; i < n; i++) {
         for (int c = 0; c < v->job->train->nclasses && members[i].tally; c++) {
             struct pp_tally *tally = &members[i].tally[c];
-            for (int group = 0; group < 2; group++) {
-                for (int k = 0; tally->call[group] && k < v->job->phase[PP_TRAIN].programs[c].ncalls; k++)
-                    pp_times_free(&tally->call[group][k]);
-                free(tally->call[group]);
-                pp_times_free(&tally->task[group]);
-            }
+            for (int k = 0; tally->call && k < v->job->phase[PP_TRAIN].programs[c].ncalls; k++)
+                pp_times_free(&tally->call[k]);
+            free(tally->call);
+            pp_times_free(&tally->task);
             pp_times_free(&tally->host);
             pp_times_free(&tally->cpu);
         }
@@ -177,8 +180,6 @@ static pp_status visit_point(struct session *s, const struct pp_point *point, bo
         bool computes = pp_kinds[v.job->train->classes[c].kind].computes;
         const char *signature = v.job->phase[PP_TRAIN].programs[c].signature;
         v.shape[c] = computes ? pp_profile_find(s->profile, signature, context) : -1;
-        if (v.shape[c] >= 0 && s->profile->shapes[v.shape[c]].both && !pp_profile_has_both(v.job->train, c))
-            v.shape[c] = -1;
     }
     if (status == PP_OK) status = visit_job(&v);
     free(v.shape);
@@ -239,17 +240,16 @@ static pp_status take_references(struct pp_profile *profile, int when)
 static pp_status sum_up_kernel(const struct pp_profile_shape *shape, const struct pp_profile_cell *cell, int i,
                                struct pp_profile_kernel *kernel)
 {
-    struct pp_times all[2] = {{0}};
+    struct pp_times all = {0};
     pp_status status = PP_OK;
     memcpy(kernel->name, shape->call_names[i], sizeof kernel->name);
     for (int j = i; j < shape->ncalls && status == PP_OK; j++) {
         if (strcmp(kernel->name, shape->call_names[j]) != 0) continue;
-        for (int group = 0; group < 2 && status == PP_OK; group++)
-            status = pp_times_merge(&all[group], &cell->call[group][j]);
+        status = pp_times_merge(&all, &cell->call[j]);
         kernel->calls++;
     }
-    if (status == PP_OK) status = pp_times_of_groups(all, cell->tasks, &kernel->ns);
-    for (int group = 0; group < 2; group++) pp_times_free(&all[group]);
+    kernel->ns = pp_times_quantiles(&all);
+    pp_times_free(&all);
     return status;
 }
 
@@ -269,19 +269,14 @@ static pp_status sum_up_kernels(struct pp_profile_shape *shape, struct pp_profil
 
 static pp_status sum_up(struct pp_profile_shape *shape, struct pp_profile_cell *cell)
 {
-    PP_TRY(pp_times_of_groups(cell->task, cell->tasks, &cell->ns));
+    cell->ns = pp_times_quantiles(&cell->task);
     cell->host_ns = pp_times_quantiles(&cell->host);
     cell->cpu_ns = pp_times_quantiles(&cell->cpu).mean_ns;
-    if (cell->load == 0 || shape->ncalls == 0 || cell->call[0][0].n + cell->call[1][0].n == 0) return PP_OK;
+    if (cell->load == 0 || shape->ncalls == 0 || cell->call[0].n == 0) return PP_OK;
     PP_TRY(sum_up_kernels(shape, cell));
     int64_t means_ns = 0;
     cell->kernels_ns = 0;
-    for (int i = 0; i < shape->ncalls; i++) {
-        struct pp_quantiles ns;
-        struct pp_times call[2] = {cell->call[0][i], cell->call[1][i]};
-        PP_TRY(pp_times_of_groups(call, cell->tasks, &ns));
-        cell->kernels_ns += ns.median_ns;
-    }
+    for (int i = 0; i < shape->ncalls; i++) cell->kernels_ns += pp_times_quantiles(&cell->call[i]).median_ns;
     for (int k = 0; k < cell->nkernels; k++) means_ns += cell->kernels[k].calls * cell->kernels[k].ns.mean_ns;
     cell->gap_ns = llround((double)(cell->ns.mean_ns - means_ns) / shape->ncalls);
     return PP_OK;

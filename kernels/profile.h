@@ -56,9 +56,7 @@ struct pp_profile_kernel {
     struct pp_quantiles ns;
 };
 
-/* One shape under one load. Times are in nanoseconds. [2]: the tasks that add to gradients, and those that are a step's
- * first for their stage and write them. What only writes is shorter: by a third, where a GPU's time for gradients of
- * weights is that of reading and writing them. Means are those of a step's tasks. */
+/* One shape under one load. Times are in nanoseconds. */
 struct pp_profile_cell {
     int load;
     struct pp_quantiles ns, host_ns; /* the task; what issuing it takes the host (queue devices, else count is 0) */
@@ -67,8 +65,7 @@ struct pp_profile_cell {
     int64_t cpu_ns;     /* for how long of the task the worker had a core, on average; 0: not known (queue devices) */
     int64_t kernels_ns; /* sum over all calls of their kernels' medians; 0 if there are no kernel times */
     int64_t gap_ns;     /* (mean of the task - sum of the means of its calls) / calls */
-    int tasks[2];       /* in a step of the configuration that was measured */
-    struct pp_times task[2], host, cpu, *call[2]; /* samples: of whole tasks; of each call [ncalls] */
+    struct pp_times task, host, cpu, *call; /* samples: of whole tasks; of each call [ncalls] */
 };
 
 enum { PP_PROFILE_LOADS = 8 }; /* a session has so many different loads at most */
@@ -81,7 +78,6 @@ struct pp_profile_shape {
     int ncalls;
     char (*call_names)[PP_CALL_NAME];              /* [ncalls] */
     double flops, bytes;                           /* of one run of the task */
-    bool both; /* some configuration has tasks of both groups (struct pp_profile_cell): it is measured in such a one */
     struct pp_profile_cell cell[PP_PROFILE_LOADS]; /* one for each of the profile's loads; load 0: it is not needed */
 };
 
@@ -113,8 +109,6 @@ pp_status pp_profile_run(struct pp_profile *profile) PP_MUST_CHECK;
 pp_status pp_profile_store(struct pp_profile *profile, struct pp_db *db, int64_t run_id) PP_MUST_CHECK;
 void pp_profile_free(struct pp_profile *profile); /* NULL is allowed */
 
-/* Has the plan tasks of the class that add to gradients, and one that writes them (struct pp_profile_cell)? */
-bool pp_profile_has_both(const struct pp_plan *plan, int cls);
 /* The shape with this signature and context, or -1. */
 int pp_profile_find(const struct pp_profile *profile, const char *signature, const char *context);
 /* Workers of a configuration that slow each other down: min(workers, cores), or those that share a GPU. */

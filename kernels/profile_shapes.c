@@ -19,14 +19,6 @@ int pp_profile_find(const struct pp_profile *profile, const char *signature, con
     return -1;
 }
 
-bool pp_profile_has_both(const struct pp_plan *plan, int cls)
-{
-    bool has[2] = {false};
-    for (int64_t i = 0; i < plan->ntasks; i++)
-        if (plan->tasks[i].cls == cls) has[plan->tasks[i].flags & PP_TASK_FIRST ? 1 : 0] = true;
-    return has[0] && has[1];
-}
-
 static int sharers(const struct pp_profile_setup *setup, const struct pp_plan *plan)
 {
     struct pp_device_spec spec = pp_profile_device(setup->config, 0, pp_plan_workers(plan));
@@ -86,8 +78,7 @@ static pp_status add_cell(struct pp_profile *profile, struct pp_profile_shape *s
     struct pp_profile_cell *cell = &shape->cell[i];
     if (cell->load > 0) return PP_OK;
     cell->load = profile->loads[i];
-    PP_TRY(PP_NEW(&cell->call[0], shape->ncalls));
-    return PP_NEW(&cell->call[1], shape->ncalls);
+    return PP_NEW(&cell->call, shape->ncalls);
 }
 
 static pp_status add_job(struct pp_profile *profile, const struct pp_job *job)
@@ -101,7 +92,6 @@ static pp_status add_job(struct pp_profile *profile, const struct pp_job *job)
         if (!pp_kinds[plan->classes[c].kind].computes) continue;
         PP_TRY(add_shape(profile, plan->classes[c].kind, program, context));
         struct pp_profile_shape *shape = &profile->shapes[pp_profile_find(profile, program->signature, context)];
-        shape->both = shape->both || pp_profile_has_both(plan, c);
         PP_TRY(add_cell(profile, shape, 0));
         PP_TRY(add_cell(profile, shape, pp_profile_load(profile, plan)));
     }
@@ -182,11 +172,9 @@ pp_status pp_profile_create(const struct pp_profile_setup *setup, struct pp_prof
 
 static void free_cell(struct pp_profile_cell *cell, int ncalls)
 {
-    for (int group = 0; group < 2; group++) {
-        pp_times_free(&cell->task[group]);
-        for (int i = 0; i < ncalls && cell->call[group]; i++) pp_times_free(&cell->call[group][i]);
-        free(cell->call[group]);
-    }
+    for (int i = 0; i < ncalls && cell->call; i++) pp_times_free(&cell->call[i]);
+    free(cell->call);
+    pp_times_free(&cell->task);
     pp_times_free(&cell->host);
     pp_times_free(&cell->cpu);
     free(cell->kernels);

@@ -54,9 +54,10 @@ struct worker {
         const struct pp_task *task; /* NULL: none is under way */
         int slot;
         bool each, full; /* call by call; nobody waited when it began */
-        bool counts;     /* it is not the first of its group */
+        bool counts;     /* it is not the first of its class */
     } under_way;
     int64_t *kernel_ns; /* room for the longest program */
+    int most;           /* tasks of one class in a step */
     int64_t reference_ns;
     pp_status status;
     char message[PP_MESSAGE_BYTES];
@@ -91,9 +92,6 @@ static void wait_for(struct team *team, atomic_int *counter, int target)
     while (atomic_load(&team->waiting) > 0 && !atomic_load(&team->stop)) pause_since(start);
 }
 
-/* 1: the task is the first of its stage in a step and writes gradients; 0: it is another. */
-static int group_of(const struct pp_task *task) { return task->flags & PP_TASK_FIRST ? 1 : 0; }
-
 static const struct pp_program *program_of(const struct team *team, const struct pp_task *task)
 {
     return &team->job->phase[PP_TRAIN].programs[task->cls];
@@ -102,20 +100,20 @@ static const struct pp_program *program_of(const struct team *team, const struct
 static pp_status record(struct worker *w, const struct pp_task *task, const int64_t *kernel_ns,
                         const struct pp_run_time *time, int64_t cpu_ns)
 {
-    const int group = group_of(task), ncalls = program_of(w->team, task)->ncalls;
+    const int ncalls = program_of(w->team, task)->ncalls;
     const bool queues = w->team->setup->backend->queue != NULL;
     struct pp_tally *tally = &w->member->tally[task->cls];
     if (!kernel_ns) PP_TRY(pp_times_add(queues ? &tally->host : &tally->cpu, queues ? time->host_ns : cpu_ns));
-    if (!kernel_ns) return pp_times_add(&tally->task[group], time->device_ns);
-    if (!tally->call[group]) PP_TRY(PP_NEW(&tally->call[group], ncalls));
-    for (int i = 0; i < ncalls; i++) PP_TRY(pp_times_add(&tally->call[group][i], kernel_ns[i]));
+    if (!kernel_ns) return pp_times_add(&tally->task, time->device_ns);
+    if (!tally->call) PP_TRY(PP_NEW(&tally->call, ncalls));
+    for (int i = 0; i < ncalls; i++) PP_TRY(pp_times_add(&tally->call[i], kernel_ns[i]));
     return PP_OK;
 }
 
-/* What is to be known of a task that begins. The first of a group does not count: caches, BLAS set-up. */
+/* What is to be known of a task that begins. The first of a class does not count: caches, BLAS set-up. */
 static struct under_way begin(struct worker *w, const struct pp_task *task)
 {
-    int *seen = &w->member->tally[task->cls].seen[group_of(task)];
+    int *seen = &w->member->tally[task->cls].seen;
     const struct under_way run = {.task = task,
                                   .slot = (w->under_way.slot + 1) % PP_MEASURED,
                                   .each = *seen % KERNELS_EVERY == KERNELS_FROM,
@@ -185,22 +183,15 @@ static pp_status run_task(struct worker *w, const struct pp_task *task)
     return w->team->setup->backend->queue ? run_queued(w, task, &frame) : run_here(w, task, &frame);
 }
 
-/* Of a group of tasks: enough samples, and one kernel by kernel, since tasks that were not measured as a whole are
- * predicted from such. */
-static bool knows_group(const struct pp_tally *tally, int group, int ncalls, int enough)
-{
-    if (tally->tasks[group] == 0) return true;
-    if (tally->task[group].n < enough) return false;
-    return tally->call[group] || tally->seen[group] >= KERNELS_PATIENCE || ncalls == 0;
-}
-
-/* The first tasks of steps are few: one sample is enough where others have more. */
+/* Enough samples, and one kernel by kernel, since tasks that were not measured as a whole are predicted from such.
+ * enough: of the class of which a step has most; of others in proportion, but not fewer than FEW. */
 static bool is_known(const struct worker *w, int class, int enough)
 {
     const struct pp_tally *tally = &w->member->tally[class];
-    const int ncalls = w->team->job->phase[PP_TRAIN].programs[class].ncalls;
     if (!tally->wanted) return true;
-    return knows_group(tally, 0, ncalls, enough) && knows_group(tally, 1, ncalls, tally->tasks[0] > 0 ? 1 : enough);
+    const int share = (int)((int64_t)enough * tally->tasks / w->most);
+    if (tally->task.n < (share > FEW ? share : FEW)) return false;
+    return tally->call || tally->seen >= KERNELS_PATIENCE || w->team->job->phase[PP_TRAIN].programs[class].ncalls == 0;
 }
 
 /* Content: a few samples of each wanted class and no time left, or many of each. The last to be content stops
@@ -262,16 +253,16 @@ static pp_status run_steps(struct worker *w)
     return finish(w);
 }
 
-/* Counts the tasks of each class, and makes room for the longest. */
+/* Which tasks it runs, how many of each class, and room for the longest. */
 static pp_status list_tasks(struct worker *w)
 {
     const bool split = w->team->setup->backend->queue != NULL; /* of cores nobody has seen that it matters */
     int longest = 0;
     PP_TRY(pp_stretches_of(w->team->job->train, w->member->rank, split, &w->stretches));
     for (int i = 0; i < w->stretches.begin[w->stretches.n]; i++) {
-        const struct pp_task *t = w->stretches.tasks[i];
-        const int ncalls = program_of(w->team, t)->ncalls;
-        w->member->tally[t->cls].tasks[group_of(t)]++;
+        const struct pp_task *task = w->stretches.tasks[i];
+        const int ncalls = program_of(w->team, task)->ncalls, tasks = ++w->member->tally[task->cls].tasks;
+        w->most = tasks > w->most ? tasks : w->most;
         longest = ncalls > longest ? ncalls : longest;
     }
     return PP_NEW(&w->kernel_ns, longest);

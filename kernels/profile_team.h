@@ -8,15 +8,15 @@
 
 #include "kernels/profile.h"
 
-/* What a worker measured of one cost class of the plan. [2]: see struct pp_profile_cell. */
+/* What a worker measured of one cost class of the plan. */
 struct pp_tally {
-    bool wanted;              /* the rank computes tasks of this class, and its shape is still to be measured */
-    int tasks[2];             /* of this class in a step */
-    int seen[2];              /* runs so far, timed or not */
-    struct pp_times task[2];  /* time of whole tasks on the device */
-    struct pp_times host;     /* time that issuing a whole task takes the host; queue devices only */
-    struct pp_times cpu;      /* for how long of a whole task the thread had a core; other devices only */
-    struct pp_times *call[2]; /* [ncalls of the program] single calls, from other runs; NULL until there are any */
+    bool wanted;           /* the rank computes tasks of this class, and its shape is still to be measured */
+    int tasks;             /* of this class in a step of the rank */
+    int seen;              /* runs so far, timed or not */
+    struct pp_times task;  /* time of whole tasks on the device */
+    struct pp_times host;  /* time that issuing a whole task takes the host; queue devices only */
+    struct pp_times cpu;   /* for how long of a whole task the thread had a core; other devices only */
+    struct pp_times *call; /* [ncalls of the program] single calls, from other runs; NULL until there are any */
 };
 
 struct pp_team_member {

@@ -306,7 +306,7 @@ static void write_weight_grads(struct pp_writer *w, int l, struct pp_expert_part
     const int times = pp_writer_own_experts(w) / part.of;
     const int64_t bytes = (int64_t)mn[0] * mn[1] * times * (int64_t)sizeof(float);
     const struct pp_linear product = {.kernel = PP_KERNEL_GEMM_TN,
-                                      .mode = PP_GEMM_BY_FRAME,
+                                      .mode = PP_GEMM_GRADIENT,
                                       .mnk = {mn[0], mn[1], pp_writer_expert_rows(w)},
                                       .times = times,
                                       .c = pp_ref_further(pp_ref_layer(w, PP_MEM_GRAD, l, tensor), part.index * bytes),

@@ -214,7 +214,7 @@ static struct pp_linear weight_product(const struct pp_writer *w, struct pp_ref 
                                        struct pp_ref input, int n)
 {
     return (struct pp_linear){.kernel = PP_KERNEL_GEMM_TN,
-                              .mode = PP_GEMM_BY_FRAME,
+                              .mode = PP_GEMM_GRADIENT,
                               .mnk = {m, n, (int)w->tokens},
                               .c = weight,
                               .a = dy,

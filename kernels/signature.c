@@ -180,14 +180,17 @@ static void write_again(const struct pp_writer *w, int kind, char *text, size_t 
         snprintf(text + strlen(text), size - strlen(text), " clears %d", pp_shape_parts(&w->model->shape, PP_DENSE));
 }
 
-/* "B 2l+emb d200". part: an F or R whose input is where the part before it left it. */
+/* "B 2l+emb writes d200". part: an F or R whose input is where the part before it left it; writes: gradients, to which
+ * the same task of other microbatches adds. */
 static int write_layers(const struct pp_writer *w, int kind, char *text, size_t size)
 {
     const bool embed = w->stage->embed && w->part.lowest, decode = w->stage->decode && w->part.highest;
     const bool forward = kind == PP_F || kind == PP_R;
-    return snprintf(text, size, "%s %dl%s%s%s%s%s d%d", pp_kinds[kind].name, w->part.end - w->part.begin,
+    const bool writes = !w->adds && (kind == PP_B || kind == PP_I || kind == PP_W || kind == PP_ADD_GRAD);
+    return snprintf(text, size, "%s %dl%s%s%s%s%s%s d%d", pp_kinds[kind].name, w->part.end - w->part.begin,
                     embed ? "+emb" : "", decode ? "+dec" : "", forward && !w->part.lowest ? " part" : "",
-                    w->rounds ? " rounds" : "", w->training ? "" : " eval", w->model->shape.d_model);
+                    w->rounds ? " rounds" : "", writes ? " writes" : "", w->training ? "" : " eval",
+                    w->model->shape.d_model);
 }
 
 /* "B 2l+emb d200 h2 ff200 causal p0.2 seq35 rows5": what the work depends on, and nothing else. The rows stand at the

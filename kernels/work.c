@@ -195,7 +195,7 @@ static void add_product(const struct pp_call *call, struct pp_work *work)
 
 struct pp_work pp_call_work(const struct pp_call *call, bool gpu)
 {
-    struct pp_work work = {.bytes = pp_call_bytes(call), .again_bytes = pp_call_again_bytes(call)};
+    struct pp_work work = {.bytes = pp_call_bytes(call)};
     if (is_flash(call) || call->kernel == PP_KERNEL_ATTENTION || call->kernel == PP_KERNEL_ATTENTION_GRAD)
         add_attention(call, gpu, &work);
     else if (pp_kernel_is_product(call->kernel))

@@ -304,8 +304,8 @@ static pp_status make_tables(struct builder *b, const struct pp_plan_spec *spec)
     PP_TRY(set_parts(b, spec));
     for (int s = 0; s < plan->stages; s++) b->gradients_left[s] = plan->microbatches;
     PP_TRY(pp_builder_number_rows(b));
-    PP_TRY(make_numbers(&b->class_id, (int64_t)PP_KINDS * (plan->stages + 1) * b->nrows));
-    PP_TRY(make_numbers(&b->part_class_id, (int64_t)PP_KINDS * b->nparts * b->nrows));
+    PP_TRY(make_numbers(&b->class_id, (int64_t)PP_KINDS * (plan->stages + 1) * b->nrows * 2));
+    PP_TRY(make_numbers(&b->part_class_id, (int64_t)PP_KINDS * b->nparts * b->nrows * 2));
     b->task_capacity += (plan->zero ? 4 : 3) * (int64_t)plan->stages + 1 + plan->tied;
     const bool groups = pp_plan_shard_groups(plan) > 1;
     for (int s = 0; s < plan->stages; s++)

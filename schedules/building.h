@@ -104,8 +104,9 @@ struct builder {
     int32_t *row_index;    /* [microbatches] index of its number of rows among the nrows distinct numbers */
     int32_t *slot_row_index; /* [microbatches] index of the rows of a whole slot, at the slot's first microbatch */
     int nrows;
-    int32_t *class_id;      /* [PP_KINDS][stages + 1][nrows] class of whole stages (last row: no stage); -1: none yet */
-    int32_t *part_class_id; /* [PP_KINDS][nparts][nrows] class of parts; -1: none yet */
+    /* [..][nrows][2: adds] -1: none yet */
+    int32_t *class_id;      /* [PP_KINDS][stages + 1] class of whole stages (last row: no stage) */
+    int32_t *part_class_id; /* [PP_KINDS][nparts] class of parts */
     int nparts;             /* sum of `parts` over all stages */
     int64_t class_room;     /* elements that plan->classes has room for */
 };
@@ -151,10 +152,8 @@ pp_status pp_builder_task(struct builder *b, const struct pp_task *task, int32_t
 
 /* classes.c. Called first: sets row_index, slot_row_index and nrows. */
 pp_status pp_builder_number_rows(struct builder *b) PP_MUST_CHECK;
-/* The cost class of a task of a whole stage, made if it is new. microbatch: -1 if the task has none; count: number of
- * microbatches. */
-pp_status pp_builder_class(struct builder *b, int kind, int stage, int microbatch, int count,
-                           int32_t *out) PP_MUST_CHECK;
+/* The cost class of a task of a whole stage, made if it is new. The task's flags must be set. */
+pp_status pp_builder_class(struct builder *b, const struct pp_task *task, int32_t *out) PP_MUST_CHECK;
 /* The cost class of part number `part` (pp_class.part) of the b->parts parts of the task. */
 pp_status pp_builder_part_class(struct builder *b, const struct pp_task *task, int part, int32_t *out) PP_MUST_CHECK;
 

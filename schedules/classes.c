@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cost classes: tasks of one kind, with the same stage (or the same part of it) and the same number of rows.
+ * Cost classes: tasks of one kind, with the same stage (or the same part of it), the same number of rows, and the
+ * same use of gradients.
  */
 #include <stdlib.h>
 
@@ -31,15 +32,27 @@ pp_status pp_builder_number_rows(struct builder *b)
     return PP_OK;
 }
 
-static int rows_of(const struct pp_plan *plan, int microbatch, int count)
+static int rows_of(const struct pp_plan *plan, const struct pp_task *task)
 {
-    if (microbatch < 0) return 0;
-    return count > 1 ? pp_plan_slot_rows(plan, microbatch) : plan->rows[microbatch];
+    if (task->microbatch < 0) return 0;
+    return task->count > 1 ? pp_plan_slot_rows(plan, task->microbatch) : plan->rows[task->microbatch];
 }
 
-static int row_number(const struct builder *b, int microbatch, int count)
+static int row_number(const struct builder *b, const struct pp_task *task)
 {
-    return microbatch < 0 ? 0 : count > 1 ? b->slot_row_index[microbatch] : b->row_index[microbatch];
+    if (task->microbatch < 0) return 0;
+    return task->count > 1 ? b->slot_row_index[task->microbatch] : b->row_index[task->microbatch];
+}
+
+/* parts: 1: the task is of a whole stage. */
+static struct pp_class class_of(const struct builder *b, const struct pp_task *task, int part, int parts)
+{
+    return (struct pp_class){.kind = task->kind,
+                             .stage = task->stage,
+                             .rows = rows_of(b->plan, task),
+                             .part = part,
+                             .parts = parts > 1 ? parts : 0,
+                             .adds = pp_task_adds(b->plan, task)};
 }
 
 static pp_status add_class(struct builder *b, const struct pp_class *class, int32_t *out)
@@ -52,40 +65,36 @@ static pp_status add_class(struct builder *b, const struct pp_class *class, int3
     return PP_OK;
 }
 
-pp_status pp_builder_class(struct builder *b, int kind, int stage, int microbatch, int count, int32_t *out)
+/* ids: one of the builder's tables; place: in it, of the kind and of what is computed. */
+static pp_status find_class(struct builder *b, int32_t *ids, int64_t place, const struct pp_task *task,
+                            const struct pp_class *class, int32_t *out)
 {
-    const struct pp_plan *plan = b->plan;
-    const int64_t place = (int64_t)kind * (plan->stages + 1) + (stage < 0 ? plan->stages : stage);
-    int32_t *id = &b->class_id[place * b->nrows + row_number(b, microbatch, count)];
-    const struct pp_class class = {.kind = kind, .stage = stage, .rows = rows_of(plan, microbatch, count)};
-    if (*id < 0) PP_TRY(add_class(b, &class, id));
+    int32_t *id = &ids[(place * b->nrows + row_number(b, task)) * 2 + class->adds];
+    if (*id < 0) PP_TRY(add_class(b, class, id));
     *out = *id;
     return PP_OK;
 }
 
+pp_status pp_builder_class(struct builder *b, const struct pp_task *task, int32_t *out)
+{
+    const int stages = b->plan->stages;
+    const int64_t place = (int64_t)task->kind * (stages + 1) + (task->stage < 0 ? stages : task->stage);
+    const struct pp_class class = class_of(b, task, 0, 1);
+    return find_class(b, b->class_id, place, task, &class, out);
+}
+
 pp_status pp_builder_rounding_class(struct builder *b, const struct pp_task *task, int part, int parts, int32_t *out)
 {
-    const struct pp_class class = {.kind = task->kind,
-                                   .stage = task->stage,
-                                   .rows = rows_of(b->plan, task->microbatch, task->count),
-                                   .part = part,
-                                   .parts = parts > 1 ? parts : 0,
-                                   .rounds = true};
+    struct pp_class class = class_of(b, task, part, parts);
+    class.rounds = true;
     return add_class(b, &class, out);
 }
 
 pp_status pp_builder_part_class(struct builder *b, const struct pp_task *task, int part, int32_t *out)
 {
     const int parts = b->parts[task->stage];
-    if (parts == 1) return pp_builder_class(b, task->kind, task->stage, task->microbatch, task->count, out);
-    const struct pp_class class = {.kind = task->kind,
-                                   .stage = task->stage,
-                                   .rows = rows_of(b->plan, task->microbatch, task->count),
-                                   .part = part,
-                                   .parts = parts};
+    if (parts == 1) return pp_builder_class(b, task, out);
     const int64_t place = (int64_t)task->kind * b->nparts + b->parts_before[task->stage] + part;
-    int32_t *id = &b->part_class_id[place * b->nrows + row_number(b, task->microbatch, task->count)];
-    if (*id < 0) PP_TRY(add_class(b, &class, id));
-    *out = *id;
-    return PP_OK;
+    const struct pp_class class = class_of(b, task, part, parts);
+    return find_class(b, b->part_class_id, place, task, &class, out);
 }

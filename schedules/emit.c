@@ -34,7 +34,7 @@ static pp_status transfer(struct builder *b, struct channel *c)
                            .ckpt = -1,
                            .in = from->out,
                            .out = -1};
-    PP_TRY(pp_builder_class(b, c->transfer, task.stage, task.microbatch, 1, &task.cls));
+    PP_TRY(pp_builder_class(b, &task, &task.cls));
     if (plan->recv_buffers > 0) {
         PP_TRY(pp_slots_take(&c->recv, &task.out));
         task.dep[1] = c->recv.users[task.out].last;
@@ -205,7 +205,7 @@ static pp_status set_class(struct builder *b, struct pp_task *piece, int i, int 
 {
     if (opens && b->plan->rounds_weights) return pp_builder_rounding_class(b, piece, i, parts, &piece->cls);
     if (parts > 1) return pp_builder_part_class(b, piece, i, &piece->cls);
-    return pp_builder_class(b, piece->kind, piece->stage, piece->microbatch, piece->count, &piece->cls);
+    return pp_builder_class(b, piece, &piece->cls);
 }
 
 /* Appends the task, in the parts of its stage if it is one of these:

@@ -21,7 +21,7 @@ struct pp_task pp_builder_plain(int kind, int stage, int lane, int32_t after)
 
 static pp_status append(struct builder *b, struct pp_task *task, int32_t *id)
 {
-    PP_TRY(pp_builder_class(b, task->kind, task->stage, -1, 1, &task->cls));
+    PP_TRY(pp_builder_class(b, task, &task->cls));
     return pp_builder_task(b, task, id);
 }
 

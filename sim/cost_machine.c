@@ -80,13 +80,6 @@ static pp_status check_rates(const struct pp_machine *m, int precision)
                    m->name);
 }
 
-/* The part of a stage's tasks of this kind that add to gradients: all but the first of a step. */
-static double adding(const struct pp_plan *plan, int kind)
-{
-    int k = kind == PP_W ? plan->slot_microbatches : 1, tasks = (plan->microbatches + k - 1) / k;
-    return (double)(tasks - 1) / tasks;
-}
-
 int pp_cost_count_sums(const struct pp_job *job, int cls)
 {
     const struct pp_program *program = &job->phase[PP_TRAIN].programs[cls];
@@ -117,9 +110,8 @@ static int launches(const struct pp_job *job, const struct pp_machine *m, int cl
 static int64_t roofline(const struct pp_job *job, struct pp_machine_calls *calls, int cls, bool loaded)
 {
     const struct pp_program *p = &job->phase[PP_TRAIN].programs[cls];
-    const double again = adding(job->train, job->train->classes[cls].kind);
     double ns = launches(job, calls->machine, cls) * calls->machine->call_overhead_ns;
-    for (int i = 0; i < p->ncalls; i++) ns += pp_machine_roofline_ns(calls, &p->calls[i], again, loaded);
+    for (int i = 0; i < p->ncalls; i++) ns += pp_machine_roofline_ns(calls, &p->calls[i], loaded);
     return llround(fmin(ns, 1e18)); /* the engine refuses times as long as this */
 }
 

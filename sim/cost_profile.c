@@ -16,7 +16,7 @@
 
 const char *const pp_cost_source_words[PP_COST_SOURCES] = {
     [PP_COST_KERNELS] = "were not measured as a whole, and are sums of their kernels' times",
-    [PP_COST_INTERPOLATED] = "are interpolated between measured row counts",
+    [PP_COST_INTERPOLATED] = "are interpolated between measured row counts, or between a step's backwards",
     [PP_COST_MACHINE] = "were never measured",
 };
 

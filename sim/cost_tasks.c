@@ -48,13 +48,19 @@ static pp_status program_of(const struct pp_search *s, const struct wanted *want
     return s->job->model_ops->program(s->job->model, &class, &spec, out);
 }
 
+static double sheet_ns_of(const struct pp_search *s, const struct pp_program *program, int load)
+{
+    double ns = program->ncalls * s->machine->call_overhead_ns;
+    for (int i = 0; i < program->ncalls; i++) ns += pp_machine_roofline_ns(s->sheet, &program->calls[i], load > 1);
+    return ns;
+}
+
 /* The time of so many rows by the data sheet. */
 static pp_status sheet_ns(const struct pp_search *s, const struct wanted *wanted, int rows, int load, double *ns)
 {
     struct pp_program program;
     PP_TRY(program_of(s, wanted, rows, &program));
-    *ns = program.ncalls * s->machine->call_overhead_ns;
-    for (int i = 0; i < program.ncalls; i++) *ns += pp_machine_roofline_ns(s->sheet, &program.calls[i], 1, load > 1);
+    *ns = sheet_ns_of(s, &program, load);
     pp_program_free(&program);
     return PP_OK;
 }
@@ -188,20 +194,46 @@ static pp_status interpolate_kernels(const struct pp_search *s, const struct wan
     return between(s, wanted, &b, ns);
 }
 
+static pp_status find_task(const struct pp_search *s, const char *signature, int load, int64_t *ns, bool *found)
+{
+    PP_TRY(pp_db_find_task(s->db, s->device, s->threads, signature, s->context, load, ns, found));
+    return *found ? pp_check_figure((double)*ns, 1, pp_longest_ns, "ns of \"%s\" are", signature) : PP_OK;
+}
+
+/* Of a backward that writes gradients the time of the one that adds to them, or the other way round, in proportion to
+ * both times by the data sheet: where a step has one microbatch nothing adds. *ns = 0 if there is none. */
+static pp_status find_other_backward(const struct pp_search *s, const struct wanted *wanted, int load, int64_t *ns)
+{
+    struct pp_class class = *wanted->class;
+    struct pp_program program;
+    bool found;
+    class.adds = !class.adds;
+    const struct wanted other = {&class, &program};
+    PP_TRY(program_of(s, &other, class.rows, &program));
+    pp_status status = PP_OK;
+    if (strcmp(program.signature, wanted->program->signature) != 0) {
+        status = find_task(s, program.signature, load, ns, &found);
+        if (status == PP_OK && found)
+            *ns = llround((double)*ns * sheet_ns_of(s, wanted->program, load) / sheet_ns_of(s, &program, load));
+    }
+    pp_program_free(&program);
+    return status;
+}
+
 /* The time under one load (pp_cost_from_profile()): measured, else a sum of kernels, else interpolated; *ns = 0 if
  * there is none. *source becomes less certain, if the source of this time is. */
 static pp_status look_up(const struct pp_search *s, const struct wanted *wanted, int load, int64_t *ns, int *source)
 {
-    const char *signature = wanted->program->signature;
     int from = PP_COST_KERNELS;
     bool found;
-    PP_TRY(pp_db_find_task(s->db, s->device, s->threads, signature, s->context, load, ns, &found));
-    if (found) return pp_check_figure((double)*ns, 1, pp_longest_ns, "ns of \"%s\" are", signature);
+    PP_TRY(find_task(s, wanted->program->signature, load, ns, &found));
+    if (found) return PP_OK;
     PP_TRY(add_kernels(s, wanted->program, load, ns));
     if (*ns == 0) {
         from = PP_COST_INTERPOLATED;
-        PP_TRY(interpolate(s, wanted, load, ns));
+        PP_TRY(find_other_backward(s, wanted, load, ns));
     }
+    if (*ns == 0) PP_TRY(interpolate(s, wanted, load, ns));
     if (*ns == 0 && wanted->class->rows > 0) PP_TRY(interpolate_kernels(s, wanted, load, ns));
     if (*ns > 0 && from > *source) *source = from;
     return PP_OK;

@@ -38,11 +38,10 @@ static double product_ns(const struct pp_rates *rates, const struct pp_work *wor
     return tiles ? pp_product_ns(tiles, &work->product, rates->peak_flops_per_ns[precision], bytes_per_ns) : 0;
 }
 
-static double work_ns(const struct pp_work *work, double product_ns, double again, const struct pp_rates *rates,
-                      double bytes_per_ns)
+static double work_ns(const struct pp_work *work, double product_ns, const struct pp_rates *rates, double bytes_per_ns)
 {
     int precision;
-    double ns = (work->bytes + again * work->again_bytes) / bytes_per_ns;
+    double ns = work->bytes / bytes_per_ns;
     const struct pp_tiles *tiles = tiles_of(rates, work, &precision);
     if (tiles) return tiles->start_ns + fmax(ns / tiles->memory, product_ns);
     for (int i = 0; i < PP_PRECISIONS; i++)
@@ -52,7 +51,7 @@ static double work_ns(const struct pp_work *work, double product_ns, double agai
 
 static struct pp_call_key key_of(const struct pp_call *call)
 {
-    struct pp_call_key key = {.kernel = call->kernel, .precision = call->precision};
+    struct pp_call_key key = {.kernel = call->kernel, .precision = call->precision, .adds = call->adds};
     memcpy(key.n, call->n, sizeof key.n);
     for (int i = 0; i < PP_CALL_REFS; i++) key.operands |= (uint32_t)(call->ref[i].region != PP_MEM_NONE) << i;
     return key;
@@ -60,7 +59,7 @@ static struct pp_call_key key_of(const struct pp_call *call)
 
 static bool same(const struct pp_call_key *a, const struct pp_call_key *b)
 {
-    return a->kernel == b->kernel && a->precision == b->precision && a->operands == b->operands &&
+    return a->kernel == b->kernel && a->precision == b->precision && a->adds == b->adds && a->operands == b->operands &&
            memcmp(a->n, b->n, sizeof a->n) == 0;
 }
 
@@ -88,17 +87,17 @@ void pp_machine_calls_begin(struct pp_machine_calls *calls, const struct pp_mach
     *calls = (struct pp_machine_calls){.machine = machine, .ops = ops, .rates = rates_of(machine, sharers)};
 }
 
-double pp_machine_roofline_ns(struct pp_machine_calls *calls, const struct pp_call *call, double again, bool loaded)
+double pp_machine_roofline_ns(struct pp_machine_calls *calls, const struct pp_call *call, bool loaded)
 {
     const struct pp_timed_call *at = timed(calls, call);
-    return work_ns(&at->work, at->product_ns[loaded], again, &calls->rates,
+    return work_ns(&at->work, at->product_ns[loaded], &calls->rates,
                    loaded ? calls->rates.loaded_bytes_per_ns : calls->rates.bytes_per_ns);
 }
 
 pp_status pp_machine_call_ns(void *machine_calls, const struct pp_call *call, double *out)
 {
     struct pp_machine_calls *calls = machine_calls;
-    *out = pp_machine_roofline_ns(calls, call, 1, false);
+    *out = pp_machine_roofline_ns(calls, call, false);
     if (calls->ops->call_join(call).op != PP_JOIN_AWAIT) *out += calls->machine->call_overhead_ns;
     return PP_OK;
 }
@@ -106,5 +105,5 @@ pp_status pp_machine_call_ns(void *machine_calls, const struct pp_call *call, do
 double pp_machine_work_ns(const struct pp_machine *m, const struct pp_work *work)
 {
     const struct pp_rates rates = rates_of(m, 1);
-    return work_ns(work, product_ns(&rates, work, rates.bytes_per_ns), 1, &rates, rates.bytes_per_ns);
+    return work_ns(work, product_ns(&rates, work, rates.bytes_per_ns), &rates, rates.bytes_per_ns);
 }

@@ -21,6 +21,7 @@ struct pp_rates {
 struct pp_call_key {
     int32_t kernel, precision, n[PP_CALL_DIMS];
     uint32_t operands; /* bit i: operand i has memory */
+    bool adds;
 };
 
 struct pp_timed_call {
@@ -45,11 +46,10 @@ void pp_machine_calls_begin(struct pp_machine_calls *calls, const struct pp_mach
 
 /* Time of a call: max(FLOPs / attainable FLOP/s of their precision, bytes / bandwidth). Matrix products take the time
  * of sim/product.h instead of the FLOPs, if the machine has tiles. call_overhead_ns and collectives are not included.
- *   again    the part of such calls that add to gradients (pp_work.again_bytes)
  *   loaded   with the bandwidth that a worker has while all others are busy */
-double pp_machine_roofline_ns(struct pp_machine_calls *calls, const struct pp_call *call, double again, bool loaded);
+double pp_machine_roofline_ns(struct pp_machine_calls *calls, const struct pp_call *call, bool loaded);
 
-/* The same of one call that adds to gradients, alone, with call_overhead_ns (except for PP_JOIN_AWAIT). It has the form
+/* The same of one call alone, with call_overhead_ns (except for PP_JOIN_AWAIT). It has the form
  * of pp_call_times.ns; machine_calls: a struct pp_machine_calls. */
 pp_status pp_machine_call_ns(void *machine_calls, const struct pp_call *call, double *out) PP_MUST_CHECK;
 

@@ -179,7 +179,7 @@ template <typename T> static cudaError_t run_embed_grad(const struct pp_cuda_cal
     e.scale = c->call->scale;
     e.vector = pp_first_vector(c, seq);
     e.drop = pp_dropout_of(c, seq);
-    if (!c->frame->accumulate) {
+    if (!c->call->adds) {
         const size_t bytes = sizeof(float) * (size_t)n->vocab * (size_t)d;
         const cudaError_t error = cudaMemsetAsync(e.grad, 0, bytes, c->stream);
         if (error != cudaSuccess) return error;
@@ -245,7 +245,7 @@ template <typename T> static cudaError_t run_positions_grad(const struct pp_cuda
     p.rows = n->rows;
     p.seq = seq;
     p.d = d;
-    p.adds = c->frame->accumulate;
+    p.adds = c->call->adds;
     p.at = pp_row_places_of(seq, c->frame);
     p.vector = pp_first_vector(c, seq);
     p.drop = pp_dropout_of(c, seq);

@@ -100,7 +100,7 @@ template <typename T> static cudaError_t run_combine(const struct pp_cuda_call *
     r.width = n->width;
     r.nplaces = n->places;
     r.chosen = n->chosen;
-    r.adds = pp_gemm_adds(n->mode, c->frame);
+    r.adds = pp_gemm_adds(c->call, n->mode, c->frame);
     const bool aligned = r.width % PP_QUAD == 0 && pp_aligned(r.to) && pp_aligned(r.from);
     const auto kernel = aligned ? combine<T, true> : combine<T, false>;
     const row_grid g = grid_of(n->tokens, pp_div_up(r.width, PP_QUAD));

@@ -125,7 +125,7 @@ pp_status pp_cuda_gemm_run(const struct pp_cuda_call *c)
     struct pp_gemm_plan *plan = plan_find(c->gemm, &key);
     if (!plan) PP_TRY(plan_make(c->gemm, &key, &plan));
     const int mode = c->call->gemm.mode;
-    const bool add = pp_gemm_adds(mode, c->frame);
+    const bool add = pp_gemm_adds(c->call, mode, c->frame);
     return pp_gemm_multiply(c->gemm, plan, p, add ? 1 : 0, c->stream);
 }
 

@@ -144,7 +144,7 @@ template <typename T> static cudaError_t sum_weights(const struct pp_cuda_call *
     float *const to = static_cast<float *>(c->at.latent_norm_grad.gamma_grad), *const parts =
                                                                                    static_cast<float *>(c->scratch);
     const int slices = pp_column_slice_count(v.tokens, v.rank, 1);
-    const bool accumulate = c->frame->accumulate, several = slices > 1;
+    const bool accumulate = c->call->adds, several = slices > 1;
     const auto kernel = is_whole(v) ? norm_weights<T, true> : norm_weights<T, false>;
     PP_LAUNCH(kernel, dim3((unsigned)pp_div_up(v.rank, PIECE), (unsigned)slices), THREADS, 0, c->stream, v,
               several ? parts : to, accumulate && !several);

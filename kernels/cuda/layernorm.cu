@@ -350,7 +350,7 @@ template <typename T> static cudaError_t run_norm_grad(const struct pp_cuda_call
     columns.width = d;
     columns.sum[0] = static_cast<float *>(at->beta_grad);
     columns.sum[1] = static_cast<float *>(at->gamma_grad);
-    columns.accumulate = c->frame->accumulate;
+    columns.accumulate = c->call->adds;
     const cudaError_t error = pp_sum_columns<T, true>(c, columns);
     if (error != cudaSuccess || tokens.n == 0) return error;
     const bool aligned = d % PP_QUAD == 0 && pp_aligned(n.dr) && pp_aligned(n.xhat) && pp_aligned(n.dy) &&

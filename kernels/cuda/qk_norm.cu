@@ -178,7 +178,7 @@ template <typename T> static cudaError_t sum_weights(const struct pp_cuda_call *
 {
     float *const to[2] = {static_cast<float *>(c->at.qk_norm_grad.q_gamma_grad),
                           static_cast<float *>(c->at.qk_norm_grad.k_gamma_grad)};
-    const bool accumulate = c->frame->accumulate;
+    const bool accumulate = c->call->adds;
     const int64_t rows = (int64_t)q.tokens * q.queries, most = 1 << 30;
     const int slices = pp_column_slice_count((int)std::min(rows, most), q.dh, 2);
     const dim3 grid(pp_div_up(q.dh, PIECE), slices, 2);

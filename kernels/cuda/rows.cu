@@ -369,7 +369,7 @@ template <typename T> static cudaError_t run_colsum(const struct pp_cuda_call *c
     columns.width = c->call->matrix.width;
     columns.sum[0] = static_cast<float *>(c->at.colsum.grad);
     columns.sum[1] = NULL;
-    columns.accumulate = c->frame->accumulate;
+    columns.accumulate = c->call->adds;
     return pp_sum_columns<T, false>(c, columns);
 }
 

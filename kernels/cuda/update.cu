@@ -43,7 +43,7 @@ cudaError_t pp_cuda_take(const struct pp_cuda_call *c)
     const float *in = static_cast<const float *>(c->at.take.in);
     const bool aligned = n % PP_QUAD == 0 && pp_aligned(grad) && (!in || pp_aligned(in));
     const auto kernel = aligned ? take<true> : take<false>;
-    PP_LAUNCH(kernel, pp_div_up(n, PP_QUAD * THREADS), THREADS, 0, c->stream, grad, in, n, c->frame->accumulate);
+    PP_LAUNCH(kernel, pp_div_up(n, PP_QUAD * THREADS), THREADS, 0, c->stream, grad, in, n, c->call->adds);
     return cudaGetLastError();
 }
 

@@ -99,7 +99,6 @@ static void set_microbatch(struct bench *b, int m)
 {
     const int64_t chunk = b->preset->rows / b->preset->chunks;
     b->frame.first_row = m * chunk;
-    b->frame.accumulate = m > 0;
     b->frame.base[PP_MEM_ACT] = b->act[m];
     b->frame.base[PP_MEM_TOKENS] = b->tokens + m * chunk * b->preset->seq;
     b->frame.base[PP_MEM_TARGETS] = b->targets + m * chunk * b->preset->seq;
@@ -115,6 +114,7 @@ static void run(struct bench *b, int kind, int m)
     static int64_t ns[MAX_CALLS];
     const struct pp_program *program = &b->program[kind];
     set_microbatch(b, m);
+    for (int i = 0; i < program->ncalls; i++) program->calls[i].adds = m > 0;
     check(b->backend->run(b->device, program, &b->frame, NULL, ns));
     for (int i = 0; i < program->ncalls; i++) keep_best(&b->best_ns[kind][m][i], ns[i]);
 }
@@ -173,11 +173,12 @@ static struct sums add_up(const struct bench *b)
     for (int kind = 0; kind < KINDS; kind++)
         for (int m = 0; m < (kind < 2 ? b->preset->chunks : 1); m++)
             for (int i = 0; i < b->program[kind].ncalls; i++) {
-                const struct pp_call *call = &b->program[kind].calls[i];
+                struct pp_call *call = &b->program[kind].calls[i];
+                call->adds = m > 0;
                 const double ns = (double)b->best_ns[kind][m][i];
                 s.ns[call->kernel] += ns;
                 s.flops[call->kernel] += pp_call_flops(call);
-                s.bytes[call->kernel] += pp_call_bytes(call) + (m > 0 ? pp_call_again_bytes(call) : 0);
+                s.bytes[call->kernel] += pp_call_bytes(call);
                 s.step_ns += ns;
                 if (!pp_kernel_is_product(call->kernel)) continue;
                 s.products_ns += ns;

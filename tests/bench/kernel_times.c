@@ -34,7 +34,8 @@ static bool time_product(const struct pp_machine *m, const char *line, double *u
         return false;
     for (int i = 0; i < 2; i++) {
         n->wide = n->wide || strcmp(words[i], "wide") == 0;
-        if (strcmp(words[i], "adds") == 0) call.kernel = PP_KERNEL_GEMM_TN, n->mode = PP_GEMM_BY_FRAME;
+        if (strcmp(words[i], "adds") == 0)
+            call.kernel = PP_KERNEL_GEMM_TN, n->mode = PP_GEMM_GRADIENT, call.adds = true;
     }
     call.precision = find_precision(precision);
     if (call.precision == PP_PRECISIONS || n->m < 1 || n->n < 1 || n->k < 1 || n->times < 1) return false;

@@ -22,11 +22,11 @@ extern struct parity_device parity_devices[PP_PRECISIONS];
 
 /* What may be varied in a call. A bit that is not set is the plain case. */
 enum parity_variant {
-    PARITY_DROP = 1,       /* dropout */
-    PARITY_ACCUMULATE = 2, /* gradients are added to */
-    PARITY_ALIAS = 4,      /* one operand lies where another does */
-    PARITY_ABSENT = 8,     /* an operand has no memory */
-    PARITY_SHIFT = 16,     /* operands lie one element behind the alignment that programs give them */
+    PARITY_DROP = 1,   /* dropout */
+    PARITY_ADD = 2,    /* gradients are added to */
+    PARITY_ALIAS = 4,  /* one operand lies where another does */
+    PARITY_ABSENT = 8, /* an operand has no memory */
+    PARITY_SHIFT = 16, /* operands lie one element behind the alignment that programs give them */
     PARITY_VARIANTS = 32
 };
 

@@ -72,10 +72,10 @@ static bool is_badly_aligned(const struct run *r)
            (r->variant & PARITY_SHIFT || (n->m | n->n | n->k) % 2);
 }
 
-/* A gradient, which the call overwrites unless it accumulates. */
+/* A gradient, which the call overwrites unless it adds. */
 static bool is_gradient(const struct pp_call *call, int i, const struct pp_operand *info)
 {
-    if (pp_kernel_is_product(call->kernel)) return i == 0 && call->gemm.mode == PP_GEMM_BY_FRAME;
+    if (pp_kernel_is_product(call->kernel)) return i == 0 && call->gemm.mode == PP_GEMM_GRADIENT;
     return info->type == PP_TYPE_FLOAT && info->use == PP_USE_BOTH && strstr(info->name, "grad");
 }
 
@@ -83,7 +83,7 @@ static bool is_gradient(const struct pp_call *call, int i, const struct pp_opera
 static bool is_overwritten(const struct run *r, int i)
 {
     const struct pp_operand *info = &r->operand[i].info;
-    if (is_gradient(&r->call, i, info)) return !(r->variant & PARITY_ACCUMULATE);
+    if (is_gradient(&r->call, i, info)) return !(r->variant & PARITY_ADD);
     return info->use == PP_USE_WRITE && !(r->call.kernel == PP_KERNEL_COPY && r->variant & PARITY_ABSENT);
 }
 
@@ -93,6 +93,7 @@ static void make_call(struct run *r)
     r->call = parity_call_of(c);
     r->call.site = 7;
     r->call.precision = r->d->precision;
+    r->call.adds = r->variant & PARITY_ADD;
     r->call.p = r->kernel->variants & PARITY_DROP ? PARITY_PROBABILITY : 0;
     r->call.scale = c->f; /* or whatever the kernel calls it */
     if (c->kernel == PP_KERNEL_ROUTE || c->kernel == PP_KERNEL_ROUTE_GRAD)
@@ -103,7 +104,6 @@ static void make_call(struct run *r)
                                  .act_row = ACT_ROW,
                                  .first_row = 123456789, /* times seq: beyond 32 bits */
                                  .training = r->variant & PARITY_DROP,
-                                 .accumulate = r->variant & PARITY_ACCUMULATE,
                                  .loss_scale = 1.0f / 64,
                                  .learning_rate = 0.25f,
                                  .tokens = 10,
@@ -119,7 +119,7 @@ static void make_call(struct run *r)
     if (c->context)
         snprintf(context, sizeof context, " context %d/%d%s", c->context_rank, c->context, c->halves ? " halves" : "");
     snprintf(r->text, sizeof r->text, "%s%s%s%s%s%s%s%s", pp_call_text(&r->call, name, sizeof name),
-             r->variant & PARITY_DROP ? " training" : "", r->variant & PARITY_ACCUMULATE ? " accumulate" : "",
+             r->variant & PARITY_DROP ? " training" : "", r->variant & PARITY_ADD ? " adds" : "",
              r->variant & PARITY_ALIAS ? " alias" : "", r->variant & PARITY_ABSENT ? " absent" : "",
              r->variant & PARITY_SHIFT ? " shift" : "", rank, context);
 }

@@ -145,7 +145,8 @@ static struct pp_class class_of(int kind, int stage, int first_row)
     return (struct pp_class){.kind = kind,
                              .stage = stage,
                              .rows = kind == PP_NORM || kind == PP_STEP ? 0 : rows,
-                             .rounds = kind == PP_F && first_row == 0};
+                             .rounds = kind == PP_F && first_row == 0,
+                             .adds = first_row > 0};
 }
 
 /* Runs one task; in, out: NULL where the stage has none. */
@@ -169,7 +170,6 @@ static void run_task(struct side *s, int kind, int stage, int first_row, void *i
                                     [PP_MEM_PARAM16] = s->param16[stage]},
            sizeof f->base);
     f->first_row = first_row;
-    f->accumulate = first_row > 0;
     f->loss = (double *)s->loss;
     f->sums = (double *)s->sums + s->model->stages[stage].first_tensor;
     PARITY_OK(s->backend->run(s->device, &program, f, NULL, NULL));

@@ -344,7 +344,7 @@ static void products(void)
                                 .gemm = {8, 16, 24},
                                 .ref = {{PP_MEM_OUT, 0, 0}, {PP_MEM_IN, 0, 0}, {PP_MEM_PARAM, 0, 0}}},
                                {.kernel = PP_KERNEL_GEMM_TN,
-                                .gemm = {24, 16, 8, PP_GEMM_BY_FRAME},
+                                .gemm = {24, 16, 8, PP_GEMM_GRADIENT},
                                 .ref = {{PP_MEM_GRAD, 0, 0}, {PP_MEM_IN, 0, 0}, {PP_MEM_OUT, 0, 0}}}};
     const struct pp_program program = {.calls = calls, .ncalls = 2};
     struct pp_frame frame = {0};
@@ -359,7 +359,7 @@ static void products(void)
     frame.base[PP_MEM_GRAD] = memory + 3 * ROOM;
     MUST_OK(ops->prepare(device, &program));
     for (int runs = atoi(getenv("RUNS")); runs > 0; runs--) {
-        frame.accumulate = runs % 2;
+        calls[1].adds = runs % 2;
         MUST_OK(ops->run(device, &program, &frame));
     }
     drain(device, ops->compute(device));

@@ -132,18 +132,19 @@ static void check_numbers(const struct product *p, const float *a, const float *
         }
 }
 
-/* accumulate: of the frame. Ends the process where the result is wrong. */
-static void check_product(struct pp_cuda_gemm *gemm, const struct product *p, bool accumulate)
+/* adds: of the call. Ends the process where the result is wrong. */
+static void check_product(struct pp_cuda_gemm *gemm, const struct product *p, bool adds)
 {
     const bool half = p->precision == PP_BF16;
     const int times = p->times ? p->times : 1, as = p->m * p->k, bs = p->n * p->k, cs = p->m * p->n;
     struct operand a = operand_make(times * as, half, p->shift, 1), b = operand_make(times * bs, half, p->shift, 2),
                    c = operand_make(times * cs, half && !p->wide, p->shift, 3);
-    const struct pp_call call = call_of(p);
-    const struct pp_frame frame = {.accumulate = accumulate};
+    struct pp_call call = call_of(p);
+    const struct pp_frame frame = {0};
     const struct pp_cuda_call cuda = {
         .call = &call, .frame = &frame, .p = {c.device, a.device, b.device}, .stream = stream, .gemm = gemm};
-    const bool add = p->mode == PP_GEMM_ADD || (p->mode == PP_GEMM_BY_FRAME && accumulate);
+    const bool add = p->mode == PP_GEMM_ADD || (p->mode == PP_GEMM_GRADIENT && adds);
+    call.adds = adds;
     EXPECT(launch(&cuda) == cudaSuccess);
     EXPECT(!cudaStreamSynchronize(stream));
     float got[MOST_RESULTS];

@@ -178,6 +178,7 @@ static inline void runner_task(struct runner *r, int kind, int stage, int m, str
 {
     const bool update = kind == PP_NORM || kind == PP_STEP, several = kind == PP_W && r->batch_w;
     struct pp_class cls = {kind, stage, update ? 0 : several ? runner_slot_rows(r, m) : r->chunk_rows[m]};
+    cls.adds = m > 0;
     if (kind == PP_F || kind == PP_B || kind == PP_W) cls.parts = r->parts;
     if (cls.parts > r->model->stages[stage].layers) cls.parts = r->model->stages[stage].layers;
     frame->base[PP_MEM_PARAM] = r->param[stage];
@@ -188,7 +189,6 @@ static inline void runner_task(struct runner *r, int kind, int stage, int m, str
     frame->base[PP_MEM_TOKENS] = r->tokens + r->first_row[m] * r->seq;
     frame->base[PP_MEM_TARGETS] = r->targets + r->first_row[m] * r->seq;
     frame->first_row = r->first_row[m];
-    frame->accumulate = m > 0;
     runner_parts(r, cls, frame);
 }
 

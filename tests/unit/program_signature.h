@@ -35,9 +35,10 @@ static inline void check_part(struct pp_shape shape, struct pp_class cls, const 
     pp_model_free(model);
 }
 
+/* A backward adds to gradients. */
 static inline void check_signature(struct pp_shape shape, int kind, int stage, const char *expected)
 {
-    check_part(shape, (struct pp_class){kind, stage, kind == PP_STEP ? 0 : 3}, expected);
+    check_part(shape, (struct pp_class){kind, stage, kind == PP_STEP ? 0 : 3, .adds = true}, expected);
 }
 
 #endif

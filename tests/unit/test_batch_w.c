@@ -183,6 +183,11 @@ static void test_broken(void **state)
     last->flags &= (uint8_t)~PP_TASK_FIRST;
     w->flags &= (uint8_t)~PP_TASK_FIRST;
     expect_bad(plan, "nothing has written");
+    w->flags |= PP_TASK_FIRST;
+    plan->classes[w->cls].adds = true;
+    expect_bad(plan, "its cost class uses gradients in another way");
+    plan->classes[w->cls].adds = false;
+    assert_int_equal(pp_plan_check(plan), PP_OK);
     pp_plan_free(plan);
 }
 

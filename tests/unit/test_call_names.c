@@ -54,7 +54,7 @@ static void test_names_of_calls(void **state)
                "qk_norm_grad 5x35x8x100 bf16");
     check_text((struct pp_call){PP_KERNEL_EMBED, .embed = {5, 35, 200, 1000, 1}}, "embed 5x35x200x1000 plain");
     check_text((struct pp_call){PP_KERNEL_EMBED, .embed = {5, 35, 200, 1000, 2}}, "embed 5x35x200x1000 learned");
-    check_text((struct pp_call){PP_KERNEL_POSITIONS_GRAD, .positions = {5, 35, 200, 64}, .site = 1},
+    check_text((struct pp_call){PP_KERNEL_POSITIONS_GRAD, .positions = {5, 35, 200, 64}, .site = 1, .adds = true},
                "positions_grad 5x35x200x64 drop");
     check_text((struct pp_call){PP_KERNEL_RELU, .activation = {5, 35, 200}, .site = 3, .precision = PP_BF16},
                "relu 5x35x200 drop bf16");
@@ -105,7 +105,7 @@ static void test_names_of_fp8(void **state)
     check_text((struct pp_call){PP_KERNEL_GEMM_FP8, .gemm = {176, 608, 208}, .precision = PP_BF16},
                "gemm_fp8 176x608x208 bf16");
     check_text((struct pp_call){PP_KERNEL_GEMM_FP8, .gemm = {176, 608, 208, 2, 1, 8, 1}, .precision = PP_BF16},
-               "gemm_fp8 176x608x208 times8 e5m2 bf16 wide");
+               "gemm_fp8 176x608x208 times8 e5m2 writes bf16 wide");
     check_text((struct pp_call){PP_KERNEL_AMAX, .fp8 = {176, 608}, .precision = PP_BF16}, "amax 176x608 bf16");
     check_text((struct pp_call){PP_KERNEL_AMAX, .fp8 = {176, 608, 8}, .precision = PP_BF16},
                "amax 176x608 times8 bf16");
@@ -148,6 +148,20 @@ static void test_names_by_operands(void **state)
                "attention 5x35x2x100x1");
     check_text((struct pp_call){PP_KERNEL_CROSS_ENTROPY, .loss = {5, 35, 100, 1, 100}}, "cross_entropy 5x35x100x1");
     check_text((struct pp_call){PP_KERNEL_CROSS_ENTROPY, .loss = {5, 35, 100, 1, 128}}, "cross_entropy 5x35x100x1/128");
+}
+
+/* What writes a gradient of parameters, to which others add; a gradient of data is always written. */
+static void test_names_of_what_writes_gradients(void **state)
+{
+    (void)state;
+    for (int adds = 0; adds < 2; adds++) {
+        check_text((struct pp_call){PP_KERNEL_GEMM_TN, .gemm = {64, 32, 16, PP_GEMM_GRADIENT}, .adds = adds},
+                   adds ? "gemm_tn 64x32x16" : "gemm_tn 64x32x16 writes");
+        check_text((struct pp_call){PP_KERNEL_GEMM_NN, .gemm = {64, 32, 16, PP_GEMM_WRITE}, .adds = adds},
+                   "gemm_nn 64x32x16");
+        check_text((struct pp_call){PP_KERNEL_EMBED_GRAD, .embed = {5, 35, 200, 1000}, .adds = adds},
+                   adds ? "embed_grad 5x35x200x1000" : "embed_grad 5x35x200x1000 writes");
+    }
 }
 
 /* The names of a program and of its calls. */
@@ -199,7 +213,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_names_of_calls),
                                        cmocka_unit_test(test_names_of_latent_attention),
-                                       cmocka_unit_test(test_names_of_fp8), cmocka_unit_test(test_names_by_operands),
+                                       cmocka_unit_test(test_names_of_fp8),
+                                       cmocka_unit_test(test_names_of_what_writes_gradients),
+                                       cmocka_unit_test(test_names_by_operands),
                                        cmocka_unit_test(test_layers_without_experts_are_those_of_other_models)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -279,7 +279,7 @@ static void test_profile(void **state)
         "--rows 20 --chunks 2"); /* 10 rows each: beyond what was measured, so computed; the update was measured */
     cost = cost_of(job, db, &origin);
     assert_int_equal(cost->source, PP_COST_MACHINE);
-    assert_int_equal(origin.from[PP_COST_MACHINE], 4);
+    assert_int_equal(origin.from[PP_COST_MACHINE], 6); /* F, two kinds of B */
     assert_int_equal(origin.from[PP_COST_PROFILE], 4);
     assert_non_null(strstr(origin.first[PP_COST_MACHINE], "rows10"));
     pp_cost_free(cost);
@@ -289,7 +289,7 @@ static void test_profile(void **state)
     job = create_job("--rows 21 --chunks 3"); /* 7 rows each: between 4 and 10 */
     cost = cost_of(job, db, &origin);
     assert_int_equal(cost->source, PP_COST_INTERPOLATED);
-    assert_int_equal(origin.from[PP_COST_INTERPOLATED], 4);
+    assert_int_equal(origin.from[PP_COST_INTERPOLATED], 6);
     assert_int_equal(origin.from[PP_COST_MACHINE], 0);
     for (int c = 0; c < cost->nclasses; c++)
         if (job->train->classes[c].kind == PP_F) assert_int_equal(cost->classes[c].ns, 7 * UNIT);

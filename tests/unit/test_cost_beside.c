@@ -299,13 +299,13 @@ static double first_ns(const struct pp_machine *m, const struct pp_call *call, b
 {
     static struct pp_machine_calls fresh;
     pp_machine_calls_begin(&fresh, m, &pp_model_ops, 2);
-    return pp_machine_roofline_ns(&fresh, call, 0.5, loaded);
+    return pp_machine_roofline_ns(&fresh, call, loaded);
 }
 
 static void must_be_first(struct pp_machine_calls *kept, const struct pp_call *call)
 {
     for (int loaded = 0; loaded < 2; loaded++)
-        assert_true(pp_machine_roofline_ns(kept, call, 0.5, loaded) == first_ns(kept->machine, call, loaded));
+        assert_true(pp_machine_roofline_ns(kept, call, loaded) == first_ns(kept->machine, call, loaded));
 }
 
 /* A call, and right after it one that differs in one of what times depend on, and takes another time. */

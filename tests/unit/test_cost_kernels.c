@@ -97,7 +97,7 @@ static void test_kernels(void **state)
     job = create_job("--stages 2 --layers 8 --rows 20 --chunks 4"); /* only the update has kernels that were measured */
     cost = cost_of(job, db, &origin);
     assert_int_equal(origin.from[PP_COST_KERNELS], 4);
-    assert_int_equal(origin.from[PP_COST_MACHINE], 4);
+    assert_int_equal(origin.from[PP_COST_MACHINE], 6);
     assert_int_equal(cost->source, PP_COST_MACHINE);
     pp_cost_free(cost);
     pp_job_free(job);
@@ -139,7 +139,7 @@ static double sum_of(const struct pp_job *job, const struct pp_class *like)
         const struct pp_class *class = &job->train->classes[c];
         const struct pp_program *program = &job->phase[PP_TRAIN].programs[c];
         double sum = 0;
-        if (class->kind != like->kind || class->stage != like->stage) continue;
+        if (class->kind != like->kind || class->stage != like->stage || class->adds != like->adds) continue;
         for (int i = 0; i < program->ncalls; i++) {
             char name[64];
             pp_model_ops.call_name(&program->calls[i], name, sizeof name);
@@ -170,7 +170,7 @@ static void test_rows_between(void **state)
     add_kernel_profile(db, many, NULL, -5);
     cost = cost_of(job, db, &origin);
     assert_int_equal(origin.from[PP_COST_MACHINE], 0);
-    assert_int_equal(origin.from[PP_COST_INTERPOLATED], 6); /* F, I, W of two stages */
+    assert_int_equal(origin.from[PP_COST_INTERPOLATED], 10); /* F, and two kinds each of I and W, of two stages */
     for (int c = 0; c < cost->nclasses; c++) {
         const struct pp_class *class = &job->train->classes[c];
         if (class->rows == 0 || !pp_kinds[class->kind].computes) continue;
@@ -184,9 +184,73 @@ static void test_rows_between(void **state)
     assert_int_equal(pp_db_close(db), PP_OK);
 }
 
+enum { TASK_NS = 1000000 };
+
+/* Every task of the job takes as long, whatever it does. */
+static void add_task_profile(struct pp_db *db, const struct pp_job *job)
+{
+    const struct pp_run run = {.tool = "ppprof", .device = "cpu", .processes = 1, .cores = 2};
+    int64_t id;
+    assert_int_equal(pp_db_run_begin(db, &run, &config, NULL, &id), PP_OK);
+    for (int c = 0; c < job->train->nclasses; c++)
+        for (int load = 1; load <= 2 && pp_kinds[job->train->classes[c].kind].computes; load++) {
+            const struct pp_sample task = {.name = job->phase[PP_TRAIN].programs[c].signature,
+                                           .context = "",
+                                           .load = load,
+                                           .count = 9,
+                                           .median_ns = TASK_NS,
+                                           .mean_ns = TASK_NS};
+            assert_int_equal(pp_db_add_sample(db, id, PP_SAMPLE_TASK, &task), PP_OK);
+        }
+    assert_int_equal(pp_db_flush(db), PP_OK);
+}
+
+static int backward_of(const struct pp_job *job, int stage, bool adds)
+{
+    for (int c = 0; c < job->train->nclasses; c++) {
+        const struct pp_class *class = &job->train->classes[c];
+        if (class->kind == PP_B && class->stage == stage && class->adds == adds) return c;
+    }
+    fail_msg("no such backward");
+    return -1;
+}
+
+/* With one microbatch no backward adds to gradients. Of more of as many rows those that add are longer, as they are by
+ * the data sheet. */
+static void test_other_backward(void **state)
+{
+    (void)state;
+    struct pp_db *db;
+    struct pp_cost_origin origin;
+    struct pp_machine m;
+    struct pp_cost *sheet;
+    unlink("other.db");
+    assert_int_equal(pp_db_open("other.db", PP_DB_WRITE, &db), PP_OK);
+    assert_int_equal(pp_machine_find("cpu", &m), PP_OK);
+    struct pp_job *job = create_job("--stages 2 --tokens 4 --rows 1 --chunks 1"); /* few tokens: memory takes longest */
+    add_task_profile(db, job);
+    pp_job_free(job);
+    job = create_job("--stages 2 --tokens 4 --rows 2 --chunks 2");
+    struct pp_cost *cost = cost_of(job, db, &origin);
+    assert_int_equal(pp_cost_from_machine(job, &m, &sheet), PP_OK);
+    assert_int_equal(origin.from[PP_COST_MACHINE], 0);
+    assert_int_equal(origin.from[PP_COST_INTERPOLATED], 2);
+    for (int stage = 0; stage < 2; stage++) {
+        const int adds = backward_of(job, stage, true), writes = backward_of(job, stage, false);
+        const double longer = (double)sheet->classes[adds].ns / (double)sheet->classes[writes].ns;
+        assert_true(stage == 0 || longer > 1); /* the embedding's gradient is cleared before it is written */
+        assert_int_equal(cost->classes[writes].ns, TASK_NS);
+        expect_near((double)cost->classes[adds].ns, TASK_NS * longer, 1, "a backward that adds");
+    }
+    pp_cost_free(sheet);
+    pp_cost_free(cost);
+    pp_job_free(job);
+    assert_int_equal(pp_db_close(db), PP_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_kernels), cmocka_unit_test(test_gap_below_zero),
-                                       cmocka_unit_test(test_rows_between)};
+                                       cmocka_unit_test(test_rows_between), cmocka_unit_test(test_other_backward)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,15 +24,14 @@ static double element(enum pp_gemm_op op, const int *mnk, const float *a, const 
 
 /* times: see kernels/kernels.h. */
 static void check_product(const struct pp_cpu_isa *isa, enum pp_gemm_op op, const int *mnk, enum pp_gemm_mode mode,
-                          bool accumulate, int times)
+                          bool adds, int times)
 {
     const int m = mnk[0], n = mnk[1], k = mnk[2], all = times > 0 ? times : 1;
     float *a = case_floats(all * m * k, 1), *b = case_floats(all * n * k, 2), *c = case_floats(all * m * n, 3),
           *before = case_copy(c, all * m * n);
     struct pp_frame frame = case_frame();
-    frame.accumulate = accumulate;
-    const bool add = mode == PP_GEMM_ADD || (mode == PP_GEMM_BY_FRAME && accumulate);
-    struct pp_call call = {.kernel = PP_KERNEL_GEMM_NT + (int)op, .gemm = {m, n, k, mode, 0, times}};
+    const bool add = mode == PP_GEMM_ADD || (mode == PP_GEMM_GRADIENT && adds);
+    struct pp_call call = {.kernel = PP_KERNEL_GEMM_NT + (int)op, .adds = adds, .gemm = {m, n, k, mode, 0, times}};
     struct pp_cpu_call product = {&call, &frame, .p = {c, a, b}};
     isa->run[call.kernel](&product);
     for (int i = 0; i < all * m * n; i++) {
@@ -50,7 +49,7 @@ static void test_products(void **state)
     FOR_EACH_ISA(isa)
     for (int op = PP_GEMM_NT; op <= PP_GEMM_TN; op++)
         for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-            for (int mode = PP_GEMM_WRITE; mode <= PP_GEMM_BY_FRAME; mode++)
+            for (int mode = PP_GEMM_WRITE; mode <= PP_GEMM_GRADIENT; mode++)
                 for (int times = 0; times <= 3; times++) {
                     check_product(isa, op, sizes[i], mode, false, times);
                     check_product(isa, op, sizes[i], mode, true, times);

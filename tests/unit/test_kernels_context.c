@@ -249,21 +249,18 @@ static void test_embedding(void **state)
 }
 
 /* A worker has the gradients of its places, as one that has all; of others' places 0, or what was there. */
-static void check_positions(const struct pp_cpu_isa *isa, int context, bool halves, bool accumulate)
+static void check_positions(const struct pp_cpu_isa *isa, int context, bool halves, bool adds)
 {
-    struct pp_call call = {.positions = {ROWS, SEQ, D, PLACES}, .site = CASE_SITE, .p = 0.25f};
+    struct pp_call call = {.positions = {ROWS, SEQ, D, PLACES}, .site = CASE_SITE, .adds = adds, .p = 0.25f};
     float *dy = case_floats(WHOLE * D, 1), *was = case_floats(PLACES * D, 2), *all = case_copy(was, PLACES * D);
     struct worker w = {context, 0, 1, 0, false, halves};
     struct pp_frame frame = case_frame();
-    frame.accumulate = accumulate;
     case_run(isa, PP_KERNEL_POSITIONS_GRAD, &call, 1, 0, &frame, (void *[PP_CALL_REFS]){all, dy});
     call.positions.seq = SEQ / context;
-    for (int t = 0; t < PLACES * D && !accumulate; t++) was[t] = 0;
+    for (int t = 0; t < PLACES * D && !adds; t++) was[t] = 0;
     for (; w.context_rank < context; w.context_rank++) {
-        float *part = cut(dy, &w, true, 1, D),
-              *own = accumulate ? case_copy(was, PLACES * D) : case_floats(PLACES * D, 3);
+        float *part = cut(dy, &w, true, 1, D), *own = adds ? case_copy(was, PLACES * D) : case_floats(PLACES * D, 3);
         frame = frame_of(&w);
-        frame.accumulate = accumulate;
         case_run(isa, PP_KERNEL_POSITIONS_GRAD, &call, 1, 0, &frame, (void *[PP_CALL_REFS]){own, part});
         float *expected = case_copy(was, PLACES * D);
         for (int t = 0; t < SEQ / context; t++) {

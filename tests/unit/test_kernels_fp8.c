@@ -158,13 +158,13 @@ static uint8_t *case_codes(int64_t n, bool gradient, uint32_t salt)
 struct product {
     int m, n, k, times;
     enum pp_gemm_mode mode;
-    bool gradient, accumulate;
+    bool gradient, adds;
     int rank; /* of two tensor ranks */
 };
 
 static bool adds(const struct product *p)
 {
-    return p->mode == PP_GEMM_ADD || (p->mode == PP_GEMM_BY_FRAME && p->accumulate) ||
+    return p->mode == PP_GEMM_ADD || (p->mode == PP_GEMM_GRADIENT && p->adds) ||
            (p->mode == PP_GEMM_ADD_ONCE && p->rank == 0);
 }
 
@@ -182,9 +182,9 @@ static void check_product(const struct pp_cpu_isa *isa, const struct product *p)
     uint8_t *a = case_codes(times * m * k, p->gradient, 1), *b = case_codes(times * n * k, false, 2);
     float *c = case_floats(times * m * n, 3), *before = case_copy(c, times * m * n);
     float scale_a = 0x1p-20f * 3, scale_b = 0.01f;
-    const struct pp_call call = {.kernel = PP_KERNEL_GEMM_FP8, .gemm = {m, n, k, p->mode, 0, p->times, p->gradient}};
+    const struct pp_call call = {
+        .kernel = PP_KERNEL_GEMM_FP8, .adds = p->adds, .gemm = {m, n, k, p->mode, 0, p->times, p->gradient}};
     struct pp_frame frame = case_frame();
-    frame.accumulate = p->accumulate;
     case_run(isa, PP_KERNEL_GEMM_FP8, &call, 2, p->rank, &frame, (void *[PP_CALL_REFS]){c, a, b, &scale_a, &scale_b});
     for (int i = 0; i < times * m * n; i++) {
         const int at = i / (m * n), row = i % (m * n) / n;
@@ -210,7 +210,7 @@ static void test_products(void **state)
                                                          .times = times,
                                                          .mode = (enum pp_gemm_mode)mode,
                                                          .gradient = way & 1,
-                                                         .accumulate = way & 2,
+                                                         .adds = way & 2,
                                                          .rank = way / 4});
 }
 

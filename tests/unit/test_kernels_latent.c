@@ -57,7 +57,7 @@ static void check_norm_grad(const struct vector *v, const float *x, const float 
     assert_near(dgamma, sums, v->rank, 1e-5);
 }
 
-static void check_vector(const struct pp_cpu_isa *isa, const struct vector *v, bool accumulate)
+static void check_vector(const struct pp_cpu_isa *isa, const struct vector *v, bool adds)
 {
     const int width = v->rank + v->shared;
     const int64_t n = (int64_t)v->tokens * width;
@@ -65,15 +65,14 @@ static void check_vector(const struct pp_cpu_isa *isa, const struct vector *v, b
     float *y = case_floats((int64_t)v->tokens * v->rank, 3), *rstd = case_floats(v->tokens, 4);
     float *dy = case_floats((int64_t)v->tokens * v->rank, 5), *dshared = case_floats((int64_t)v->tokens * v->shared, 6);
     float *before = case_floats(v->rank, 7), *dgamma = case_copy(before, v->rank);
-    const struct pp_call call = {.latent = {1, v->tokens, v->rank, v->shared}, .eps = v->eps};
+    const struct pp_call call = {.latent = {1, v->tokens, v->rank, v->shared}, .adds = adds, .eps = v->eps};
     struct pp_frame frame = case_frame();
     isa->run[PP_KERNEL_LATENT_NORM](&(struct pp_cpu_call){&call, &frame, .p = {y, rstd, x, gamma}});
     assert_same(x, given, n);
     check_norm(v, x, gamma, y, rstd);
-    frame.accumulate = accumulate;
     isa->run[PP_KERNEL_LATENT_NORM_GRAD](
         &(struct pp_cpu_call){&call, &frame, .p = {x, rstd, dy, v->shared ? dshared : NULL, gamma, dgamma}});
-    check_norm_grad(v, given, gamma, dy, x, dgamma, accumulate ? before : NULL);
+    check_norm_grad(v, given, gamma, dy, x, dgamma, adds ? before : NULL);
     for (int t = 0; t < v->tokens; t++)
         assert_same(x + (int64_t)t * width + v->rank, dshared + (int64_t)t * v->shared, v->shared);
     case_free(x, given, gamma, y, rstd, dy, dshared, before, dgamma, NULL);

@@ -138,7 +138,7 @@ static void check_param_grads(const struct operands *o, double p, double start, 
     }
 }
 
-static void check_norm(const struct pp_cpu_isa *isa, const struct kind *kind, int d, double p, bool accumulate)
+static void check_norm(const struct pp_cpu_isa *isa, const struct kind *kind, int d, double p, bool adds)
 {
     struct operands o = make_operands(kind, d);
     float *y = case_floats(T * d, 7), *z = case_copy(o.z, T * d), *rstd = case_floats(T, 8);
@@ -156,11 +156,11 @@ static void check_norm(const struct pp_cpu_isa *isa, const struct kind *kind, in
         assert_near(rstd + t, &expected_rstd, 1, 1e-5);
     }
     for (int j = 0; j < d; j++) dgamma[j] = dbeta[j] = 0.5f;
-    frame.accumulate = accumulate;
+    call.adds = adds;
     struct pp_cpu_call backward = {&call, &frame, .p = {dr, z, rstd, o.dy, o.gamma, dgamma, unless_rms(&o, dbeta)}};
     isa->run[kind->grad](&backward);
     for (int t = 0; t < T; t++) check_grad_row(&o, t, p, dr, z);
-    check_param_grads(&o, p, accumulate ? 0.5 : 0, dgamma, dbeta);
+    check_param_grads(&o, p, adds ? 0.5 : 0, dgamma, dbeta);
     case_free(y, z, rstd, dr, dgamma, dbeta, NULL);
     free_operands(&o);
 }

@@ -52,7 +52,7 @@ static void check_forward(const struct shape *s, const float *const gamma[2], co
         }
 }
 
-/* grads: of both weights, which were `before` where the frame accumulates. */
+/* grads: of both weights, which were `before` where the call adds. */
 static void check_backward(const struct shape *s, const float *const gamma[2], const float *kept, const float *dy,
                            const float *got, float *const grads[2], const float *before)
 {
@@ -86,7 +86,7 @@ static void check_values(const struct shape *s, const float *given, const float 
             assert_true(got[t * width_of(s) + j] == given[t * width_of(s) + j] + (bias ? bias[j] : 0));
 }
 
-static void check_shape(const struct pp_cpu_isa *isa, const struct shape *s, bool biased, bool accumulate)
+static void check_shape(const struct pp_cpu_isa *isa, const struct shape *s, bool biased, bool adds)
 {
     const int64_t n = tokens_of(s) * width_of(s), normal = tokens_of(s) * normal_of(s);
     float *x = case_floats(n, 1), *bias = case_floats(width_of(s), 2), *given = case_copy(x, n);
@@ -95,7 +95,8 @@ static void check_shape(const struct pp_cpu_isa *isa, const struct shape *s, boo
     float *grads[] = {case_copy(before, s->dh), case_copy(before, s->dh)}, *dx = case_copy(dy, n);
     const float *const weights[] = {gamma[0], gamma[1]};
     struct pp_frame frame = case_frame();
-    const struct pp_call call = {.attention = {s->rows, s->seq, s->heads, s->dh, 0, s->kv}, .eps = s->eps};
+    const struct pp_call call = {
+        .attention = {s->rows, s->seq, s->heads, s->dh, 0, s->kv}, .adds = adds, .eps = s->eps};
     isa->run[PP_KERNEL_QK_NORM](
         &(struct pp_cpu_call){&call, &frame, .p = {x, biased ? bias : NULL, kept, gamma[0], gamma[1]}});
     for (int64_t i = 0; i < normal; i++) {
@@ -104,11 +105,10 @@ static void check_shape(const struct pp_cpu_isa *isa, const struct shape *s, boo
     }
     check_values(s, given, biased ? bias : NULL, x);
     check_forward(s, weights, x, kept);
-    frame.accumulate = accumulate;
     isa->run[PP_KERNEL_QK_NORM_GRAD](
         &(struct pp_cpu_call){&call, &frame, .p = {dx, kept, gamma[0], gamma[1], grads[0], grads[1]}});
     check_values(s, dy, NULL, dx);
-    check_backward(s, weights, kept, dy, dx, grads, accumulate ? before : NULL);
+    check_backward(s, weights, kept, dy, dx, grads, adds ? before : NULL);
     case_free(x, bias, given, kept, dy, before, gamma[0], gamma[1], grads[0], grads[1], dx, NULL);
 }
 

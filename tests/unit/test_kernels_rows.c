@@ -44,7 +44,7 @@ static void check_embed(const struct pp_cpu_isa *isa, int d, double p, double sc
     struct pp_cpu_call backward = {&call, &frame, .p = {grad, (void *)tokens, dy}};
     isa->run[PP_KERNEL_EMBED_GRAD](&backward);
     assert_near(grad, expected, VOCAB * d, 1e-5);
-    frame.accumulate = true;
+    call.adds = true;
     isa->run[PP_KERNEL_EMBED_GRAD](&backward);
     for (int i = 0; i < VOCAB * d; i++) expected[i] *= 2;
     assert_near(grad, expected, VOCAB * d, 1e-5);
@@ -91,7 +91,7 @@ static void check_learned(const struct pp_cpu_isa *isa, int d, double p)
     assert_near(grad, expected, PLACES * d, 1e-6);
     for (int i = SEQ * d; i < PLACES * d; i++) grad[i] = 7; /* of longer rows before */
     again = case_copy(grad, PLACES * d);
-    frame.accumulate = true;
+    call.adds = true;
     isa->run[PP_KERNEL_POSITIONS_GRAD](&backward);
     for (int i = 0; i < SEQ * d; i++) expected[i] += again[i];
     assert_near(grad, expected, SEQ * d, 1e-6);
@@ -107,7 +107,7 @@ static void check_rows_in_turn(const struct pp_cpu_isa *isa, int d)
     struct pp_call call = {.positions = {ROWS, SEQ, d, SEQ}, .site = CASE_SITE, .p = 0.25f};
     isa->run[PP_KERNEL_POSITIONS_GRAD](&(struct pp_cpu_call){&call, &frame, .p = {whole, dy}});
     call.positions.rows = 1;
-    for (int row = 0; row < ROWS; row++, frame.first_row++, frame.accumulate = true)
+    for (int row = 0; row < ROWS; row++, frame.first_row++, call.adds = true)
         isa->run[PP_KERNEL_POSITIONS_GRAD](&(struct pp_cpu_call){&call, &frame, .p = {turns, dy + row * SEQ * d}});
     assert_same(turns, whole, SEQ * d);
     case_free(dy, whole, turns, NULL);

@@ -122,8 +122,9 @@ static void check_worker(const struct pp_cpu_isa *isa, const struct by_tokens *k
         if (k->sums >> i & 1) mine[i] = sums + (i - 5) * call->norm.d;
         if (width) take_tokens(mine[i], before[i], call, rank, width);
     }
-    frame.accumulate = rank > 0;
-    case_run(isa, k->kernel, call, WORKERS, rank, &frame, mine);
+    struct pp_call own = *call;
+    own.adds = rank > 0;
+    case_run(isa, k->kernel, &own, WORKERS, rank, &frame, mine);
     for (int i = 0; i < PP_CALL_REFS; i++) {
         const int width = width_of(k, call, i);
         if (!before[i] || !width) continue;

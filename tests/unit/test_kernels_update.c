@@ -33,7 +33,7 @@ static void check_sums(const struct pp_cpu_isa *isa, int rows, int width)
     struct pp_cpu_call columns = {&call, &frame, .p = {out, in}}, squares = {&call, &frame, .p = {in}};
     isa->run[PP_KERNEL_COLSUM](&columns);
     assert_near(out, expected, width, 1e-5);
-    frame.accumulate = true;
+    call.adds = true;
     isa->run[PP_KERNEL_COLSUM](&columns);
     for (int j = 0; j < width; j++) expected[j] *= 2;
     assert_near(out, expected, width, 1e-5);
@@ -59,12 +59,12 @@ static void check_take(const struct pp_cpu_isa *isa, int rows, int width)
     struct pp_frame frame = case_frame();
     struct pp_call call = {.matrix = {rows, width}};
     struct pp_cpu_call take = {&call, &frame, .p = {out, in}}, nothing = {&call, &frame, .p = {out, NULL}};
-    frame.accumulate = true;
+    call.adds = true;
     isa->run[PP_KERNEL_TAKE](&take);
     for (int i = 0; i < n; i++) assert_true(out[i] == before[i] + in[i]);
     isa->run[PP_KERNEL_TAKE](&nothing);
     for (int i = 0; i < n; i++) assert_true(out[i] == before[i] + in[i]);
-    frame.accumulate = false;
+    call.adds = false;
     isa->run[PP_KERNEL_TAKE](&take);
     for (int i = 0; i < n; i++) assert_true(out[i] == in[i]);
     isa->run[PP_KERNEL_TAKE](&nothing);

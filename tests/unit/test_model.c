@@ -276,7 +276,7 @@ static void test_weights_do_not_depend_on_threads(void **state)
 static struct pp_program make_program(const struct pp_model *model, int kind, int stage, int rows, bool split)
 {
     struct pp_program program;
-    const struct pp_class cls = {kind, stage, rows};
+    const struct pp_class cls = {kind, stage, rows, .adds = true};
     const struct pp_program_spec spec = {35, rows, true, split};
     if (pp_model_program(model, &cls, &spec, &program) != PP_OK) fail_msg("%s", pp_message());
     return program;
@@ -349,7 +349,7 @@ static void test_flash_memory(void **state)
 {
     (void)state;
     struct pp_shape shape = {.d_model = 64, .heads = 4, .d_ff = 64, .layers = 2, .vocab = 99, .mask = PP_MASK_CAUSAL};
-    const struct pp_class b = {PP_B, 0, 2};
+    const struct pp_class b = {PP_B, 0, 2, .adds = true};
     int64_t act[2][2], work[2][2]; /* [attention][longer] */
     char names[2][PP_SIGNATURE_BYTES];
     for (int kind = PP_ATTENTION_MATH; kind <= PP_ATTENTION_FLASH; kind++)

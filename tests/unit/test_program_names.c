@@ -167,7 +167,7 @@ static void test_signatures_of_gpt2(void **state)
     struct pp_shape more = shape;
     more.layers = 4;
     check_part(more, (struct pp_class){PP_F, 0, 3, 1, 2}, "F 1l part d12 h3 ff20 full seq5 rows3");
-    check_part(more, (struct pp_class){PP_B, 1, 3, 1, 2}, "B 1l d12 h3 ff20 full seq5 rows3");
+    check_part(more, (struct pp_class){PP_B, 1, 3, 1, 2}, "B 1l writes d12 h3 ff20 full seq5 rows3");
     more.max_positions = SEQ - 1;
     struct pp_model *model = make_model(&more, 2);
     struct pp_program program;
@@ -350,7 +350,8 @@ static void test_tensors_of_llama(void **state)
     pp_model_free(model);
 }
 
-/* Parts of three layers: backward from the last ones on; a forward that has no input to bring says so. */
+/* Parts of three layers: backward from the last ones on; a forward that has no input to bring says so, and a backward
+ * that writes gradients. */
 static void test_signatures_of_parts(void **state)
 {
     (void)state;
@@ -362,10 +363,10 @@ static void test_signatures_of_parts(void **state)
                  {{PP_F, 1, 3, 0, 3}, "F 1l d8 h2 ff12 full seq5 rows3"},
                  {{PP_F, 1, 3, 1, 3}, "F 1l part d8 h2 ff12 full seq5 rows3"},
                  {{PP_F, 1, 3, 2, 3}, "F 1l+dec part d8 h2 ff12 v11 full seq5 rows3"},
-                 {{PP_B, 0, 3, 0, 2}, "B 2l d8 h2 ff12 full seq5 rows3"},
-                 {{PP_B, 0, 3, 1, 2}, "B 1l+emb d8 h2 ff12 v11 full seq5 rows3"},
-                 {{PP_W, 1, 3, 0, 2}, "W 2l+dec d8 h2 ff12 v11 full seq5 rows3"},
-                 {{PP_W, 1, 3, 1, 2}, "W 1l d8 h2 ff12 full seq5 rows3"}};
+                 {{PP_B, 0, 3, 0, 2}, "B 2l writes d8 h2 ff12 full seq5 rows3"},
+                 {{PP_B, 0, 3, 1, 2, .adds = true}, "B 1l+emb d8 h2 ff12 v11 full seq5 rows3"},
+                 {{PP_W, 1, 3, 0, 2}, "W 2l+dec writes d8 h2 ff12 v11 full seq5 rows3"},
+                 {{PP_W, 1, 3, 1, 2, .adds = true}, "W 1l d8 h2 ff12 full seq5 rows3"}};
     const struct pp_shape shape = {.d_model = 8, .heads = 2, .d_ff = 12, .layers = 6, .vocab = 11};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) check_part(shape, parts[i].cls, parts[i].name);
 }

@@ -87,7 +87,6 @@ static void compute(struct run *run, const struct pp_task *t)
     double sum = 0;
     struct pp_frame frame = {.first_row = row,
                              .training = true,
-                             .accumulate = !(t->flags & PP_TASK_FIRST),
                              .loss_scale = 1.0f / (float)(run->job->config->rows * seq),
                              .loss = t->kind == PP_F ? &sum : NULL};
     frame.base[PP_MEM_PARAM] = run->arena[rank] + layout->param_offset[t->stage];

@@ -34,7 +34,7 @@ static struct pp_model *make_model(const struct pp_shape *shape, int stages)
 
 static struct pp_program make_program(const struct pp_model *model, int kind, int stage)
 {
-    const struct pp_class cls = {kind, stage, kind == PP_NORM || kind == PP_STEP ? 0 : 2};
+    const struct pp_class cls = {kind, stage, kind == PP_NORM || kind == PP_STEP ? 0 : 2, .adds = true};
     struct pp_program program;
     if (pp_model_program(model, &cls, &(struct pp_program_spec){7, 2, true, true}, &program) != PP_OK)
         fail_msg("%s", pp_message());

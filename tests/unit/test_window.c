@@ -55,7 +55,7 @@ static struct pp_model *make_model(struct pp_shape shape, int stages, const char
 static struct pp_program make_program(const struct pp_model *model, int kind, int stage, int seq)
 {
     struct pp_program program;
-    const struct pp_class cls = {kind, stage, ROWS};
+    const struct pp_class cls = {kind, stage, ROWS, .adds = true};
     const struct pp_program_spec spec = {.seq = seq, .slot_rows = ROWS, .training = true};
     if (pp_model_program(model, &cls, &spec, &program) != PP_OK) fail_msg("%s", pp_message());
     return program;

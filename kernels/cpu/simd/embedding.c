@@ -105,7 +105,7 @@ void PP_SIMD(pp_cpu_embed_grad)(const struct pp_cpu_call *c)
     const float *dy = c->at.embed_grad.dy;
     struct dropout drop;
     const bool dropping = dropout_of(c, seq, &drop);
-    if (!c->frame->accumulate) memset(weight, 0, sizeof *weight * (size_t)n->vocab * (size_t)d);
+    if (!c->call->adds) memset(weight, 0, sizeof *weight * (size_t)n->vocab * (size_t)d);
     for (int64_t t = 0; t < tokens; t++) {
         const int64_t word = word_of(c, token[t]);
         if (word >= 0)
@@ -124,7 +124,7 @@ void PP_SIMD(pp_cpu_positions_grad)(const struct pp_cpu_call *c)
     const float *dy = c->at.positions_grad.dy;
     struct dropout drop;
     const bool dropping = dropout_of(c, seq, &drop);
-    if (!c->frame->accumulate) memset(grad, 0, sizeof *grad * (size_t)places * (size_t)d);
+    if (!c->call->adds) memset(grad, 0, sizeof *grad * (size_t)places * (size_t)d);
     for (int t = 0; t < seq; t++)
         for (int64_t row = 0; row < rows; row++) {
             const int64_t token = row * seq + t;

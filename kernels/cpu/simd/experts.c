@@ -233,7 +233,7 @@ void PP_SIMD(pp_cpu_combine)(const struct pp_cpu_call *c)
 {
     const struct pp_combine_dims *n = &c->call->combine;
     const int tokens = n->tokens, width = n->width, places = n->places, chosen = n->chosen;
-    const bool adds = pp_gemm_adds(n->mode, c->frame);
+    const bool adds = pp_gemm_adds(c->call, n->mode, c->frame);
     float *to = c->at.combine.to;
     const int32_t *at = c->at.combine.places;
     for (int t = 0; t < tokens; t++, to += width, at += chosen)

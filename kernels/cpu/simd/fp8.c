@@ -69,7 +69,7 @@ void PP_SIMD(pp_cpu_gemm_fp8)(const struct pp_cpu_call *c)
     const struct pp_gemm_fp8_memory *at = &c->at.gemm_fp8;
     const struct meanings of_a = meanings_of(n->gradient), of_b = meanings_of(false);
     const double scale = (double)*(const float *)at->scale_a * *(const float *)at->scale_b;
-    const bool adds = pp_gemm_adds(n->mode, c->frame);
+    const bool adds = pp_gemm_adds(c->call, n->mode, c->frame);
     float *to = at->c;
     for (int64_t row = 0; row < (int64_t)PP_TIMES(n) * n->m; row++) {
         const uint8_t *a = (const uint8_t *)at->a + row * n->k, *b = (const uint8_t *)at->b + row / n->m * n->n * n->k;

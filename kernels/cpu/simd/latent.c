@@ -25,7 +25,7 @@ void PP_SIMD(pp_cpu_latent_norm_grad)(const struct pp_cpu_call *c)
     const struct pp_latent_norm_grad_memory *at = &c->at.latent_norm_grad;
     const float *rstd = at->rstd, *dy = at->dy, *dshared = at->dshared;
     float *x = at->x, *dgamma = at->gamma_grad;
-    if (!c->frame->accumulate) memset(dgamma, 0, sizeof *dgamma * (size_t)n->rank);
+    if (!c->call->adds) memset(dgamma, 0, sizeof *dgamma * (size_t)n->rank);
     for (int64_t t = 0; t < (int64_t)n->rows * n->seq; t++, x += n->rank + n->shared, dy += n->rank) {
         rms_grad(x, dy, x, rstd[t], at->gamma, dgamma, n->rank);
         if (n->shared) copy(x + n->rank, dshared + t * n->shared, n->shared);

@@ -142,7 +142,7 @@ static void norm_grad(const struct pp_cpu_call *c)
     struct grad_row row = {at->dr, at->xhat, at->dy, at->gamma, at->add, at->gamma_grad, at->beta_grad};
     struct dropout drop;
     const bool dropping = dropout_of_tokens(c, &tokens, &drop) && !plain;
-    if (!c->frame->accumulate) {
+    if (!c->call->adds) {
         memset(row.dgamma, 0, sizeof(float) * (size_t)d);
         if (row.dbeta) memset(row.dbeta, 0, sizeof(float) * (size_t)d);
     }

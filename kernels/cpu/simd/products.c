@@ -6,7 +6,7 @@
 static void multiply(const struct pp_cpu_call *c, enum pp_gemm_op op, int lda, int ldb)
 {
     const struct pp_gemm_dims *n = &c->call->gemm;
-    const float beta = pp_gemm_adds(n->mode, c->frame) ? 1 : 0;
+    const float beta = pp_gemm_adds(c->call, n->mode, c->frame) ? 1 : 0;
     const float *a = c->at.gemm.a, *b = c->at.gemm.b;
     float *to = c->at.gemm.c;
     for (int i = 0; i < PP_TIMES(n); i++) {

@@ -66,7 +66,7 @@ void PP_SIMD(pp_cpu_qk_norm_grad)(const struct pp_cpu_call *c)
     float *dgamma[] = {at->q_gamma_grad, at->k_gamma_grad};
     float *dy = at->dqkv;
     const float *x = at->kept;
-    for (int i = 0; i < 2 && !c->frame->accumulate; i++) memset(dgamma[i], 0, sizeof(float) * (size_t)q.dh);
+    for (int i = 0; i < 2 && !c->call->adds; i++) memset(dgamma[i], 0, sizeof(float) * (size_t)q.dh);
     for (int64_t t = 0; t < q.tokens; t++, dy += q.width, x += q.columns)
         for (int h = 0; h < q.heads; h++) {
             const int of = h < q.queries ? 0 : 1;

@@ -28,7 +28,7 @@ void PP_SIMD(pp_cpu_colsum)(const struct pp_cpu_call *c)
     const int rows = c->call->matrix.rows, width = c->call->matrix.width;
     float *out = c->at.colsum.grad;
     const float *in = c->at.colsum.in;
-    if (!c->frame->accumulate) memset(out, 0, sizeof *out * (size_t)width);
+    if (!c->call->adds) memset(out, 0, sizeof *out * (size_t)width);
     for (int i = 0; i < rows; i += COLSUM_ROWS)
         add_rows(out, in + (int64_t)i * width, rows - i < COLSUM_ROWS ? rows - i : COLSUM_ROWS, width);
 }
@@ -38,9 +38,9 @@ void PP_SIMD(pp_cpu_take)(const struct pp_cpu_call *c)
     const int64_t n = (int64_t)c->call->matrix.rows * c->call->matrix.width;
     float *grad = c->at.take.grad;
     const float *in = c->at.take.in;
-    if (!c->frame->accumulate && in)
+    if (!c->call->adds && in)
         memcpy(grad, in, sizeof *grad * (size_t)n);
-    else if (!c->frame->accumulate)
+    else if (!c->call->adds)
         memset(grad, 0, sizeof *grad * (size_t)n);
     else if (in)
         PP_SIMD(pp_cpu_add)(grad, grad, in, n);
