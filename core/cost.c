@@ -8,7 +8,7 @@
 const char *const pp_cost_source_names[PP_COST_SOURCES] = {
     [PP_COST_TIMES] = "times",     [PP_COST_PROFILE] = "profile",
     [PP_COST_KERNELS] = "kernels", [PP_COST_INTERPOLATED] = "interpolated",
-    [PP_COST_MACHINE] = "machine",
+    [PP_COST_SCALED] = "scaled",   [PP_COST_MACHINE] = "machine",
 };
 
 pp_status pp_cost_create(const struct pp_plan *plan, int source, struct pp_cost **out)

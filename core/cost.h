@@ -16,8 +16,9 @@
 enum pp_cost_source {
     PP_COST_TIMES,        /* --times */
     PP_COST_PROFILE,      /* the task was measured as a whole */
-    PP_COST_KERNELS,      /* sum of the task's kernels, which were measured in other tasks */
-    PP_COST_INTERPOLATED, /* between fewer and more rows, or from a step's other backwards */
+    PP_COST_KERNELS,      /* made of other tasks: of their kernels, or of a stage's other kind of backward */
+    PP_COST_INTERPOLATED, /* between measurements with fewer and with more rows */
+    PP_COST_SCALED,       /* from a data sheet, by how much longer than by it a relative took that was measured */
     PP_COST_MACHINE,      /* computed from a data sheet */
     PP_COST_SOURCES
 };

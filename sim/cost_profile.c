@@ -15,8 +15,9 @@
 #include "sim/placement.h"
 
 const char *const pp_cost_source_words[PP_COST_SOURCES] = {
-    [PP_COST_KERNELS] = "were not measured as a whole, and are sums of their kernels' times",
-    [PP_COST_INTERPOLATED] = "are interpolated between measured row counts, or between a step's backwards",
+    [PP_COST_KERNELS] = "were not measured as a whole, and are made of other tasks' times",
+    [PP_COST_INTERPOLATED] = "are interpolated between measured row counts",
+    [PP_COST_SCALED] = "are computed by a data sheet, in proportion to measured ones",
     [PP_COST_MACHINE] = "were never measured",
 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Durations of computations from a profile: measured as a whole, or the sum of kernels, or interpolated.
+ * Durations of computations from a profile: measured as a whole, or the sum of kernels, or interpolated; or scaled
+ * (cost_scaled.c).
  */
 #include <math.h>
 #include <stdio.h>
@@ -33,41 +34,58 @@ static void consider(void *arg, const char *signature, int load, int64_t ns)
     if (rows > b->rows && (b->above.ns == 0 || rows < b->above.rows)) b->above = (struct neighbour){(int)rows, ns};
 }
 
-/* A class of computations of the job, and its program. */
-struct wanted {
-    const struct pp_class *class;
-    const struct pp_program *program;
-};
-
-/* The program for the same work with so many rows. */
-static pp_status program_of(const struct pp_search *s, const struct wanted *wanted, int rows, struct pp_program *out)
+pp_status pp_search_program(const struct pp_search *s, const struct pp_class *class, struct pp_program *out)
 {
-    const struct pp_program_spec spec = pp_phase_spec(&s->job->phase[PP_TRAIN], rows);
-    struct pp_class class = *wanted->class;
-    class.rows = rows;
-    return s->job->model_ops->program(s->job->model, &class, &spec, out);
+    const struct pp_program_spec spec = pp_phase_spec(&s->job->phase[PP_TRAIN], class->rows);
+    return s->job->model_ops->program(s->job->model, class, &spec, out);
 }
 
-static double sheet_ns_of(const struct pp_search *s, const struct pp_program *program, int load)
+/* The program for the same work with so many rows. */
+static pp_status program_of(const struct pp_search *s, const struct pp_wanted *wanted, int rows, struct pp_program *out)
 {
-    double ns = program->ncalls * s->machine->call_overhead_ns;
-    for (int i = 0; i < program->ncalls; i++) ns += pp_machine_roofline_ns(s->sheet, &program->calls[i], load > 1);
+    struct pp_class class = *wanted->class;
+    class.rows = rows;
+    return pp_search_program(s, &class, out);
+}
+
+/* Index in a memory's arrays. */
+static int share_of(const struct pp_search *s) { return s->sharers <= PP_SEARCH_SHARERS ? s->sharers : 0; }
+
+pp_status pp_search_begin_sheet(const struct pp_search *s)
+{
+    struct pp_machine_calls **sheet = &s->memory->sheet[share_of(s)];
+    if (*sheet) return PP_OK;
+    PP_TRY(PP_NEW(sheet, 1));
+    pp_machine_calls_begin(*sheet, s->machine, s->job->model_ops, s->sharers);
+    return PP_OK;
+}
+
+static double sheet_call_ns(const struct pp_search *s, const struct pp_call *call, int load)
+{
+    return s->machine->call_overhead_ns + pp_machine_roofline_ns(s->memory->sheet[share_of(s)], call, load > 1);
+}
+
+double pp_search_sheet_ns(const struct pp_search *s, const struct pp_program *program, int load)
+{
+    double ns = 0;
+    for (int i = 0; i < program->ncalls; i++) ns += sheet_call_ns(s, &program->calls[i], load);
     return ns;
 }
 
 /* The time of so many rows by the data sheet. */
-static pp_status sheet_ns(const struct pp_search *s, const struct wanted *wanted, int rows, int load, double *ns)
+static pp_status sheet_ns(const struct pp_search *s, const struct pp_wanted *wanted, int rows, int load, double *ns)
 {
     struct pp_program program;
     PP_TRY(program_of(s, wanted, rows, &program));
-    *ns = sheet_ns_of(s, &program, load);
+    *ns = pp_search_sheet_ns(s, &program, load);
     pp_program_free(&program);
     return PP_OK;
 }
 
 /* Interpolates in rows; 0 if a side is missing. A GPU computes products in tiles, so its time grows in steps: it is
  * what the data sheet says, and only how much longer measured times are is interpolated. Else the time itself is. */
-static pp_status between(const struct pp_search *s, const struct wanted *wanted, const struct bracket *b, int64_t *ns)
+static pp_status between(const struct pp_search *s, const struct pp_wanted *wanted, const struct bracket *b,
+                         int64_t *ns)
 {
     const int rows[] = {b->below.rows, b->rows, b->above.rows};
     double sheet[] = {1, 1, 1};
@@ -80,7 +98,7 @@ static pp_status between(const struct pp_search *s, const struct wanted *wanted,
 }
 
 /* Interpolates between the nearest measured numbers of rows; *ns = 0 if there is none below or none above. */
-static pp_status interpolate(const struct pp_search *s, const struct wanted *wanted, int load, int64_t *ns)
+static pp_status interpolate(const struct pp_search *s, const struct pp_wanted *wanted, int load, int64_t *ns)
 {
     const char *signature = wanted->program->signature, *word = strstr(signature, " rows");
     char prefix[PP_SIGNATURE_BYTES];
@@ -109,6 +127,21 @@ struct known_kernels {
     } kernel[32];
 };
 
+/* Of a kernel that writes gradients, where only adding to them was measured, or the other way round: that in proportion
+ * to both by the data sheet. With one microbatch none adds. */
+static pp_status other_mean(const struct pp_search *s, const struct pp_call *call, const char *name, int load,
+                            int64_t *ns, bool *found)
+{
+    struct pp_call other = *call;
+    char others_name[PP_CALL_NAME];
+    other.adds = !call->adds;
+    s->job->model_ops->call_name(&other, others_name, sizeof others_name);
+    if (strcmp(name, others_name) == 0) return PP_OK; /* it makes no gradients */
+    PP_TRY(find_mean(s, others_name, load, ns, found));
+    if (*found) *ns = llround((double)*ns * sheet_call_ns(s, call, load) / sheet_call_ns(s, &other, load));
+    return PP_OK;
+}
+
 static pp_status kernel_mean(const struct pp_search *s, const struct pp_call *call, int load,
                              struct known_kernels *known, int64_t *ns, bool *found)
 {
@@ -121,6 +154,7 @@ static pp_status kernel_mean(const struct pp_search *s, const struct pp_call *ca
         return PP_OK;
     }
     PP_TRY(find_mean(s, name, load, ns, found));
+    if (!*found) PP_TRY(other_mean(s, call, name, load, ns, found));
     if (!*found || known->n == sizeof known->kernel / sizeof *known->kernel) return PP_OK;
     memcpy(known->kernel[known->n].name, name, sizeof name);
     known->kernel[known->n++].ns = *ns;
@@ -150,7 +184,7 @@ static pp_status add_kernels(const struct pp_search *s, const struct pp_program 
 }
 
 /* The sum of kernels for the same work with `rows` rows. */
-static pp_status add_kernels_of(const struct pp_search *s, const struct wanted *wanted, int rows, int load,
+static pp_status add_kernels_of(const struct pp_search *s, const struct pp_wanted *wanted, int rows, int load,
                                 struct neighbour *out)
 {
     struct pp_program program;
@@ -161,14 +195,9 @@ static pp_status add_kernels_of(const struct pp_search *s, const struct wanted *
     return status;
 }
 
-/* The numbers of rows of all measured tasks, ascending. */
-struct row_counts {
-    int n, v[64];
-};
-
 static void collect(void *arg, const char *signature, int load, int64_t ns)
 {
-    struct row_counts *counts = arg;
+    struct pp_row_counts *counts = arg;
     const char *word = strstr(signature, " rows");
     const int rows = word ? atoi(word + strlen(" rows")) : 0;
     int at = 0;
@@ -180,17 +209,26 @@ static void collect(void *arg, const char *signature, int load, int64_t ns)
     counts->v[at] = rows;
 }
 
+pp_status pp_search_rows(const struct pp_search *s, const struct pp_row_counts **out)
+{
+    struct pp_row_counts *counts = &s->memory->rows[share_of(s)];
+    *out = counts;
+    if (counts->known) return PP_OK;
+    counts->known = true;
+    return pp_db_each_task(s->db, s->device, s->threads, "", s->context, collect, counts);
+}
+
 /* Interpolates between two sums of kernels, with the nearest numbers of rows below and above for which there is a sum;
  * *ns = 0 if there is none on one side. */
-static pp_status interpolate_kernels(const struct pp_search *s, const struct wanted *wanted, int load, int64_t *ns)
+static pp_status interpolate_kernels(const struct pp_search *s, const struct pp_wanted *wanted, int load, int64_t *ns)
 {
-    struct row_counts counts = {0};
+    const struct pp_row_counts *counts;
     struct bracket b = {.rows = wanted->class->rows, .load = load};
-    PP_TRY(pp_db_each_task(s->db, s->device, s->threads, "", s->context, collect, &counts));
-    for (int i = counts.n - 1; i >= 0 && b.below.ns == 0; i--)
-        if (counts.v[i] < b.rows) PP_TRY(add_kernels_of(s, wanted, counts.v[i], load, &b.below));
-    for (int i = 0; i < counts.n && b.above.ns == 0; i++)
-        if (counts.v[i] > b.rows) PP_TRY(add_kernels_of(s, wanted, counts.v[i], load, &b.above));
+    PP_TRY(pp_search_rows(s, &counts));
+    for (int i = counts->n - 1; i >= 0 && b.below.ns == 0; i--)
+        if (counts->v[i] < b.rows) PP_TRY(add_kernels_of(s, wanted, counts->v[i], load, &b.below));
+    for (int i = 0; i < counts->n && b.above.ns == 0; i++)
+        if (counts->v[i] > b.rows) PP_TRY(add_kernels_of(s, wanted, counts->v[i], load, &b.above));
     return between(s, wanted, &b, ns);
 }
 
@@ -200,41 +238,64 @@ static pp_status find_task(const struct pp_search *s, const char *signature, int
     return *found ? pp_check_figure((double)*ns, 1, pp_longest_ns, "ns of \"%s\" are", signature) : PP_OK;
 }
 
+static bool makes_gradients(const struct pp_class *class)
+{
+    return class->kind == PP_B || class->kind == PP_I || class->kind == PP_W || class->kind == PP_ADD_GRAD;
+}
+
 /* Of a backward that writes gradients the time of the one that adds to them, or the other way round, in proportion to
- * both times by the data sheet: where a step has one microbatch nothing adds. *ns = 0 if there is none. */
-static pp_status find_other_backward(const struct pp_search *s, const struct wanted *wanted, int load, int64_t *ns)
+ * both by the data sheet. *ns = 0 if there is none. */
+static pp_status find_other_backward(const struct pp_search *s, const struct pp_wanted *wanted, int load, int64_t *ns)
 {
     struct pp_class class = *wanted->class;
     struct pp_program program;
     bool found;
+    *ns = 0;
+    if (!makes_gradients(&class)) return PP_OK;
     class.adds = !class.adds;
-    const struct wanted other = {&class, &program};
-    PP_TRY(program_of(s, &other, class.rows, &program));
-    pp_status status = PP_OK;
-    if (strcmp(program.signature, wanted->program->signature) != 0) {
-        status = find_task(s, program.signature, load, ns, &found);
-        if (status == PP_OK && found)
-            *ns = llround((double)*ns * sheet_ns_of(s, wanted->program, load) / sheet_ns_of(s, &program, load));
-    }
+    PP_TRY(pp_search_program(s, &class, &program));
+    pp_status status = find_task(s, program.signature, load, ns, &found);
+    if (status == PP_OK && found)
+        *ns =
+            llround((double)*ns * pp_search_sheet_ns(s, wanted->program, load) / pp_search_sheet_ns(s, &program, load));
     pp_program_free(&program);
     return status;
 }
 
-/* The time under one load (pp_cost_from_profile()): measured, else a sum of kernels, else interpolated; *ns = 0 if
- * there is none. *source becomes less certain, if the source of this time is. */
-static pp_status look_up(const struct pp_search *s, const struct wanted *wanted, int load, int64_t *ns, int *source)
+pp_status pp_search_exact(const struct pp_search *s, const struct pp_wanted *wanted, int load, int64_t *ns, int *source)
 {
-    int from = PP_COST_KERNELS;
     bool found;
+    *source = PP_COST_PROFILE;
     PP_TRY(find_task(s, wanted->program->signature, load, ns, &found));
     if (found) return PP_OK;
-    PP_TRY(add_kernels(s, wanted->program, load, ns));
+    *source = PP_COST_KERNELS;
+    PP_TRY(find_other_backward(s, wanted, load, ns));
+    return *ns > 0 ? PP_OK : add_kernels(s, wanted->program, load, ns);
+}
+
+pp_status pp_search_measured(const struct pp_search *s, const struct pp_wanted *wanted, int load, int64_t *ns,
+                             int *source)
+{
+    const struct pp_row_counts *counts;
+    PP_TRY(pp_search_exact(s, wanted, load, ns, source));
+    if (*ns > 0) return PP_OK;
+    *source = PP_COST_INTERPOLATED;
+    PP_TRY(pp_search_rows(s, &counts));
+    if (wanted->class->rows == 0 || counts->n < 2) return PP_OK;
+    PP_TRY(interpolate(s, wanted, load, ns));
+    return *ns == 0 ? interpolate_kernels(s, wanted, load, ns) : PP_OK;
+}
+
+/* The time under one load (pp_cost_from_profile()); *ns = 0 if there is none. *source becomes less certain, if the
+ * source of this time is. */
+static pp_status look_up(const struct pp_search *s, const struct pp_wanted *wanted, int load, int64_t *ns, int *source)
+{
+    int from;
+    PP_TRY(pp_search_measured(s, wanted, load, ns, &from));
     if (*ns == 0) {
-        from = PP_COST_INTERPOLATED;
-        PP_TRY(find_other_backward(s, wanted, load, ns));
+        from = PP_COST_SCALED;
+        PP_TRY(pp_search_scaled(s, wanted, load, ns));
     }
-    if (*ns == 0) PP_TRY(interpolate(s, wanted, load, ns));
-    if (*ns == 0 && wanted->class->rows > 0) PP_TRY(interpolate_kernels(s, wanted, load, ns));
     if (*ns > 0 && from > *source) *source = from;
     return PP_OK;
 }
@@ -263,7 +324,7 @@ static pp_status search(const struct pp_search *s, struct pp_cost *cost, struct 
     for (int c = 0; c < cost->nclasses; c++) {
         const struct pp_class *class = &s->job->train->classes[c];
         if (!pp_kinds[class->kind].computes) continue;
-        const struct wanted wanted = {class, &s->job->phase[PP_TRAIN].programs[c]};
+        const struct pp_wanted wanted = {class, &s->job->phase[PP_TRAIN].programs[c]};
         if (wanted.program->ncalls == 0) continue; /* such as R of an embedding: it takes no time */
         int64_t alone, loaded = 0;
         int source = PP_COST_PROFILE;
@@ -282,9 +343,11 @@ static pp_status search(const struct pp_search *s, struct pp_cost *cost, struct 
 
 pp_status pp_search_computations(const struct pp_search *s, struct pp_cost *cost, struct pp_cost_origin *origin)
 {
-    struct pp_machine_calls sheet;
-    struct pp_search with_sheet = *s;
-    pp_machine_calls_begin(&sheet, s->machine, s->job->model_ops, s->sharers);
-    with_sheet.sheet = &sheet;
-    return search(&with_sheet, cost, origin);
+    struct pp_search with_memory = *s;
+    PP_TRY(PP_NEW(&with_memory.memory, 1));
+    pp_status status = pp_search_begin_sheet(&with_memory);
+    if (status == PP_OK) status = search(&with_memory, cost, origin);
+    for (int i = 0; i <= PP_SEARCH_SHARERS; i++) free(with_memory.memory->sheet[i]);
+    free(with_memory.memory);
+    return status;
 }

@@ -40,12 +40,14 @@ static pp_status find_cost(const struct pp_job *job, struct pp_db *db, const cha
 
 static pp_status check_complete(const struct pp_cost *cost, const struct pp_cost_origin *found, const char *device)
 {
-    if (cost && found->from[PP_COST_MACHINE] == 0) return PP_OK;
+    const int source = found->from[PP_COST_MACHINE] > 0 ? PP_COST_MACHINE : PP_COST_SCALED;
+    const int lacks = found->from[PP_COST_MACHINE] + found->from[PP_COST_SCALED];
+    if (cost && lacks == 0) return PP_OK;
     return pp_fail(
         PP_INPUT,
         "--device delay: the profile of %s lacks %d of %d task shape%s (the first: \"%s\"); measure them with "
         "ppprof and the same options, or give --times",
-        device, found->from[PP_COST_MACHINE], found->classes, pp_plural(found->classes), found->first[PP_COST_MACHINE]);
+        device, lacks, found->classes, pp_plural(found->classes), found->first[source]);
 }
 
 static void set_hop(struct pp_job *job, const struct pp_cost *cost)

@@ -58,11 +58,11 @@ extern const char *const pp_cost_source_words[PP_COST_SOURCES];
  * two times, one with a single busy worker and one with min(workers, cores) of them (GPUs: with all workers that share
  * the GPU). Each is the first of these that there is:
  *   1. the time of the same task, measured under this load;
- *   2. the sum of its kernels, if each was measured under this load in some task;
- *   3. of a backward that writes gradients the time of the one that adds to them, or the other way round, in proportion
- *      to both by the data sheet; else interpolated in rows, never extrapolated: between two measured times of the same
- *      work, or between two sums of kernels;
- *   4. the time that the machine computes.
+ *   2. of a backward that writes gradients that of the one that adds, or the other way round, in proportion; else the
+ *      sum of its kernels, if each was measured under this load in some task;
+ *   3. interpolated in rows: between two measured times of the same work, or between two sums of kernels;
+ *   4. the time of a relative, in proportion to both by the machine (cost_scaled.c);
+ *   5. the time that the machine computes.
  * GPUs: the times are those in a share of the same size, and there is also the host's time to issue a task. Links are
  * those of config->transport; "auto" takes the first mover of core/movers.def that was measured. *out = NULL if the
  * profile has no time of any computation. */

@@ -81,6 +81,7 @@ static void set_source(json_t **row, const struct pp_predictor *p, const struct 
     set(row, "host_order", json_string(p->config->host_order ? "replicas" : "pipeline"));
     set(row, "link_source", link ? json_string(link) : json_null());
     set(row, "interpolated", json_integer(prediction->origin.from[PP_COST_INTERPOLATED]));
+    set(row, "scaled", json_integer(prediction->origin.from[PP_COST_SCALED]));
     set(row, "from_kernels", json_integer(prediction->origin.from[PP_COST_KERNELS]));
 }
 

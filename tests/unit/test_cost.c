@@ -275,13 +275,12 @@ static void test_profile(void **state)
     pp_cost_free(cost);
     pp_job_free(job);
 
-    job = create_job(
-        "--rows 20 --chunks 2"); /* 10 rows each: beyond what was measured, so computed; the update was measured */
+    job = create_job("--rows 20 --chunks 2"); /* 10 rows each: beyond what was measured; the update was measured */
     cost = cost_of(job, db, &origin);
-    assert_int_equal(cost->source, PP_COST_MACHINE);
-    assert_int_equal(origin.from[PP_COST_MACHINE], 6); /* F, two kinds of B */
+    assert_int_equal(cost->source, PP_COST_SCALED);
+    assert_int_equal(origin.from[PP_COST_SCALED], 6); /* F, two kinds of B */
     assert_int_equal(origin.from[PP_COST_PROFILE], 4);
-    assert_non_null(strstr(origin.first[PP_COST_MACHINE], "rows10"));
+    assert_non_null(strstr(origin.first[PP_COST_SCALED], "rows10"));
     pp_cost_free(cost);
     add_profile(db, job, 500);
     pp_job_free(job);
