@@ -331,24 +331,38 @@ static pp_status report_drift(struct pp_db *db, const struct pp_table *table)
     return PP_OK;
 }
 
-/* Of the profile that a prediction took its times from, chosen as ppsim chooses: before it, of the same model first. */
-static pp_status report_taken(struct pp_db *db, const struct pp_table *table)
+/* The largest figure of the measured, or else the predicted, runs of all pairs. */
+static pp_status largest(struct pp_db *db, const struct pp_table *table, const char *query, bool measured, double *most)
 {
-    static const char taken_of[] =
-        "SELECT value FROM run s JOIN run p ON p.device = s.device AND p.id < s.id JOIN link ON link.run = p.id "
-        "WHERE s.id = ?1 AND s.cost_source NOT IN ('machine', 'times') AND parameter = '" PP_WORKER_TAKEN "' "
-        "AND NOT EXISTS (SELECT 1 FROM run_config c WHERE c.run = s.id AND c.name = 'profile' AND c.given) "
-        "ORDER BY p.workload = s.workload DESC, p.threads = s.threads DESC, p.id DESC LIMIT 1";
-    double most = 0;
-    char remark[256];
+    *most = 0;
     for (int64_t row = 0; row < table->nrows; row++) {
-        struct pp_pair pair = pp_compare_pair(table, row);
+        const struct pp_pair pair = pp_compare_pair(table, row);
         double taken;
         bool found;
-        PP_TRY(figure_of(db, taken_of, pair.predicted, &taken, &found));
-        if (found && taken > most) most = taken;
+        PP_TRY(figure_of(db, query, measured ? pair.measured : pair.predicted, &taken, &found));
+        if (found && taken > *most) *most = taken;
     }
-    if (pp_taken_remark(most, remark, sizeof remark)) pp_info_wrapped("Profile: %s.", remark);
+    return PP_OK;
+}
+
+/* Of the profile that a prediction took its times from, chosen as ppsim chooses: before it, of the same model first;
+ * and of the runs. */
+static pp_status report_taken(struct pp_db *db, const struct pp_table *table)
+{
+    static const char of_profile[] =
+        "SELECT value FROM run s JOIN run p ON p.device = s.device AND p.id < s.id JOIN link ON link.run = p.id "
+        "WHERE s.id = ?1 AND s.cost_source NOT IN ('machine', 'times') AND link = 'worker' "
+        "AND parameter = '" PP_WORKER_TAKEN "' "
+        "AND NOT EXISTS (SELECT 1 FROM run_config c WHERE c.run = s.id AND c.name = 'profile' AND c.given) "
+        "ORDER BY p.workload = s.workload DESC, p.threads = s.threads DESC, p.id DESC LIMIT 1";
+    static const char of_its_trace[] =
+        "SELECT value FROM link WHERE run = ?1 AND link = 'run' AND parameter = '" PP_WORKER_TAKEN "'";
+    double most;
+    char remark[256];
+    PP_TRY(largest(db, table, of_profile, false, &most));
+    if (pp_taken_remark(most, "ppprof", remark, sizeof remark)) pp_info_wrapped("Profile: %s.", remark);
+    PP_TRY(largest(db, table, of_its_trace, true, &most));
+    if (pp_taken_remark(most, "ppexec", remark, sizeof remark)) pp_info_wrapped("Runs: at most, %s.", remark);
     return PP_OK;
 }
 

@@ -105,8 +105,8 @@ enum pp_sample_kind { PP_SAMPLE_KERNEL, PP_SAMPLE_TASK, PP_SAMPLE_LINK };
 pp_status pp_db_add_sample(struct pp_db *db, int64_t run_id, enum pp_sample_kind kind,
                            const struct pp_sample *sample) PP_MUST_CHECK;
 
-/* Parameter of the link "worker": the part of the time in which other programs had the core while the profile was
- * measured. pp_taken_remark() puts it into words. */
+/* Parameter of the link "worker", and, of a run of ppexec, of the link "run": the part of the time in which other
+ * programs had the core while the profile, or the run's trace, was measured. pp_taken_remark() puts it into words. */
 #define PP_WORKER_TAKEN "taken"
 /* A fitted parameter of a link: "latency_ns", "send_overhead_ns", "recv_overhead_ns", "ns_per_byte", ..., or of the
  * link "worker": "task_overhead_ns", ... */

@@ -32,15 +32,15 @@ static int by_value(const void *a, const void *b)
 
 static const double taken_most = 0.05; /* ten times that of an idle machine, and about the error of predictions */
 
-bool pp_taken_remark(double taken, char *buf, size_t size)
+bool pp_taken_remark(double taken, const char *program, char *buf, size_t size)
 {
     buf[0] = '\0';
     if (!(taken > taken_most)) return false;
     taken = taken < 0.99 ? taken : 0.99;
     snprintf(buf, size,
              "other programs had the cores for %.0f %% of the time of the measured tasks, whose times are "
-             "therefore %.0f %% too long; run ppprof again when less else runs",
-             100 * taken, 100 * (1 / (1 - taken) - 1));
+             "therefore %.0f %% too long; run %s again when less else runs",
+             100 * taken, 100 * (1 / (1 - taken) - 1), program);
     return true;
 }
 

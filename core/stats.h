@@ -36,10 +36,10 @@ void pp_times_free(struct pp_times *times);
  */
 struct pp_quantiles pp_times_quantiles(struct pp_times *times);
 
-/* taken: the part (0 to 1) of the time of a profile's tasks in which its workers had no core, because others used it.
- * If it is so large that the times are not to be trusted, writes a remark to buf, a sentence without its end, and
- * returns true; else writes "" and returns false (docs/METRICS.md). */
-bool pp_taken_remark(double taken, char *buf, size_t size);
+/* taken: the part (0 to 1) of the time of a profile's tasks, or of a run's, in which its workers had no core, because
+ * others used it. If it is so large that the times are not to be trusted, writes a remark to buf, a sentence without
+ * its end, and returns true; else writes "" and returns false (docs/METRICS.md). program: "ppprof", or "ppexec". */
+bool pp_taken_remark(double taken, const char *program, char *buf, size_t size);
 
 /* A named figure of a named thing, such as a parameter of a link. Texts are borrowed. */
 struct pp_figure {

@@ -25,6 +25,7 @@ static void set_measurements(json_t **row, const struct pp_result *r)
     set(row, "bubble", pp_json_real(r->stored.bubble));
     set(row, "peak_bytes", pp_json_integers(r->peak_bytes, r->ranks));
     set(row, "process_bytes", process_bytes(r));
+    set(row, "taken", pp_json_real(r->taken));
     set(row, "loss", pp_json_reals(r->losses, r->nlosses));
     set(row, "valid_loss", pp_json_reals(r->valid_losses, r->nvalid));
     set(row, "test_loss", pp_json_real(r->stored.test_loss));

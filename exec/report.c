@@ -6,6 +6,7 @@
 
 #include "core/log.h"
 #include "core/memory_text.h"
+#include "core/stats.h"
 #include "exec/carrier.h"
 
 enum {
@@ -304,8 +305,9 @@ static pp_status store_clocks(const struct pp_report *r)
     return store_device_clocks(r);
 }
 
-static pp_status store_results(const struct pp_report *r)
+static pp_status store_results(const struct pp_report *r, const struct pp_result *result)
 {
+    if (!isnan(result->taken)) PP_TRY(pp_db_add_link(r->exec->db, r->run_id, "run", PP_WORKER_TAKEN, result->taken));
     PP_TRY(pp_db_add_events(r->exec->db, r->run_id, r->session->job->train, &r->session->trace));
     PP_TRY(store_memory(r));
     return store_clocks(r);
@@ -327,11 +329,13 @@ static pp_status end_incomplete(const struct pp_report *r)
 
 pp_status pp_report_end(struct pp_report *r, const char *status, const struct pp_result *result)
 {
+    char remark[256];
     pp_progress(NULL);
+    if (result && pp_taken_remark(result->taken, "ppexec", remark, sizeof remark)) pp_warn("%s", remark);
     if (!r->run_id) return PP_OK;
     if (r->lost) return end_incomplete(r);
     struct pp_run_result end = result ? result->stored : pp_result_none;
     end.status = status;
-    if (result) PP_TRY(store_results(r));
+    if (result) PP_TRY(store_results(r, result));
     return pp_db_run_end(r->exec->db, r->run_id, &end);
 }

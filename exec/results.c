@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/cores.h"
 #include "core/stats.h"
 #include "exec/report.h"
 
@@ -78,6 +79,19 @@ static pp_status run_figures(const struct pp_session *s, struct pp_run_result *o
     return trace_figures(s, out);
 }
 
+/* Workers that share cores take them from each other: then nothing is known of other programs. */
+static double taken(const struct pp_session *s)
+{
+    double all = 0, had = 0;
+    for (int i = 0; i < s->world->workers; i++) {
+        all += (double)s->summaries[i].traced_ns;
+        had += (double)s->summaries[i].traced_cpu_ns;
+    }
+    const int64_t threads = (int64_t)s->world->workers * s->config->threads;
+    if (all == 0 || threads > (int64_t)pp_cores_count() * s->world->processes.hosts) return NAN;
+    return had < all ? 1 - had / all : 0;
+}
+
 static void take_losses(const struct pp_session *s, struct pp_result *out)
 {
     for (int64_t i = 0; i < s->journal.written; i++) {
@@ -107,6 +121,7 @@ pp_status pp_result_make(const struct pp_session *s, struct pp_result *out)
     for (int r = 0; r < plan->ranks; r++) out->peak_bytes[r] = s->job->layout->arena_bytes[r];
     for (int i = 0; i < out->workers; i++) out->process_bytes[i] = s->summaries[i].resident_bytes;
     PP_TRY(run_figures(s, &out->stored));
+    out->taken = taken(s);
     take_losses(s, out);
     return PP_OK;
 }

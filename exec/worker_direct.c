@@ -8,6 +8,7 @@
 
 #include "core/bf16.h"
 #include "core/clock.h"
+#include "core/workers.h"
 #include "exec/worker_inside.h"
 
 /* --- opening and closing --- */
@@ -163,16 +164,25 @@ static pp_status load(struct pp_worker *w, void *to, const void *from, int64_t b
     return w->backend->upload(w->device, to, from, bytes);
 }
 
+/* Does a task keep the thread computing from its beginning to its end? */
+static bool computes_through(const struct pp_worker *w)
+{
+    return !w->backend->waits && pp_plan_neighbours(w->job->train) == 1;
+}
+
 static pp_status run(struct pp_worker *w, const struct pp_stop *stop, struct pp_frame *frame, int64_t posted_ns)
 {
     const struct pp_phase *phase = w->step.phase;
     const struct pp_progress progress = {pp_worker_poll, w, pp_worker_sleep};
     struct pp_event event = {.step = w->step.number, .task = stop->task, .side = PP_SIDE_RUN, .posted_ns = posted_ns};
+    const bool told = w->step.traced && computes_through(w);
+    const int64_t cpu_ns = told ? pp_cpu_ns() : 0;
     if (w->step.traced) event.start_ns = pp_now_ns();
     frame->wait.begun_ns = &event.start_ns;
     PP_TRY(w->backend->run(w->device, &phase->programs[phase->plan->tasks[stop->task].cls], frame, &progress, NULL));
     if (!w->step.traced) return PP_OK;
     event.end_ns = pp_now_ns();
+    if (told) w->traced_cpu_ns += pp_cpu_ns() - cpu_ns, w->traced_ns += event.end_ns - event.start_ns;
     return pp_worker_record(w, &event);
 }
 

@@ -277,7 +277,7 @@ static pp_status record(void *arg)
     if (status == PP_OK) status = print_results(s);
     if (status != PP_OK) return status;
     char remark[256];
-    if (pp_taken_remark(pp_profile_taken(s->profile), remark, sizeof remark)) pp_warn("%s", remark);
+    if (pp_taken_remark(pp_profile_taken(s->profile), "ppprof", remark, sizeof remark)) pp_warn("%s", remark);
     pp_info("stored in %s", path_of(s));
     return PP_OK;
 }

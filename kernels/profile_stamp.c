@@ -2,19 +2,14 @@
 #include "kernels/profile_stamp.h"
 
 #include <sys/resource.h>
-#include <time.h>
 
 #include "core/clock.h"
 
 struct pp_stamp pp_stamp_now(void)
 {
     struct rusage usage; /* its times are as old as the system's last tick */
-    struct timespec cpu;
     getrusage(RUSAGE_THREAD, &usage);
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
-    return (struct pp_stamp){.cpu_ns = (int64_t)cpu.tv_sec * 1000000000 + cpu.tv_nsec,
-                             .preemptions = usage.ru_nivcsw,
-                             .wall_ns = pp_now_ns()};
+    return (struct pp_stamp){.cpu_ns = pp_cpu_ns(), .preemptions = usage.ru_nivcsw, .wall_ns = pp_now_ns()};
 }
 
 struct pp_stamp pp_stamp_since(const struct pp_stamp *before)

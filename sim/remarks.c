@@ -152,7 +152,7 @@ void pp_remarks_totals(const struct pp_remarks *r)
     const struct pp_config *config = r->predictor->config;
     char remark[256], on[48] = "";
     if (r->machine) snprintf(on, sizeof on, "machine %s: ", r->machine);
-    if (r->measured > 0 && pp_taken_remark(r->taken, remark, sizeof remark))
+    if (r->measured > 0 && pp_taken_remark(r->taken, "ppprof", remark, sizeof remark))
         pp_warn("%sthe profile is disturbed: %s", on, remark);
     if (config->profile && r->measured == 0)
         pp_warn("%sprofile %s has no time of any task of these configurations on device %s", on, config->profile,

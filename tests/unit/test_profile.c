@@ -228,13 +228,13 @@ static void test_taken(void **state)
         const struct pp_profile profile = {.nloads = 2, .nshapes = 2, .shapes = shapes};
         const double taken = pp_profile_taken(&profile);
         assert_true(fabs(taken - cases[i].taken) < 1e-12);
-        assert_int_equal(pp_taken_remark(taken, remark, sizeof remark), *cases[i].remark != '\0');
+        assert_int_equal(pp_taken_remark(taken, "ppprof", remark, sizeof remark), *cases[i].remark != '\0');
         assert_non_null(strstr(remark, cases[i].remark));
         assert_true(*cases[i].remark || !*remark);
     }
     const struct pp_profile nothing = {0};
     assert_true(isnan(pp_profile_taken(&nothing)));
-    assert_false(pp_taken_remark(NAN, remark, sizeof remark));
+    assert_false(pp_taken_remark(NAN, "ppprof", remark, sizeof remark));
     assert_string_equal(remark, "");
 }
 
