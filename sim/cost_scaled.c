@@ -28,13 +28,13 @@ static void take(const struct sought *sought, const struct pp_search *by, const 
     if (sheet > 0 && ns >= 1 && ns <= pp_longest_ns) *sought->ns = llround(ns);
 }
 
+/* In the search's own share there is nothing to interpolate: pp_search_measured() has tried that. */
 static pp_status try_program(const struct sought *sought, const struct pp_search *by, const struct pp_wanted *relative,
                              int load)
 {
     int64_t measured;
     int source;
-    PP_TRY(pp_search_exact(by, relative, load, &measured, &source));
-    if (measured == 0 && by != sought->s) PP_TRY(pp_search_measured(by, relative, load, &measured, &source));
+    PP_TRY((by == sought->s ? pp_search_exact : pp_search_measured)(by, relative, load, &measured, &source));
     if (measured > 0) take(sought, by, relative, load, measured);
     return PP_OK;
 }
