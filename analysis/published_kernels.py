@@ -89,7 +89,6 @@ class Measured(Timed):
         of_result = next((word for word in words if word in ("bf16", "tf32")), "fp32")
         self.precision = "fp8" if name == "gemm_fp8" else of_result
         times = next((int(word[5:]) for word in words if word.startswith("times")), 1)
-        self.shape = shape
         self.flops = 2 * times * math.prod(shape)
         of_weights = name == "gemm_tn" or (name == "gemm_fp8" and "wide" in words)
         wide, adds = ["wide"] * ("wide" in words), ["adds"] * (of_weights and "writes" not in words)

@@ -55,9 +55,8 @@ int32_t pp_task_param(const struct pp_plan *plan, const struct pp_task *t)
 
 bool pp_task_adds(const struct pp_plan *plan, const struct pp_task *t)
 {
-    if (t->flags & PP_TASK_FIRST) return false;
-    if (plan->shards) return t->kind == PP_ADD_GRAD; /* a B has a slot of its own */
-    return t->kind == PP_B || t->kind == PP_I || t->kind == PP_W;
+    const bool apart = plan->shards && t->kind == PP_B; /* it has a slot of its own */
+    return pp_makes_gradients(t->kind) && !apart && !(t->flags & PP_TASK_FIRST);
 }
 
 int32_t pp_task_grad(const struct pp_plan *plan, const struct pp_task *t)

@@ -159,6 +159,12 @@ static inline bool pp_goes_back(int kind)
     return kind != PP_F && kind != PP_R && kind != PP_GATHER_PARAM && kind != PP_PUT_PARAM;
 }
 
+/* Does the kind write gradients of parameters, or add to them (pp_class.adds)? */
+static inline bool pp_makes_gradients(int kind)
+{
+    return kind == PP_B || kind == PP_I || kind == PP_W || kind == PP_ADD_GRAD;
+}
+
 /* Does the kind copy a rank's own shares (ZeRO 2 and 3)? Such a task may stand between two parts of a computation: it
  * does not touch the scratch memory that the parts share. */
 static inline bool pp_keeps_shards(int kind) { return kind == PP_PUT_PARAM || kind == PP_ADD_GRAD; }

@@ -101,30 +101,19 @@ static const char *activation_words(const struct pp_call *call, char *buf, size_
 static const char *bias_words(const struct pp_call *call) { return pp_call_lacks_bias(call) ? " nobias" : ""; }
 
 /* Kernels whose calls have words of their own. */
-static const char *(*const words_by_kernel[PP_KERNELS])(const struct pp_call *call, char *buf,
-                                                        size_t size) = {[PP_KERNEL_GEMM_NT] = product_words,
-                                                                        [PP_KERNEL_GEMM_NN] = product_words,
-                                                                        [PP_KERNEL_GEMM_TN] = product_words,
-                                                                        [PP_KERNEL_GEMM_FP8] = product_words,
-                                                                        [PP_KERNEL_AMAX] = fp8_words,
-                                                                        [PP_KERNEL_TO_FP8] = fp8_words,
-                                                                        [PP_KERNEL_ATTENTION] = heads_words,
-                                                                        [PP_KERNEL_ATTENTION_GRAD] = heads_words,
-                                                                        [PP_KERNEL_FLASH] = heads_words,
-                                                                        [PP_KERNEL_FLASH_GRAD] = heads_words,
-                                                                        [PP_KERNEL_QK_NORM] = heads_words,
-                                                                        [PP_KERNEL_QK_NORM_GRAD] = heads_words,
-                                                                        [PP_KERNEL_ROPE] = rope_words,
-                                                                        [PP_KERNEL_ROPE_GRAD] = rope_words,
-                                                                        [PP_KERNEL_TO_PIECES] = pieces_words,
-                                                                        [PP_KERNEL_FROM_PIECES] = pieces_words,
-                                                                        [PP_KERNEL_COPY_KEYS] = pieces_words,
-                                                                        [PP_KERNEL_SUM_KEYS] = pieces_words,
-                                                                        [PP_KERNEL_ROUTE] = route_words,
-                                                                        [PP_KERNEL_ROUTE_GRAD] = route_grad_words,
-                                                                        [PP_KERNEL_EMBED] = embed_words,
-                                                                        [PP_KERNEL_GELU] = activation_words,
-                                                                        [PP_KERNEL_GELU_GRAD] = activation_words};
+static const char *(*const words_by_kernel[PP_KERNELS])(const struct pp_call *call, char *buf, size_t size) = {
+    [PP_KERNEL_GEMM_NT] = product_words,     [PP_KERNEL_GEMM_NN] = product_words,
+    [PP_KERNEL_GEMM_TN] = product_words,     [PP_KERNEL_GEMM_FP8] = product_words,
+    [PP_KERNEL_AMAX] = fp8_words,            [PP_KERNEL_TO_FP8] = fp8_words,
+    [PP_KERNEL_ATTENTION] = heads_words,     [PP_KERNEL_ATTENTION_GRAD] = heads_words,
+    [PP_KERNEL_FLASH] = heads_words,         [PP_KERNEL_FLASH_GRAD] = heads_words,
+    [PP_KERNEL_QK_NORM] = heads_words,       [PP_KERNEL_QK_NORM_GRAD] = heads_words,
+    [PP_KERNEL_ROPE] = rope_words,           [PP_KERNEL_ROPE_GRAD] = rope_words,
+    [PP_KERNEL_TO_PIECES] = pieces_words,    [PP_KERNEL_FROM_PIECES] = pieces_words,
+    [PP_KERNEL_COPY_KEYS] = pieces_words,    [PP_KERNEL_SUM_KEYS] = pieces_words,
+    [PP_KERNEL_ROUTE] = route_words,         [PP_KERNEL_ROUTE_GRAD] = route_grad_words,
+    [PP_KERNEL_EMBED] = embed_words,         [PP_KERNEL_GELU] = activation_words,
+    [PP_KERNEL_GELU_GRAD] = activation_words};
 
 /* What tells calls of one shape apart. */
 static const char *words_of(const struct pp_call *call, char *buf, size_t size)

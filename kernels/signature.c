@@ -186,7 +186,7 @@ static int write_layers(const struct pp_writer *w, int kind, char *text, size_t 
 {
     const bool embed = w->stage->embed && w->part.lowest, decode = w->stage->decode && w->part.highest;
     const bool forward = kind == PP_F || kind == PP_R;
-    const bool writes = !w->adds && (kind == PP_B || kind == PP_I || kind == PP_W || kind == PP_ADD_GRAD);
+    const bool writes = !w->adds && pp_makes_gradients(kind);
     return snprintf(text, size, "%s %dl%s%s%s%s%s%s d%d", pp_kinds[kind].name, w->part.end - w->part.begin,
                     embed ? "+emb" : "", decode ? "+dec" : "", forward && !w->part.lowest ? " part" : "",
                     w->rounds ? " rounds" : "", writes ? " writes" : "", w->training ? "" : " eval",

@@ -238,11 +238,6 @@ static pp_status find_task(const struct pp_search *s, const char *signature, int
     return *found ? pp_check_figure((double)*ns, 1, pp_longest_ns, "ns of \"%s\" are", signature) : PP_OK;
 }
 
-static bool makes_gradients(const struct pp_class *class)
-{
-    return class->kind == PP_B || class->kind == PP_I || class->kind == PP_W || class->kind == PP_ADD_GRAD;
-}
-
 /* Of a backward that writes gradients the time of the one that adds to them, or the other way round, in proportion to
  * both by the data sheet. *ns = 0 if there is none. */
 static pp_status find_other_backward(const struct pp_search *s, const struct pp_wanted *wanted, int load, int64_t *ns)
@@ -251,7 +246,7 @@ static pp_status find_other_backward(const struct pp_search *s, const struct pp_
     struct pp_program program;
     bool found;
     *ns = 0;
-    if (!makes_gradients(&class)) return PP_OK;
+    if (!pp_makes_gradients(class.kind)) return PP_OK;
     class.adds = !class.adds;
     PP_TRY(pp_search_program(s, &class, &program));
     pp_status status = find_task(s, program.signature, load, ns, &found);
