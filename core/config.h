@@ -92,6 +92,7 @@ struct pp_config {
     const char *data; /* NULL: generated text */
     uint64_t seed;
     const char *init, *save, *db;
+    const char *points; /* file of configurations: core/points_file.h */
     int generated_tokens;
     int save_every;              /* 0: never */
     bool resume, resume_changed; /* the second means the first, too */

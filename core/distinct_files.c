@@ -20,6 +20,7 @@ static const struct named {
     unsigned readers, writers; /* enum pp_tool */
 } named[] = {
     {"--init", AT(init), "", PP_PPEXEC, 0},
+    {"--points", AT(points), "", PP_PPEXEC, 0},
     {"--save", AT(save), "", 0, PP_PPEXEC},
     {"--algorithms", AT(algorithms), "", PP_PPEXEC, PP_PPPROF},
     {"--algorithms", AT(algorithms), ".new", 0, PP_PPPROF},

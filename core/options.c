@@ -158,13 +158,12 @@ static pp_status set_defaults(const struct pp_opt *rows, int n, void *options)
     return PP_OK;
 }
 
-pp_status pp_options_parse(const struct pp_opt *rows, int n, unsigned tool, int argc, char **argv, void *options,
+pp_status pp_options_apply(const struct pp_opt *rows, int n, unsigned tool, int argc, char **argv, void *options,
                            bool *set, const char **operands, int max_operands, int *noperands)
 {
     struct walk w = {rows, n, tool, argc, 1, argv, options, set};
     bool only_operands = false;
     *noperands = 0;
-    PP_TRY(set_defaults(rows, n, options));
     while (w.at < argc) {
         const char *word = argv[w.at];
         if (!only_operands && strcmp(word, "--") == 0) {
@@ -182,4 +181,11 @@ pp_status pp_options_parse(const struct pp_opt *rows, int n, unsigned tool, int 
         }
     }
     return PP_OK;
+}
+
+pp_status pp_options_parse(const struct pp_opt *rows, int n, unsigned tool, int argc, char **argv, void *options,
+                           bool *set, const char **operands, int max_operands, int *noperands)
+{
+    PP_TRY(set_defaults(rows, n, options));
+    return pp_options_apply(rows, n, tool, argc, argv, options, set, operands, max_operands, noperands);
 }

@@ -93,6 +93,9 @@ struct pp_program_info {
  * nearest option or choice. */
 pp_status pp_options_parse(const struct pp_opt *rows, int n, unsigned tool, int argc, char **argv, void *options,
                            bool *set, const char **operands, int max_operands, int *noperands) PP_MUST_CHECK;
+/* As pp_options_parse(), but what argv does not set stays as it is. */
+pp_status pp_options_apply(const struct pp_opt *rows, int n, unsigned tool, int argc, char **argv, void *options,
+                           bool *set, const char **operands, int max_operands, int *noperands) PP_MUST_CHECK;
 /* Sets one option from text as the command line would (presets use it). */
 pp_status pp_options_set(const struct pp_opt *row, const char *text, void *options) PP_MUST_CHECK;
 /* The value as text that would parse to the same value. buf needs at least 600 bytes; longer texts (paths, lists of

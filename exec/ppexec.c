@@ -7,6 +7,7 @@
 
 #include "core/log.h"
 #include "core/main.h"
+#include "core/points_file.h"
 #include "core/split_time.h"
 #include "exec/agree.h"
 #include "exec/carrier_choose.h"
@@ -31,7 +32,7 @@ static const struct pp_program_info info = {
         "time of a batch, the idle share, memory and losses; what goes on is told on standard error. A list "
         "of schedules, stages, "
         "tensor ranks, pieces of their sums, virtual stages, stages of ZeRO, chunks or checkpoint modes runs each in "
-        "turn, always from the same weights.\n\n"
+        "turn, always from the same weights; --points has a file name them one by one.\n\n"
         "--stages times --tensor times --replicas workers are needed. Alone, ppexec runs them as threads; under mpirun "
         "they are divided over the "
         "processes, whose number must divide theirs. The last --trace-steps steps are recorded task by task "
@@ -50,6 +51,7 @@ static const struct pp_program_info info = {
 
 struct session {
     struct pp_exec exec;
+    struct pp_points_file file; /* --points */
     struct pp_point *points;
     struct pp_result *results;
     int npoints, nresults;
@@ -186,6 +188,17 @@ static pp_status prepare_joined(struct session *s)
     return config->db && exec->processes.index == 0 ? pp_db_open(config->db, PP_DB_WRITE, &exec->db) : PP_OK;
 }
 
+static pp_status find_points(struct session *s)
+{
+    const struct pp_config *config = &s->exec.config;
+    if (!config->points) return pp_points(config, &pp_schedules, &s->points, &s->npoints);
+    PP_TRY(pp_points_file_read(config, info.tool, &pp_schedules, &s->file));
+    s->points = s->file.points;
+    s->npoints = s->file.n;
+    s->file.points = NULL;
+    return PP_OK;
+}
+
 static pp_status prepare(struct session *s)
 {
     struct pp_exec *exec = &s->exec;
@@ -193,7 +206,7 @@ static pp_status prepare(struct session *s)
     exec->schedules = &pp_schedules;
     exec->model_ops = &pp_model_ops;
     exec->init_tensor = pp_model_init_local;
-    PP_TRY(pp_points(config, &pp_schedules, &s->points, &s->npoints));
+    PP_TRY(find_points(s));
     if (config->save && s->npoints > 1)
         return pp_fail(PP_USAGE,
                        "--save: %d configurations would write one file; name one schedule, --stages, --tensor, "
@@ -271,6 +284,7 @@ static void release(struct session *s)
     for (int i = 0; s->results && i < s->npoints; i++) pp_result_free(&s->results[i]);
     free(s->results);
     free(s->points);
+    pp_points_file_free(&s->file);
     pp_data_free(s->exec.data);
     pp_split_time_free(&s->exec.config);
 }

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/points_file.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_WORDS = 64 };
+static const char blanks[] = " \t\r\n";
+/* What the configurations of one run may differ in. */
+static const char *const differing[] = {
+    "schedule", "stages", "tensor",       "overlap-tensor-sums", "virtual",   "overlap-expert-exchange",
+    "zero",     "chunks", "shard-degree", "micro-batch-size",    "checkpoint"};
+
+struct pp_points_line {
+    struct pp_points_line *next;
+    struct pp_config config;
+};
+
+struct reading {
+    const struct pp_config *config;
+    unsigned tool;
+    const struct pp_schedules *schedules;
+    struct pp_points_file *out;
+    int capacity;
+};
+
+/* Cuts the words of a line apart: word[1 .. returned - 1]. */
+static int words_of(char *line, char *word[MOST_WORDS])
+{
+    char *rest, *next = strtok_r(line, blanks, &rest);
+    int n = 1;
+    for (; next && *next != '#' && n < MOST_WORDS; next = strtok_r(NULL, blanks, &rest)) word[n++] = next;
+    return n;
+}
+
+static pp_status check_differing(const bool *set)
+{
+    enum { DIFFERING = sizeof differing / sizeof *differing };
+    for (int i = 0; i < pp_config_nrows; i++) {
+        int k = 0;
+        while (k < DIFFERING && strcmp(differing[k], pp_config_rows[i].name) != 0) k++;
+        if (set[i] && k == DIFFERING)
+            return pp_fail(PP_USAGE, "--%s is the same for all configurations of a run: give it to the program",
+                           pp_config_rows[i].name);
+    }
+    return PP_OK;
+}
+
+/* Sets in `config` what the words say. */
+static pp_status apply(const struct reading *r, int n, char **word, struct pp_config *config)
+{
+    bool set[sizeof config->set / sizeof *config->set] = {false};
+    int noperands;
+    PP_TRY(pp_options_apply(pp_config_rows, pp_config_nrows, r->tool, n, word, config, set, NULL, 0, &noperands));
+    PP_TRY(check_differing(set));
+    for (int i = 0; i < pp_config_nrows; i++) config->set[i] = config->set[i] || set[i];
+    pp_config_cut_rows(config);
+    return pp_config_check(config, r->tool);
+}
+
+/* Takes the points behind those that there are. */
+static pp_status add_points(struct reading *r, const struct pp_config *config)
+{
+    struct pp_points_file *out = r->out;
+    struct pp_point *points;
+    int n;
+    PP_TRY(pp_points(config, r->schedules, &points, &n));
+    pp_status status = PP_OK;
+    if (n > PP_MOST_POINTS - out->n)
+        status = pp_fail(PP_USAGE, "there can be at most %d configurations", PP_MOST_POINTS);
+    if (status == PP_OK) status = PP_GROW(&out->points, out->n + n, &r->capacity);
+    if (status == PP_OK) memcpy(out->points + out->n, points, (size_t)n * sizeof *points);
+    if (status == PP_OK) out->n += n;
+    free(points);
+    return status;
+}
+
+static pp_status read_line(struct reading *r, char *text)
+{
+    char *word[MOST_WORDS];
+    struct pp_points_line *line;
+    const int n = words_of(text, word);
+    if (n == 1) return PP_OK;
+    if (n == MOST_WORDS) return pp_fail(PP_USAGE, "a line has at most %d words", MOST_WORDS - 1);
+    PP_TRY(PP_NEW(&line, 1));
+    line->next = r->out->lines;
+    r->out->lines = line;
+    line->config = *r->config;
+    PP_TRY(apply(r, n, word, &line->config));
+    return add_points(r, &line->config);
+}
+
+static pp_status read_lines(struct reading *r, FILE *in)
+{
+    const char *path = r->config->points;
+    char *line = NULL;
+    size_t capacity = 0;
+    ssize_t length;
+    int row = 0;
+    pp_status status = PP_OK;
+    while (errno = 0, status == PP_OK && (length = getline(&line, &capacity, in)) >= 0) {
+        row++;
+        status = strlen(line) == (size_t)length ? read_line(r, line)
+                                                : pp_fail(PP_INPUT, "there is a zero byte; this is no text");
+    }
+    if (status != PP_OK)
+        status = pp_context(status, "--points %s, line %d", path, row);
+    else if (ferror(in) || errno) /* getline() without memory sets errno alone */
+        status = pp_fail(PP_IO, "--points: cannot read %s: %s", path, strerror(errno));
+    free(line);
+    return status;
+}
+
+pp_status pp_points_file_read(const struct pp_config *config, unsigned tool, const struct pp_schedules *schedules,
+                              struct pp_points_file *out)
+{
+    struct reading r = {.config = config, .tool = tool, .schedules = schedules, .out = out};
+    *out = (struct pp_points_file){0};
+    FILE *in = fopen(config->points, "r");
+    if (!in) return pp_fail(PP_INPUT, "--points: cannot open %s: %s", config->points, strerror(errno));
+    pp_status status = read_lines(&r, in);
+    (void)fclose(in); /* it was only read */
+    if (status == PP_OK && out->n == 0)
+        status = pp_fail(PP_USAGE,
+                         "--points: %s names no configuration; write a line for each, such as "
+                         "\"--schedule 1f1b --chunks 8\"",
+                         config->points);
+    return status;
+}
+
+void pp_points_file_free(struct pp_points_file *file)
+{
+    for (struct pp_points_line *line = file->lines; line;) {
+        struct pp_points_line *next = line->next;
+        free(line);
+        line = next;
+    }
+    free(file->points);
+    *file = (struct pp_points_file){0};
+}
