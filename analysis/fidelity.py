@@ -69,7 +69,8 @@ class Tools:
         self.profile = ["--profile", "profile.tsv"] if args.profile else []
         self.environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
-    def run(self, folder, program, words, processes=0, json_output=True):
+    def run(self, folder, program, words, processes=0, json_output=True, runs=1):
+        """runs: how many the program does, each of which may take --limit."""
         launcher = []
         if processes:
             fits = processes <= len(self.cores)
@@ -77,7 +78,7 @@ class Tools:
             launcher = ["mpirun", *binding, "-n", str(processes)]
         command = [*launcher, str(self.bin / program), *words, *self.device]
         command += ["--format", "json"] if json_output else []
-        settings = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=self.limit, check=False)
+        settings = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=runs * self.limit, check=False)
         try:
             done = subprocess.run(command, cwd=folder, env=self.environment, **settings)
             if done.returncode:
@@ -88,10 +89,10 @@ class Tools:
             raise Failed(f"{error}: {shlex.join(command)}") from error
 
 
-def query(database, text):
+def query(database, text, *values):
     try:
         with contextlib.closing(sqlite3.connect(database)) as connection:
-            return connection.execute(text).fetchall()
+            return connection.execute(text, values).fetchall()
     except sqlite3.Error as error:
         raise Failed(f"{database}: {error}") from error
 
@@ -100,6 +101,11 @@ def reference_ns(database):
     """Time of the reference kernel in the newest run of a database that has one; None if there is none."""
     rows = query(database, "SELECT reference_ns FROM run WHERE reference_ns IS NOT NULL ORDER BY id DESC LIMIT 1")
     return rows[0][0] if rows else None
+
+
+def runs_of(database):
+    """[(number, when it began, when it ended, the reference kernel's time), ...]"""
+    return query(database, "SELECT id, started, ended, reference_ns FROM run WHERE status = 'ok' ORDER BY id")
 
 
 class Block:
@@ -210,23 +216,35 @@ class Block:
         self.failed = sorted({*self.failed, design.key(config)})
         self.write("failed.json", self.failed)
 
-    def measure(self, tools, config, foreign, device):
-        database = self.folder / "run.db"  # of this run alone
+    def measure(self, tools, configs, foreign, device):
+        """Configurations of one program, in their order."""
+        database = self.folder / "run.db"  # of this program alone
         core = tools.cores[-1] if foreign else None
         for file in self.folder.glob("run.db*"):
             file.unlink()
-        words = [*design.options(config), "--no-eval", "--epochs", "1", "--warmup", str(WARMUP), "--db", "run.db"]
-        words += ["--max-batches", str(design.MODELS[config["model"]]["steps"])]
-        processes = design.workers(config) * PROCESSES[config["transport"]]
+        words = [*design.options(configs[0]), "--no-eval", "--epochs", "1", "--warmup", str(WARMUP), "--db", "run.db"]
+        words += ["--max-batches", str(design.MODELS[configs[0]["model"]]["steps"])]
+        if len(configs) > 1:
+            lines = [shlex.join(design.words(config, design.POINT)) for config in configs]
+            (self.folder / "points").write_text("\n".join(lines) + "\n", encoding="utf-8")
+            words += ["--points", "points"]
+        processes = design.workers(configs[0]) * PROCESSES[configs[0]["transport"]]
         with load.foreign_load(core), load.Watch(tools.cores) as watch, gpu.Watch(device) as gpu_watch:
-            result = tools.run(self.folder, "ppexec", words, processes)[0]
-        result.pop("loss", None)
-        if result["ms_per_batch"] is None:
-            raise Untimed(f"{design.key(config)}: ppexec refuses to tell times:\n{tools.said}")
-        busy = query(database, "SELECT avg(busy_ns) / 1e6 FROM busy GROUP BY worker ORDER BY worker")
-        run = {**result, "key": design.key(config), "foreign": foreign, "when": time.time(), **gpu_watch.figures}
-        run.update(others=watch.others, busy_ms=[row[0] for row in busy], reference_ns=reference_ns(database))
-        self.add_run(run)
+            results = tools.run(self.folder, "ppexec", words, processes, runs=len(configs))
+        stored = runs_of(database)
+        if not len(results) == len(stored) == len(configs):
+            raise Failed(f"{len(results)} results and {len(stored)} stored runs of {len(configs)}:\n{tools.said}")
+        for config, result in zip(configs, results):
+            if result["ms_per_batch"] is None:
+                raise Untimed(f"{design.key(config)}: ppexec refuses to tell times:\n{tools.said}")
+        busy_of = "SELECT avg(busy_ns) / 1e6 FROM busy WHERE run = ? GROUP BY worker ORDER BY worker"
+        for config, result, (number, begin, end, reference) in zip(configs, results, stored):
+            busy = query(database, busy_of, number)
+            result.pop("loss", None)
+            run = {**result, "key": design.key(config), "foreign": foreign, "when": time.time()}
+            run.update(gpu_watch.figures_between(begin, end) if len(configs) > 1 else gpu_watch.figures)
+            run.update(others=watch.others, busy_ms=[row[0] for row in busy], reference_ns=reference)
+            self.add_run(run)
 
     def rows(self):
         """(rows of configurations, rows of runs beside a foreign load)"""
@@ -278,23 +296,31 @@ def do_block(tools, block, blocks, args):
     block.take_profile(args) if args.profile else block.make_profile(tools, args)
     failed = block.predict(tools)
     left = [(config, foreign) for config, foreign in block.missing(args) if design.key(config) in block.predictions]
-    broken = []  # not to be tried again by this start
-    for done, (config, foreign) in enumerate(left):
-        if config in broken:
+    todo = collections.deque(design.together(left, args.at_once))
+    broken, done = [], 0  # not to be tried again by this start; runs that were begun
+    while todo:
+        configs, foreign = todo.popleft()
+        configs = [config for config in configs if config not in broken]
+        if not configs:
             continue
         if late(args):
             return failed, len(left) - done
         beside = " beside a foreign load" if foreign else ""
-        say(f"{block.name} {done + 1}/{len(left)}: {design.key(config)}{beside}")
+        more = f" and {len(configs) - 1} more" if len(configs) > 1 else ""
+        say(f"{block.name} {done + 1}/{len(left)}: {design.key(configs[0])}{more}{beside}")
         try:
-            block.measure(tools, config, foreign, args.device)
+            block.measure(tools, configs, foreign, args.device)
             write_table(args.out, blocks, args)
         except Failed as error:
             say(error)
+            if len(configs) > 1:  # which of them? Each is tried alone
+                todo.extendleft(([config], foreign) for config in reversed(configs))
+                continue
             failed += 1
-            alike = isinstance(error, Untimed) and [c for c, _ in left if design.workers(c) == design.workers(config)]
-            broken += alike or [config]
-            block.add_failed(config)
+            same = isinstance(error, Untimed) and [c for c, _ in left if design.workers(c) == design.workers(configs[0])]
+            broken += same or configs
+            block.add_failed(configs[0])
+        done += len(configs)
     return failed, 0
 
 
@@ -327,6 +353,8 @@ def parse(words=None):
     add("--repeats", type=int, default=0, help="runs of each configuration (default 3; quick 1)")
     runs = "so many configurations of each block and transport also beside a busy loop on the last core (default 2)"
     add("--foreign", type=int, nargs="?", const=2, default=0, metavar="N", help=runs)
+    at_once = "runs of one program, where it can have them: starting it takes long on a GPU (default 1)"
+    add("--at-once", type=int, default=1, metavar="N", help=at_once)
     add("--seconds", type=float, default=0.3, help="ppprof's time for each shape")
     add("--seed", type=int, default=1, help="of the random order")
     add("--minutes", type=float, default=0, help="start nothing after so long; the next start goes on")

@@ -31,6 +31,7 @@ CHECKPOINTS = ("never", "except_last", "always")  # if nothing else is asked for
 WHOLE = ("gpipe", "1f1b", "1f1b-eager", "interleaved", "bfs")  # schedules that can have checkpoints of layers
 QUICK = dict(chunks=(1, 4, 10), checkpoints=("never", "always"))
 KEY = ("model", "transport", "stages", "tensor", "schedule", "chunks", "checkpoint", "precision")
+POINT = ("schedule", "stages", "tensor", "virtual", "chunks", "checkpoint")  # what lines of --points have
 BLOCK = ("model", "stages", "tensor", "checkpoint", "precision")
 
 
@@ -135,11 +136,48 @@ def order(name, configs, args):
     return [run for runs in rounds for run in runs]
 
 
-def options(config, names=("schedule", "stages", "tensor", "virtual", "chunks", "checkpoint", "precision")):
-    words = []
-    for name, value in {**MODELS[config["model"]]["options"], **{n: config[n] for n in names}}.items():
-        words += ["--" + name.replace("_", "-"), str(value)]
-    return words + ["--sequence-parallel"] * config["sequence"]
+def together(runs, most):
+    """[(configurations, beside a foreign load?), ...]: each run of `runs`, up to `most` of them in one program. Its
+    configurations differ in POINT alone, and in each there is one of a round: none comes twice before all came once."""
+    made, left = [], list(runs)
+    while left:
+        first, group, rest, seen = left[0], [], [], []
+        for run in left:
+            again = run in seen
+            seen.append(run)
+            if not again and len(group) < most and alike(run, first):
+                group.append(run[0])
+            else:
+                rest.append(run)
+                if again:  # the next round: it waits
+                    rest += left[len(seen) :]
+                    break
+        made.append((group, first[1]))
+        left = rest
+    return made
+
+
+def alike(run, other):
+    """Can one program have both?"""
+    (config, foreign), (known, known_foreign) = run, other
+    names = [name for name in (*KEY, "sequence") if name not in POINT]
+    processes = config["transport"] != "threads" and workers(config) != workers(known)
+    return foreign == known_foreign and not processes and all(config[name] == known[name] for name in names)
+
+
+def words(config, names):
+    """Options, as words."""
+    made = []
+    for name in names:
+        made += ["--" + name, str(config[name])]
+    return made
+
+
+def options(config, names=(*POINT, "precision")):
+    made = []
+    for name, value in MODELS[config["model"]]["options"].items():
+        made += ["--" + name.replace("_", "-"), str(value)]
+    return made + words(config, names) + ["--sequence-parallel"] * config["sequence"]
 
 
 def profile_options(configs):

@@ -169,8 +169,9 @@ class Started(unittest.TestCase):
     def test_clocks_and_power_of_a_gpu_are_in_the_table(self):
         program = self.folder / "bin" / "nvidia-smi"
         # grep: a program that keeps what it writes into a file until that is much
-        program.write_text("#!/bin/sh\n{ echo '345, 2619, 90, 40, 0, 9'\necho '1980, 2619, [N/A], 41, 99, 8'\n"
-            "echo '1900, 2619, 400.5, 41, 50, 7'\nsleep 20\n} | grep ,\n")
+        program.write_text("#!/bin/sh\n{ echo '2026/11/27 04:00:01.100, 345, 2619, 90, 40, 0, 9'\n"
+            "echo '2026/11/27 04:00:01.200, 1980, 2619, [N/A], 41, 99, 8'\n"
+            "echo '2026/11/27 04:00:02.200, 1900, 2619, 400.5, 41, 50, 7'\nsleep 20\n} | grep ,\n")
         program.chmod(0o755)
         words = (*SMALL, "--checkpoints", "never", "--transports", "threads", "--device", "cuda", "--sample", "2")
         log, _ = self.start(*words, FAKE_SECONDS="0.3")
@@ -184,6 +185,51 @@ class Started(unittest.TestCase):
         self.assertIn("mean error 1.96 % (goal 3.00: met)", text)
         self.assertEqual(self.table_rows("goal")[0][5:7], ["3.00", "8.00"])
         self.assertEqual(self.table_rows("goal")[1][5], "2.00")
+
+    def test_several_runs_of_one_program(self):
+        program = self.folder / "bin" / "nvidia-smi"
+        program.write_text("#!/bin/sh\nfor i in 1 2 3; do echo 2026/11/27 04:00:0$i.500, 190$i, 9, 9, 9, 9, $i; done\nsleep 20\n")
+        program.chmod(0o755)
+        words = ("--models", "small", "--schedules", "gpipe,1f1b", "--chunks", "1,2,4", "--repeats", "2", "--device", "cuda")
+        words = (*words, "--checkpoints", "never", "--transports", "threads", "--at-once", "4", "--stages", "1,2")
+        words = (*words, "--precisions", "fp32,bf16", "--sample", "12", "--profile", str(self.profile()))
+        log, _ = self.start(*words, TZ="UTC", FAKE_SECONDS="0.3")
+        log = [entry for entry in log if entry["program"] == "ppexec"]
+        # Of one program: the same precision, up to four; all of them before any comes again.
+        starts = [i for i, entry in enumerate(log) if entry["number"] == 0] + [len(log)]
+        groups = [log[a:b] for a, b in zip(starts, starts[1:])]
+        self.assertEqual({len({e["option"]["--precision"] for e in group}) for group in groups}, {1})
+        self.assertEqual(max(map(len, groups)), 4)
+        self.assertLess(len(groups), 12)
+        names = [json.dumps(sorted(entry["option"].items())) for entry in log]
+        self.assertEqual(collections.Counter(names), {name: 2 for name in names})
+        self.assertEqual(len({*names[:12]}), 12)
+        self.assertNotEqual(names[:12], names[12:])
+        runs = [json.loads(line) for line in (self.out / "all" / "runs.jsonl").read_text().splitlines()]
+        self.assertEqual([run["microbatches"] for run in runs], [int(e["option"]["--chunks"]) for e in log])
+        # Each has the figures of its time; the programs say that run N began in second N.
+        for entry, run in zip(log, runs):
+            second = entry["number"] + 1
+            self.assertEqual(run.get("sm_mhz"), 1900 + second if second < 4 else None)
+            self.assertEqual(run["busy_ms"], [50, 80])
+        self.assertEqual(self.start(*words)[0], [])
+
+    def test_of_several_runs_that_failed_each_is_tried_alone(self):
+        words = ("--models", "small", "--schedules", "gpipe", "--chunks", "1,2,4", "--repeats", "1", "--at-once", "3")
+        words = (*words, "--checkpoints", "never", "--transports", "threads")
+        log, message = self.start(*words, status=1, FAKE_FAIL="ppexec --chunks 2")
+        log = [entry for entry in log if entry["program"] == "ppexec"]
+        self.assertEqual([entry["number"] for entry in log], [0, 1, 2, 0, 0, 0])
+        self.assertEqual([e["option"]["--chunks"] for e in log[:3]], [e["option"]["--chunks"] for e in log[3:]])
+        self.assertIn("1 failed, 0 out of time", message)
+        runs = (self.out / "small-2-1-never-fp32" / "runs.jsonl").read_text().splitlines()
+        self.assertEqual(sorted(json.loads(run)["microbatches"] for run in runs), [1, 4])
+
+    def profile(self):
+        path = self.folder / "theirs.tsv"
+        line = "run\tcuda\ta GPU\t16\t1\t1\twhen\t0.1\tok\t1000\tw\n"
+        path.write_text("# ppkit profile 1\n" + line + "end\n")
+        return path
 
     def test_a_profile_that_is_given_serves_all_and_nothing_else_is_profiled(self):
         profile = self.folder / "theirs.tsv"
