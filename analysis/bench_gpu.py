@@ -4,7 +4,7 @@
 its own losses on the cpu, and learning.
 
   bench_gpu.py speed --ppexec PATH --out FILE.jsonl [--models tutorial,tutorial-12] [--precisions fp32,tf32,bf16]
-      [--chunks 1,8] [--turns 2] [--steps 12] [--device cuda|cpu] [--tiny] [--ppprof PATH]
+      [--chunks 1,8] [--turns 2] [--steps 12] [--device cuda|cpu] [--tiny] [--ppprof PATH] [--tuned bf16]
       a line for each model, precision and number of chunks; what is in FILE.jsonl already is not measured again
   bench_gpu.py slower FILE.jsonl
       "model precision chunks" of the lines in which ppexec misses a goal
@@ -213,7 +213,7 @@ def watched(args, call):
 
 def algorithms(args, model, precision):
     """ppprof's file of the fastest algorithms for the model's products, beside --out; "": none is wanted."""
-    if not args.ppprof:
+    if not args.ppprof or precision not in args.tuned.split(","):
         return ""
     path = pathlib.Path(args.out).parent / f"{model}-{precision}.algorithms"
     if not path.exists():
@@ -400,6 +400,7 @@ def main():
     add("--steps", type=int, default=12)
     add("--turns", type=int, default=2)
     add("--ppprof", default="", help="choose algorithms for products first, and run with them as well")
+    add("--tuned", default="fp32,tf32,bf16", help="precisions for which --ppprof chooses algorithms")
     add("--torch-device", default="", help="another one for PyTorch, to try the script")
     add = known["follow"].add_argument
     add("--preset", required=True)

@@ -249,10 +249,12 @@ def speed_section(args, folder, steps):
 
 
 NCU = ("gpu__time_duration.sum", *(f"{u}__throughput.avg.pct_of_peak_sustained_elapsed" for u in ("sm", "dram")))
+NCU += ("launch__waves_per_multiprocessor",)
 
 
 def ncu_rows(text, most=12):
-    """Cells of the kernels that take the most time, of ncu's raw page as CSV in base units (ns)."""
+    """Cells of the kernels that take the most time, of ncu's raw page as CSV in base units (ns). Waves: how often the
+    thread blocks of a call fill the GPU; 1.1 take as long as 2."""
     table = [line for line in text.splitlines() if line.startswith('"')]
     kernels = {}
     for row in csv.DictReader(table):
@@ -265,9 +267,9 @@ def ncu_rows(text, most=12):
     rows = []
     for name, calls in sorted(kernels.items(), key=lambda item: -sum(call[0] for call in item[1]))[:most]:
         ns = sum(call[0] for call in calls)
-        means = [sum(call[0] * call[i] for call in calls) / ns for i in (1, 2)]
+        means = [sum(call[0] * call[i] for call in calls) / ns for i in (1, 2, 3)]
         cells = [f"`{name[:60]}`", len(calls), f"{ns / 1e3:.1f}", f"{100 * ns / whole:.1f}"]
-        rows.append(cells + [f"{mean:.0f}" for mean in means])
+        rows.append(cells + [f"{mean:.0f}" for mean in means[:2]] + [f"{means[2]:.2f}"])
     return rows
 
 
@@ -277,7 +279,7 @@ def ncu_lines(folder):
     for path in sorted((folder / "log").glob("ncu.*.log")):
         rows = ncu_rows(read(path))
         if rows:
-            head = ["kernel", "calls", "us", "share %", "SM % of peak", "DRAM % of peak"]
+            head = ["kernel", "calls", "us", "share %", "SM % of peak", "DRAM % of peak", "waves"]
             lines += ["", f"Slower than a goal: {path.stem.removeprefix('ncu.')}, kernels by time (ncu):", ""]
             lines += markdown(head, rows)
     return lines

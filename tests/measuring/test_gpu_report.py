@@ -197,11 +197,11 @@ grep -q "^run" "$2" && printf '[{"stages": 2, "replicas": 1, "cost_source": "pro
 
     def test_kernels_of_ncu_are_summed_up(self):
         names = ["ID", "Kernel Name", *report.NCU]
-        rows = [names, ["", "", "ns", "%", "%"], ["0", "gemm", "3,000", "50", "10"], ["1", "gemm", "1000", "90", "30"]]
-        rows.append(["2", "add", "1000", "5", "80"])
+        rows = [names, ["", "", "ns", "%", "%", ""], ["0", "gemm", "3,000", "50", "10", "1.5"]]
+        rows += [["1", "gemm", "1000", "90", "30", "0.7"], ["2", "add", "1000", "5", "80", "4"]]
         text = "==PROF== x\n" + "\n".join(",".join(f'"{cell}"' for cell in row) for row in rows)
         found = report.ncu_rows(text)
-        self.assertEqual(found[0], ["`gemm`", 2, "4.0", "80.0", "60", "15"])
+        self.assertEqual(found[0], ["`gemm`", 2, "4.0", "80.0", "60", "15", "1.30"])
         self.assertEqual(found[1][:4], ["`add`", 1, "1.0", "20.0"])
         self.assertEqual(report.ncu_rows("==ERROR== no permission"), [])
 
