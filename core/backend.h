@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/draw.h"
 #include "core/program.h"
 #include "core/status.h"
 
@@ -61,6 +62,10 @@ struct pp_backend {
     int64_t (*available_bytes)(const struct pp_device_spec *spec);
     pp_status (*upload)(struct pp_device *device, void *to, const void *from, int64_t bytes);
     pp_status (*download)(struct pp_device *device, void *to, const void *from, int64_t bytes);
+    /* Writes initial values to the device's memory at `to`, with the bits that the host would make, and returns when
+     * they are there. *drawn = false: it has written nothing, for it cannot make this kind with the same bits; then the
+     * host does. NULL: it makes none. */
+    pp_status (*draw)(struct pp_device *device, const struct pp_draw *draw, void *to, bool *drawn);
     /* Runs all calls, and returns when they have run. kernel_ns: NULL, or [ncalls] durations to fill in. progress:
      * NULL, or polled after each call. */
     pp_status (*run)(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame,

@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/draw.h"
 #include "core/heads.h"
 #include "core/layers.h"
 #include "core/plan.h"
@@ -22,9 +23,6 @@
 #include "core/shape.h"
 #include "core/status.h"
 #include "core/work.h"
-
-/* How a tensor is initialised. pp_tensor.bound: uniform in +-bound; of PP_INIT_NORMAL the standard deviation. */
-enum pp_init { PP_INIT_ZERO, PP_INIT_ONE, PP_INIT_UNIFORM, PP_INIT_NORMAL };
 
 /* What the workers of a rank share of a tensor. Rows: of each of its blocks an equal part, rounded up. */
 enum pp_split { PP_SPLIT_NONE, PP_SPLIT_ROWS, PP_SPLIT_COLUMNS };

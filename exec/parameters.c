@@ -83,9 +83,32 @@ static struct kept wanted_of(const struct pp_worker *w, int tensor, int part)
     return wanted;
 }
 
-/* In files, parts follow one another. */
-static pp_status load(struct pp_worker *w, struct pp_weights_reader *reader, int part, uint64_t seed,
-                      pp_init_tensor_fn init)
+/* Where values come from. In files, parts follow one another. */
+struct origin {
+    struct pp_weights_reader *reader; /* NULL: from the device or `init` */
+    uint64_t seed;
+    pp_init_tensor_fn init;
+};
+
+/* values: memory for what the worker wants of the tensor. */
+static pp_status load_tensor(struct pp_worker *w, const struct origin *from, int tensor, int part, float *values)
+{
+    const struct pp_model *model = w->job->model;
+    const struct kept k = wanted_of(w, tensor, part);
+    bool drawn = false;
+    if (k.n == 0) return PP_OK;
+    PP_TRY(pp_world_check(w->world)); /* of a large model this takes minutes */
+    if (from->reader) {
+        PP_TRY(take(w, from->reader, part * model->ntensors + tensor, k.first, k.n, values));
+    } else {
+        PP_TRY(pp_worker_draw(w, tensor, source_of(model, tensor), from->seed, k.first, k.n, &drawn));
+        if (drawn) return PP_OK;
+        PP_TRY(make(w, tensor, from->seed, from->init, k.first, k.n, values));
+    }
+    return pp_worker_set(w, tensor, part, k.first, k.n, values);
+}
+
+static pp_status load(struct pp_worker *w, const struct origin *from, int part)
 {
     const struct pp_model *model = w->job->model;
     pp_status status = PP_OK;
@@ -96,17 +119,7 @@ static pp_status load(struct pp_worker *w, struct pp_weights_reader *reader, int
         most = n > most ? n : most;
     }
     PP_TRY(PP_NEW(&values, most));
-    for (int i = 0; i < model->ntensors && status == PP_OK; i++) {
-        const struct kept k = wanted_of(w, i, part);
-        if (k.n == 0) continue;
-        PP_TRY_DONE(pp_world_check(w->world)); /* of a large model this takes minutes */
-        if (reader)
-            PP_TRY_DONE(take(w, reader, part * model->ntensors + i, k.first, k.n, values));
-        else
-            PP_TRY_DONE(make(w, i, seed, init, k.first, k.n, values));
-        status = pp_worker_set(w, i, part, k.first, k.n, values);
-    }
-done:
+    for (int i = 0; i < model->ntensors && status == PP_OK; i++) status = load_tensor(w, from, i, part, values);
     free(values);
     return status;
 }
@@ -115,7 +128,7 @@ pp_status pp_parameters_init(struct pp_worker *w, const char *file, uint64_t see
 {
     struct pp_weights_reader *reader = NULL;
     if (file) PP_TRY(pp_context(pp_weights_open(file, w->job->model, &reader), "--init"));
-    pp_status status = load(w, reader, 0, seed, init);
+    const pp_status status = load(w, &(struct origin){reader, seed, init}, 0);
     pp_weights_close(reader);
     return status;
 }
@@ -124,7 +137,7 @@ pp_status pp_parameters_read(struct pp_worker *w, struct pp_weights_reader *read
 {
     const struct pp_model *model = w->job->model;
     const int parts = pp_parameters_parts(model);
-    for (int part = 0; part < parts; part++) PP_TRY(load(w, reader, part, 0, NULL));
+    for (int part = 0; part < parts; part++) PP_TRY(load(w, &(struct origin){.reader = reader}, part));
     for (int i = 0; i < model->ntensors && best; i++) {
         const struct kept kept = kept_of(w, i);
         PP_TRY(pp_world_check(w->world));

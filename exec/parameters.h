@@ -13,8 +13,9 @@
  * function. */
 typedef void (*pp_init_tensor_fn)(const struct pp_model *model, int tensor, uint64_t seed, int member, float *out);
 
-/* Each worker sets the parameters of its stages: from the file, or by `init` where file is NULL. Between two tensors it
- * checks whether the run is to stop (pp_world_check()). */
+/* Each worker sets the parameters of its stages: from the file, or, where file is NULL, by `init` or on a device that
+ * makes the same values itself (pp_backend.draw). Between two tensors it checks whether the run is to stop
+ * (pp_world_check()). */
 pp_status pp_parameters_init(struct pp_worker *worker, const char *file, uint64_t seed,
                              pp_init_tensor_fn init) PP_MUST_CHECK;
 

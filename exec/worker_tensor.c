@@ -5,9 +5,12 @@
 #include <stdlib.h>
 
 #include "core/bf16.h"
+#include "core/slice.h"
 #include "exec/worker.h"
 
 enum { PIECE = 1 << 20 /* elements rounded at a time: each upload waits for a GPU */ };
+/* The most slices of a tensor that a GPU makes: it is waited for after each, and shared columns have thousands. */
+enum { SLICES = 16 };
 
 bool pp_worker_shares(const struct pp_worker *w, int tensor, int part)
 {
@@ -87,22 +90,27 @@ pp_status pp_worker_get(struct pp_worker *w, int tensor, int part, int64_t first
     return w->backend->download(w->device, out, from, n * (int64_t)sizeof *out);
 }
 
-/* The copy that products read as bfloat16, where the tensor has one; a worker has all of it, or with shards its share.
- * from: the numbers in device memory, if all are there; a device with queues then rounds them itself. */
+/* Where the copy of the element `first` lies that products read as bfloat16, where the tensor has one; a worker has all
+ * of it, or with shards its share. */
+static char *copy_at(const struct pp_worker *w, int tensor, int64_t first)
+{
+    const struct pp_tensor *t = &w->job->model->tensors[tensor];
+    const bool shards = w->job->model->shape.shard_params;
+    if (t->offset16 < 0) return NULL;
+    if (shards) first -= share_start(w, t);
+    return w->arena + w->job->layout->param16_offset[t->stage] + (shards ? t->share_offset16 : t->offset16) +
+           first * pp_element_bytes(PP_BF16);
+}
+
+/* from: the numbers in device memory, if all are there; a device with queues then rounds them itself. */
 static pp_status set_copy(struct pp_worker *w, int tensor, int64_t first, int64_t n, const float *values,
                           const char *from)
 {
     const struct pp_queue_ops *queue = w->backend->queue;
-    const struct pp_tensor *t = &w->job->model->tensors[tensor];
-    int64_t at = t->offset16;
-    if (t->offset16 < 0) return PP_OK;
-    if (w->job->model->shape.shard_params) {
-        at = t->share_offset16;
-        first -= share_start(w, t);
-    }
-    at += w->job->layout->param16_offset[t->stage] + first * pp_element_bytes(PP_BF16);
-    if (!queue || !from) return upload_bf16(w, w->arena + at, n, values);
-    return queue->narrow(w->device, queue->compute(w->device), (void *)(w->arena + at), (const void *)from, n);
+    char *to = copy_at(w, tensor, first);
+    if (!to) return PP_OK;
+    if (!queue || !from) return upload_bf16(w, to, n, values);
+    return queue->narrow(w->device, queue->compute(w->device), (void *)to, (const void *)from, n);
 }
 
 /* Sets n of the elements that the worker keeps. */
@@ -122,4 +130,60 @@ pp_status pp_worker_set(struct pp_worker *w, int tensor, int part, int64_t first
     const char *from = count > 0 ? tensor_at(w, tensor, part, kept) : NULL;
     if (!w->job->model->shape.shard_params) return set_copy(w, tensor, first, n, values, count == n ? from : NULL);
     return count > 0 ? set_copy(w, tensor, kept, count, values + (kept - first), from) : PP_OK;
+}
+
+/* --- initial values that the device makes --- */
+
+/* What is drawn: a worker's elements of a tensor. */
+struct drawing {
+    int source; /* the tensor that has the values */
+    uint64_t seed;
+    int64_t first, n;
+};
+
+static struct pp_slice slice_of(const struct pp_worker *w, const struct drawing *d, int64_t done)
+{
+    const struct pp_model *model = w->job->model;
+    struct pp_slice slice = pp_tensor_slice(&model->tensors[d->source], &model->shape, w->member, d->first + done);
+    if (slice.n > d->n - done) slice.n = d->n - done;
+    return slice;
+}
+
+static bool has_few_slices(const struct pp_worker *w, const struct drawing *d)
+{
+    int64_t done = 0;
+    for (int i = 0; i < SLICES && done < d->n; i++) done += slice_of(w, d, done).n;
+    return done == d->n;
+}
+
+/* To device memory at `to`, slice by slice, until the device cannot draw one. */
+static pp_status draw_slices(struct pp_worker *w, const struct drawing *d, int precision, char *to, bool *drawn)
+{
+    const struct pp_tensor *t = &w->job->model->tensors[d->source];
+    for (int64_t done = 0; done < d->n && *drawn;) {
+        const struct pp_slice slice = slice_of(w, d, done);
+        const struct pp_draw draw = {.init = slice.whole < 0 ? PP_INIT_ZERO : t->init,
+                                     .bound = t->bound,
+                                     .tensor = d->source,
+                                     .seed = d->seed,
+                                     .first = slice.whole < 0 ? 0 : slice.whole,
+                                     .n = slice.n,
+                                     .precision = precision};
+        PP_TRY(w->backend->draw(w->device, &draw, to + done * pp_element_bytes(precision), drawn));
+        done += slice.n;
+    }
+    return PP_OK;
+}
+
+/* Copies are drawn, too: what they are rounded from may be another worker's. */
+pp_status pp_worker_draw(struct pp_worker *w, int tensor, int source, uint64_t seed, int64_t first, int64_t n,
+                         bool *drawn)
+{
+    struct drawing copy = {source, seed, first, n}, kept = copy;
+    pp_worker_keeps(w, tensor, 0, &kept.first, &kept.n);
+    if (w->job->model->shape.shard_params) copy = kept;
+    *drawn = w->backend->draw && has_few_slices(w, &copy);
+    if (*drawn && kept.n > 0) PP_TRY(draw_slices(w, &kept, PP_FP32, tensor_at(w, tensor, 0, kept.first), drawn));
+    char *to = copy_at(w, tensor, copy.first);
+    return to && copy.n > 0 ? draw_slices(w, &copy, PP_BF16, to, drawn) : PP_OK;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Initial weights, from a counter-based generator keyed by (tensor, element): so threads can share a tensor.
+ * kernels/cuda/draw.cu makes the same.
  */
 #include <Random123/philox.h>
 #include <math.h>
@@ -11,15 +12,12 @@
 #include "core/slice.h"
 #include "kernels/model.h"
 
-/* Fourth counter word of initial weights; dropout sites, which stand there otherwise, are small numbers. */
-static const uint32_t init_site = UINT32_MAX;
-
 enum { QUAD = 4, MOST_THREADS = 64, THREAD_ELEMENTS = 1 << 18 /* a multiple of QUAD; less is not worth a thread */ };
 
 /* Four numbers for elements 4*quad .. 4*quad+3. */
 static philox4x32_ctr_t random_quad(int tensor, uint64_t seed, int64_t quad)
 {
-    philox4x32_ctr_t counter = {{(uint32_t)quad, (uint32_t)(quad >> 32), (uint32_t)tensor, init_site}};
+    philox4x32_ctr_t counter = {{(uint32_t)quad, (uint32_t)(quad >> 32), (uint32_t)tensor, PP_INIT_SITE}};
     philox4x32_key_t key = {{(uint32_t)seed, (uint32_t)(seed >> 32)}};
     return philox4x32(counter, key);
 }

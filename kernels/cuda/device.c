@@ -284,4 +284,14 @@ pp_status pp_cuda_download(struct pp_device *device, void *to, const void *from,
     return PP_OK;
 }
 
+pp_status pp_cuda_draw(struct pp_device *device, const struct pp_draw *draw, void *to, bool *drawn)
+{
+    static const char doing[] = "making initial weights";
+    *drawn = draw->init != PP_INIT_NORMAL;
+    if (!*drawn) return PP_OK;
+    PP_TRY(after_compute(device, doing));
+    PP_CUDA(pp_cuda_draw_values(device->host, to, draw), doing);
+    return finish(device, doing);
+}
+
 const char *pp_cuda_describe(struct pp_device *device) { return device->text; }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the CUDA kernels share: element types, rows as quads, reductions in a fixed order, and the random numbers of
- * dropout.
+ * What the CUDA kernels share: element types, rows as quads, reductions in a fixed order, random numbers, and dropout.
  *
  * A quad is four successive columns of a row, 4k .. 4k+3: one call of the random generator makes the numbers of all
  * four. Kernels compute in float, whatever type numbers have in memory. Blocks consist of whole warps and have at most
@@ -200,6 +199,25 @@ static __device__ inline float pp_block_max(float v, float *shared)
     return v;
 }
 
+/* ---- random numbers ---- */
+
+/* Philox4x32-10 (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC'11). */
+static __device__ inline uint4 pp_philox(uint4 counter, uint32_t key0, uint32_t key1)
+{
+    uint32_t x0 = counter.x, x1 = counter.y, x2 = counter.z, x3 = counter.w;
+#pragma unroll
+    for (int round = 0; round < 10; round++) {
+        const uint64_t a = (uint64_t)x0 * 0xD2511F53u, b = (uint64_t)x2 * 0xCD9E8D57u;
+        x0 = (uint32_t)(b >> 32) ^ x1 ^ key0;
+        x2 = (uint32_t)(a >> 32) ^ x3 ^ key1;
+        x1 = (uint32_t)b;
+        x3 = (uint32_t)a;
+        key0 += 0x9E3779B9u;
+        key1 += 0xBB67AE85u;
+    }
+    return make_uint4(x0, x1, x2, x3);
+}
+
 /* ---- dropout: the random numbers of kernels/cpu/simd/random.h ---- */
 
 struct pp_dropout {
@@ -252,22 +270,10 @@ static inline uint32_t pp_first_vector(const struct pp_cuda_call *c, int seq)
     return (uint32_t)(c->frame->first_row * seq);
 }
 
-/* The random numbers of columns 4*quad .. 4*quad+3 of a row vector, by Philox4x32-10 (Salmon et al., "Parallel Random
- * Numbers: As Easy as 1, 2, 3", SC'11). */
+/* The random numbers of columns 4*quad .. 4*quad+3 of a row vector. */
 static __device__ inline uint4 pp_random(const pp_dropout &drop, uint32_t vector, uint32_t quad)
 {
-    uint32_t x0 = quad, x1 = vector, x2 = drop.step, x3 = drop.site, key0 = drop.key[0], key1 = drop.key[1];
-#pragma unroll
-    for (int round = 0; round < 10; round++) {
-        const uint64_t a = (uint64_t)x0 * 0xD2511F53u, b = (uint64_t)x2 * 0xCD9E8D57u;
-        x0 = (uint32_t)(b >> 32) ^ x1 ^ key0;
-        x2 = (uint32_t)(a >> 32) ^ x3 ^ key1;
-        x1 = (uint32_t)b;
-        x3 = (uint32_t)a;
-        key0 += 0x9E3779B9u;
-        key1 += 0xBB67AE85u;
-    }
-    return make_uint4(x0, x1, x2, x3);
+    return pp_philox(make_uint4(quad, vector, drop.step, drop.site), drop.key[0], drop.key[1]);
 }
 
 /* The place in the whole row of the worker's token t of that row. */

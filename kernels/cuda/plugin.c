@@ -47,6 +47,7 @@ static const struct pp_backend backend = {
     .available_bytes = pp_cuda_available_bytes,
     .upload = pp_cuda_upload,
     .download = pp_cuda_download,
+    .draw = pp_cuda_draw,
     .run = pp_cuda_run,
     .add = pp_cuda_add,
     .describe = pp_cuda_describe,

@@ -96,7 +96,8 @@ float parity_from_bf16(uint16_t x);
 /* Whole steps of tiny models in this precision (parity_model.c). */
 void parity_model(const struct parity_device *d, int precision);
 
-/* Tests of CMocka (parity_extremes.c). */
+/* Tests of CMocka (parity_draw.c, parity_extremes.c). */
+void parity_draw(void **state);
 void parity_relu_not_a_number(void **state);
 void parity_route_not_a_number(void **state);
 void parity_loss_of_the_impossible(void **state);

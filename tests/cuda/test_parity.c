@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The backend `cuda` against the cpu: every kernel in every precision, sums, the clip factor, numbers that are not
- * finite, and whole steps of tiny models. Without a GPU it says so and ends with 77; PPKIT_CUDA_BACKEND may name an
+ * The backend `cuda` against the cpu: every kernel in every precision, sums, the clip factor, initial weights,
+ * numbers that are not finite, and whole steps of tiny models. Without a GPU it says so and ends with 77; PPKIT_CUDA_BACKEND may name an
  * emulated backend. A GPU that is too old for products in FP8 has all the rest.
  *
  * An argument names the one kernel to look at. PP_PARITY_SHARERS=N: all in a share of the GPU, as one of N workers has;
@@ -293,7 +293,7 @@ static void test_model(void **state)
 
 /* ---- the program ---- */
 
-enum { OTHERS = 8 }; /* tests that are not of one kernel */
+enum { OTHERS = 9 }; /* tests that are not of one kernel */
 
 /* Where the device should be a share: is it? */
 static pp_status check_share(const struct parity_device *d, int sharers)
@@ -344,6 +344,7 @@ int main(int argc, char **argv)
     }
     struct CMUnitTest tests[PP_KERNELS + OTHERS] = {cmocka_unit_test(test_sums),
                                                     cmocka_unit_test(test_clip),
+                                                    cmocka_unit_test(parity_draw),
                                                     cmocka_unit_test(parity_relu_not_a_number),
                                                     cmocka_unit_test(parity_route_not_a_number),
                                                     cmocka_unit_test(parity_loss_of_the_impossible),

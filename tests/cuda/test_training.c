@@ -284,6 +284,40 @@ static void with_latent_attention(void **state)
     check_bfloat16(LATENT "--attention flash --q-lora-rank 12");
 }
 
+/* Weights that a run begins with are those at its end if it learns nothing. The same where they come from its file:
+ * losses of bf16 depend on the copies of the weights, too. */
+static void check_begins(const char *options)
+{
+    struct outcome here, drawn, read;
+    char all[OPTIONS];
+    snprintf(all, sizeof all, SHORT "--lr 0 %s --precision fp32", options);
+    training_run(&pp_backend_cpu, all, &here);
+    snprintf(all, sizeof all, SHORT "--lr 0 %s", options);
+    training_run(cuda, all, &drawn);
+    assert_int_equal(rename("out.safetensors", "begun.safetensors"), 0);
+    assert_int_equal(here.parameters, drawn.parameters);
+    if (memcmp(here.weights, drawn.weights, (size_t)here.parameters * sizeof(float)))
+        fail_msg("%s: other initial weights than the cpu's", options);
+    snprintf(all, sizeof all, SHORT "--lr 0 %s --init begun.safetensors", options);
+    training_run(cuda, all, &read);
+    expect_equal(&drawn, &read, all);
+    free(here.weights);
+    free(drawn.weights);
+    free(read.weights);
+}
+
+static void from_weights_of_the_device(void **state)
+{
+    (void)state;
+    check_begins("--chunks 2 --stages 2");
+    check_begins("--chunks 2 --stages 2 --precision bf16 --init-std 0.02");
+    leave_out_where_slow();
+    check_begins("--chunks 2 --stages 1 --tie-embeddings yes --vocab-multiple 16");
+    check_begins("--chunks 2 --stages 2 --tensor 2 --d-ff 24 --vocab 31 --precision bf16");
+    check_begins("--chunks 2 --stages 1 --replicas 4 --zero 3 --precision bf16 --activation swiglu");
+    check_begins("--chunks 2 --stages 2 --replicas 2 --zero 1 --precision bf16");
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -300,6 +334,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(in_bfloat16),
         cmocka_unit_test(training_in_fp8),
         cmocka_unit_test(with_latent_attention),
+        cmocka_unit_test(from_weights_of_the_device),
     };
     pp_log_init("test_training", true);
     if (argc > 1) cmocka_set_test_filter(argv[1]);
