@@ -116,7 +116,8 @@ void pp_cuda_release(struct pp_device *device, void *memory, int64_t bytes);
 /* Both copy after what is in the compute queue, and return when the copy has ended. */
 pp_status pp_cuda_upload(struct pp_device *device, void *to, const void *from, int64_t bytes);
 pp_status pp_cuda_download(struct pp_device *device, void *to, const void *from, int64_t bytes);
-/* The same for values that the GPU makes: all but normal ones, whose logarithms and cosines have other last bits here. */
+/* pp_backend.draw(), with the same order: makes all but normal values, whose logarithms and cosines would have other
+ * last bits here. */
 pp_status pp_cuda_draw(struct pp_device *device, const struct pp_draw *draw, void *to, bool *drawn);
 const char *pp_cuda_describe(struct pp_device *device);
 

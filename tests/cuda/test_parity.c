@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The backend `cuda` against the cpu: every kernel in every precision, sums, the clip factor, initial weights,
- * numbers that are not finite, and whole steps of tiny models. Without a GPU it says so and ends with 77; PPKIT_CUDA_BACKEND may name an
- * emulated backend. A GPU that is too old for products in FP8 has all the rest.
+ * The backend `cuda` against the cpu: every kernel in every precision, sums, the clip factor, initial weights, numbers
+ * that are not finite, and whole steps of tiny models. Without a GPU it says so and ends with 77. PPKIT_CUDA_BACKEND
+ * may name an emulated backend. A GPU that is too old for products in FP8 has all the rest.
  *
  * An argument names the one kernel to look at. PP_PARITY_SHARERS=N: all in a share of the GPU, as one of N workers has;
  * with three or more, each precision in another one.
