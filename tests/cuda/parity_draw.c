@@ -16,17 +16,19 @@
 enum { ELEMENTS = 5003, TENSOR = 3, AROUND = 8 /* elements before and behind, which must stay */, UNTOUCHED = 0x55 };
 static const uint64_t seed = 0x123456789abcdef0;
 
+enum { MOST_BYTES = 4 * (ELEMENTS + 2 * AROUND) };
+
 struct expected {
     const float *values; /* [n] */
+    char *there;         /* [MOST_BYTES] of the device */
     struct pp_draw draw;
     int shift; /* elements behind an aligned place */
 };
 
 static void check(const struct parity_device *d, const struct expected *e)
 {
-    static unsigned char got[4 * (ELEMENTS + 2 * AROUND)], wanted[sizeof got];
+    static unsigned char got[MOST_BYTES], wanted[MOST_BYTES];
     const int size = e->draw.precision == PP_BF16 ? 2 : 4, at = AROUND + e->shift;
-    char *there;
     bool drawn = false;
     memset(wanted, UNTOUCHED, sizeof wanted);
     for (int64_t i = 0; i < e->draw.n; i++) {
@@ -35,11 +37,9 @@ static void check(const struct parity_device *d, const struct expected *e)
                (size_t)size);
     }
     memset(got, UNTOUCHED, sizeof got);
-    PARITY_OK(d->backend->alloc(d->device, sizeof got, (void **)&there));
-    PARITY_OK(d->backend->upload(d->device, there, got, sizeof got));
-    PARITY_OK(d->backend->draw(d->device, &e->draw, there + (int64_t)at * size, &drawn));
-    PARITY_OK(d->backend->download(d->device, got, there, sizeof got));
-    d->backend->release(d->device, there, sizeof got);
+    PARITY_OK(d->backend->upload(d->device, e->there, got, sizeof got));
+    PARITY_OK(d->backend->draw(d->device, &e->draw, e->there + (int64_t)at * size, &drawn));
+    PARITY_OK(d->backend->download(d->device, got, e->there, sizeof got));
     assert_true(drawn);
     for (size_t i = 0; i < sizeof got; i++)
         if (got[i] != wanted[i])
@@ -88,18 +88,22 @@ void parity_draw(void **state)
     (void)state;
     for (int precision = PP_FP32; precision <= PP_BF16; precision += PP_BF16 - PP_FP32) {
         const struct parity_device *d = &parity_devices[precision];
+        char *there;
+        PARITY_OK(d->backend->alloc(d->device, MOST_BYTES, (void **)&there));
         for (int i = 0; i < 3 * (PP_INIT_UNIFORM + 1); i++) {
             struct pp_tensor *t = &tensors[TENSOR];
             t->init = i / 3;
             t->bound = bounds[i % 3];
             pp_model_init_tensor(&model, TENSOR, seed, all);
             const struct expected e = {
+                .there = there,
                 .draw = {.init = t->init, .bound = t->bound, .tensor = TENSOR, .seed = seed, .precision = precision}};
             check_parts(d, e, all);
             if (t->init == PP_INIT_UNIFORM) check_far(d, e);
         }
         bool drawn = true;
-        PARITY_OK(d->backend->draw(d->device, &(struct pp_draw){.init = PP_INIT_NORMAL, .n = 1}, all, &drawn));
+        PARITY_OK(d->backend->draw(d->device, &(struct pp_draw){.init = PP_INIT_NORMAL, .n = 1}, there, &drawn));
+        d->backend->release(d->device, there, MOST_BYTES);
         assert_false(drawn);
     }
 }
