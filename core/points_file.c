@@ -22,7 +22,7 @@ struct reading {
     unsigned tool;
     const struct pp_schedules *schedules;
     struct pp_points_file *out;
-    int capacity;
+    int64_t capacity; /* of out->points */
 };
 
 /* Cuts the words of a line apart: word[1 .. returned - 1]. */

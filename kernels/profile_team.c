@@ -19,7 +19,7 @@ enum {
     MANY = 200,               /* samples of each wanted class make a worker content early */
     KERNELS_EVERY = 4,        /* of so many runs of a class one is timed kernel by kernel */
     KERNELS_FROM = 2,         /* ... so early that no shape goes without */
-    KERNELS_PATIENCE = 48,    /* runs of a class after which it may go without: others waited each time */
+    PATIENCE = 48,            /* runs of a class during which others waited each time: then those have to do, or none */
     YIELD_AFTER_NS = 20000000 /* of waiting */
 };
 
@@ -123,10 +123,13 @@ static struct under_way begin(struct worker *w, const struct pp_task *task)
     return run;
 }
 
-/* Did it run under full load? */
+/* Did it run under full load? Where a class never does, the team must come to an end nevertheless. */
 static bool was_full(const struct worker *w, const struct under_way *run)
 {
-    return run->full && atomic_load(&w->team->waiting) == 0 && !atomic_load(&w->team->stop);
+    const struct pp_tally *tally = &w->member->tally[run->task->cls];
+    if (atomic_load(&w->team->stop)) return false;
+    if (run->full && atomic_load(&w->team->waiting) == 0) return true;
+    return tally->seen > PATIENCE && tally->task.n < FEW && pp_now_ns() > w->deadline;
 }
 
 /* A device that computes in this thread is timed from here, and the system may take the core away meanwhile. */
@@ -191,7 +194,7 @@ static bool is_known(const struct worker *w, int class, int enough)
     if (!tally->wanted) return true;
     const int share = (int)((int64_t)enough * tally->tasks / w->most);
     if (tally->task.n < (share > FEW ? share : FEW)) return false;
-    return tally->call || tally->seen >= KERNELS_PATIENCE || w->team->job->phase[PP_TRAIN].programs[class].ncalls == 0;
+    return tally->call || tally->seen >= PATIENCE || w->team->job->phase[PP_TRAIN].programs[class].ncalls == 0;
 }
 
 /* Content: a few samples of each wanted class and no time left, or many of each. The last to be content stops
@@ -220,16 +223,21 @@ static pp_status run_and_look(struct worker *w, int i)
 }
 
 /* All start a stretch together: the optimizer step, for one. Who comes early goes on with tasks of the one before it,
- * so that the others' load stays. */
+ * so that the others' load stays. A queue device's worker has arrived when the next of these has begun, and thereby its
+ * own last task has ended: else that of the slowest would end while all others wait, in each step, and never count. */
 static pp_status meet(struct worker *w, int stretch)
 {
     struct team *team = w->team;
     const int first = w->stretches.begin[stretch - 1], end = w->stretches.begin[stretch],
               target = team->n * ++w->meetings;
-    atomic_fetch_add(&team->arrived, 1);
+    bool arrived = w->under_way.task == NULL;
+    if (arrived) atomic_fetch_add(&team->arrived, 1);
     for (int i = first; atomic_load(&team->arrived) < target && !atomic_load(&team->stop);
-         i = i + 1 < end ? i + 1 : first)
+         i = i + 1 < end ? i + 1 : first) {
         PP_TRY(run_and_look(w, i));
+        if (!arrived) atomic_fetch_add(&team->arrived, 1);
+        arrived = true;
+    }
     PP_TRY(finish(w));
     atomic_fetch_add(&team->gathered, 1);
     wait_for(team, &team->gathered, target);
