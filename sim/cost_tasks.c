@@ -82,18 +82,18 @@ static pp_status sheet_ns(const struct pp_search *s, const struct pp_wanted *wan
     return PP_OK;
 }
 
-/* Interpolates in rows; 0 if a side is missing. A GPU computes products in tiles, so its time grows in steps: it is
- * what the data sheet says, and only how much longer measured times are is interpolated. Else the time itself is. */
+/* Interpolates; 0 if a side is missing. A GPU computes products in tiles, so its time grows in steps of rows, not evenly:
+ * the data sheet's times say how far from one side to the other. Else the rows do. */
 static pp_status between(const struct pp_search *s, const struct pp_wanted *wanted, const struct bracket *b,
                          int64_t *ns)
 {
     const int rows[] = {b->below.rows, b->rows, b->above.rows};
-    double sheet[] = {1, 1, 1};
+    double time[] = {rows[0], rows[1], rows[2]};
     *ns = 0;
     if (b->below.ns == 0 || b->above.ns == 0) return PP_OK;
-    for (int i = 0; i < 3 && s->gpu; i++) PP_TRY(sheet_ns(s, wanted, rows[i], b->load, &sheet[i]));
-    const double part = (double)(b->rows - b->below.rows) / (b->above.rows - b->below.rows);
-    *ns = llround(sheet[1] * ((1 - part) * (double)b->below.ns / sheet[0] + part * (double)b->above.ns / sheet[2]));
+    for (int i = 0; i < 3 && s->gpu; i++) PP_TRY(sheet_ns(s, wanted, rows[i], b->load, &time[i]));
+    const double part = time[2] > time[0] ? fmin(fmax((time[1] - time[0]) / (time[2] - time[0]), 0), 1) : 0.5;
+    *ns = llround((1 - part) * (double)b->below.ns + part * (double)b->above.ns);
     return PP_OK;
 }
 
