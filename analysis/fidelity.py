@@ -62,7 +62,7 @@ class Tools:
     """Starts the programs."""
 
     def __init__(self, args):
-        self.bin, self.limit = pathlib.Path(args.bin).resolve(), args.limit
+        self.bin, self.limit, self.keeps = pathlib.Path(args.bin).resolve(), args.limit, args.keep
         self.said = ""  # by the program that ended last, besides its result
         self.cores = sorted(os.sched_getaffinity(0))
         self.device = ["--device", args.device] + (["--gpus", "1"] if args.device != "cpu" else [])
@@ -245,6 +245,8 @@ class Block:
             run.update(gpu_watch.figures_between(begin, end) if len(configs) > 1 else gpu_watch.figures)
             run.update(others=watch.others, busy_ms=[row[0] for row in busy], reference_ns=reference)
             self.add_run(run)
+        if tools.keeps:
+            database.rename(self.folder / f"run-{len(self.runs)}.db")
 
     def rows(self):
         """(rows of configurations, rows of runs beside a foreign load)"""
@@ -355,6 +357,8 @@ def parse(words=None):
     add("--foreign", type=int, nargs="?", const=2, default=0, metavar="N", help=runs)
     at_once = "runs of one program, where it can have them: starting it takes long on a GPU (default 1)"
     add("--at-once", type=int, default=1, metavar="N", help=at_once)
+    keep = "keep each program's database as run-N.db, N being how many runs there were then"
+    add("--keep", action="store_true", help=keep)
     add("--seconds", type=float, default=0.3, help="ppprof's time for each shape")
     add("--seed", type=int, default=1, help="of the random order")
     add("--minutes", type=float, default=0, help="start nothing after so long; the next start goes on")

@@ -192,7 +192,7 @@ class Started(unittest.TestCase):
         program.chmod(0o755)
         words = ("--models", "small", "--schedules", "gpipe,1f1b", "--chunks", "1,2,4", "--repeats", "2", "--device", "cuda")
         words = (*words, "--checkpoints", "never", "--transports", "threads", "--at-once", "4", "--stages", "1,2")
-        words = (*words, "--precisions", "fp32,bf16", "--sample", "12", "--profile", str(self.profile()))
+        words = (*words, "--precisions", "fp32,bf16", "--sample", "12", "--profile", str(self.profile()), "--keep")
         log, _ = self.start(*words, TZ="UTC", FAKE_SECONDS="0.3")
         log = [entry for entry in log if entry["program"] == "ppexec"]
         # Of one program: the same precision, up to four; all of them before any comes again.
@@ -212,6 +212,8 @@ class Started(unittest.TestCase):
             second = entry["number"] + 1
             self.assertEqual(run.get("sm_mhz"), 1900 + second if second < 4 else None)
             self.assertEqual(run["busy_ms"], [50, 80])
+        ends = [f"run-{end}.db" for end in starts[1:]]  # how many runs there were
+        self.assertEqual(sorted(path.name for path in (self.out / "all").glob("*.db")), sorted(ends))
         self.assertEqual(self.start(*words)[0], [])
 
     def test_of_several_runs_that_failed_each_is_tried_alone(self):
