@@ -273,7 +273,7 @@ def missing(rows, blocks, repeats):
     configurations = sum(block["configurations"] for block in blocks)
     few = sum(row["runs"] < repeats for row in rows)
     if len(rows) == configurations and not few:
-        return f"Nothing is missing: {configurations} configurations, {repeats} runs of each at least."
+        return f"Nothing is missing: {configurations} configurations, {repeats} run{'s' * (repeats > 1)} of each at least."
     return (
         f"MISSING: {configurations - len(rows)} of {configurations} configurations have no run yet, {few} have fewer "
         f"than {repeats}."

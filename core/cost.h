@@ -85,7 +85,7 @@ struct pp_cost {
     int members; /* so many successive workers are one rank and do the same at the same time; 0 means 1 */
     /* Sharing domain of devices, if cores is 0: `sharers` successive workers share a device (a GPU), each with a part
      * of its own. A task takes ns while the others are idle, loaded_ns while all are active, and each of them adds the
-     * same part of the difference: so it was on an H200 (docs/results/h200-first.md). */
+     * same part of the difference: so it was on an H200 (docs/results/h200-findings.md). */
     int sharers;
     /* While a collective on gradients or parameters runs on a rank, computations of the rank lose this part of their
      * speed, 0 <= taken < 1: collectives of a GPU are kernels, too. */

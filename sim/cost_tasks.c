@@ -82,8 +82,8 @@ static pp_status sheet_ns(const struct pp_search *s, const struct pp_wanted *wan
     return PP_OK;
 }
 
-/* Interpolates; 0 if a side is missing. A GPU computes products in tiles, so its time grows in steps of rows, not evenly:
- * the data sheet's times say how far from one side to the other. Else the rows do. */
+/* Interpolates; 0 if a side is missing. A GPU computes products in tiles, so its time grows in steps of rows, not
+ * evenly: the data sheet's times say how far from one side to the other. Else the rows do. */
 static pp_status between(const struct pp_search *s, const struct pp_wanted *wanted, const struct bracket *b,
                          int64_t *ns)
 {

@@ -2,145 +2,12 @@
  *
  * Profiling of devices with queues: which loads, in which share, from whose clock, and what is kept of the host's.
  */
-#include "tests/unit/profile_case.h"
+#include "tests/unit/queued_case.h"
 
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "kernels/profile_algorithms.h"
-
-/* The same with queues: measuring takes no time, issuing a tenth of running. There are config_gpus(), shared by as
- * many workers as it takes. */
-enum { ISSUE_NS = CALL_NS / 10 };
-
-static atomic_int probes, strangers, prepared;
-static bool cannot_share, first_is_shorter, last_rank_is_slow;
-static atomic_int slow_runs; /* of the last rank's programs, while it is slow */
-static bool grouping;        /* norms and steps take as long as a call, but for times of calls */
-static _Thread_local const struct pp_device *used;
-
-static pp_status queued_use(struct pp_device *device)
-{
-    used = device;
-    return PP_OK;
-}
-
-static struct pp_queue *queued_compute(struct pp_device *device)
-{
-    (void)device;
-    return NULL;
-}
-
-static pp_status queued_copy(struct pp_device *device, struct pp_queue *queue, void *to, const void *from,
-                             int64_t bytes)
-{
-    (void)queue;
-    return fake_copy(device, to, from, bytes);
-}
-
-static pp_status queued_prepare(struct pp_device *device, const struct pp_program *program)
-{
-    (void)program;
-    strangers += used != device;
-    prepared++;
-    return PP_OK;
-}
-
-/* Programs that have begun and not ended, of the calling thread's device, and whether they write gradients. */
-static _Thread_local int under_way, next_end;
-static _Thread_local bool writes[PP_MEASURED];
-static _Thread_local const struct pp_program *begun[PP_MEASURED];
-static atomic_int overlaps, disorders;
-static atomic_int forwards, backwards, mixed; /* programs that are under way anywhere; begins beside the other kind */
-
-/* A forward or a backward begins or ends. */
-static void count_kind(const struct pp_program *program, int more)
-{
-    const bool forward = program->signature[0] == 'F', backward = program->signature[0] == 'B';
-    if (forward) forwards += more;
-    if (backward) backwards += more;
-    mixed += more > 0 && ((forward && backwards > 0) || (backward && forwards > 0));
-}
-
-static pp_status queued_begin(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame,
-                              int slot, bool each)
-{
-    (void)each;
-    runs++;
-    strangers += used != device;
-    if (!has_memory(program, frame)) bad_frames++;
-    if (under_way == 0) next_end = slot;
-    disorders += begun[slot] != NULL;
-    overlaps += under_way++ > 0;
-    count_kind(program, 1);
-    begun[slot] = program;
-    writes[slot] = strstr(program->signature, " writes") != NULL;
-    return PP_OK;
-}
-
-/* A device that has a part of a GPU takes twice as long, and a call that writes gradients half as long. */
-static pp_status queued_end(struct pp_device *device, const struct pp_program *program, int slot,
-                            struct pp_run_time *out, int64_t *kernel_ns)
-{
-    int64_t call_ns = device->workers > config_gpus() ? 2 * CALL_NS : CALL_NS;
-    if (last_rank_is_slow && strstr(program->signature, "+dec")) {
-        slow_runs++;
-        usleep(1000);
-    }
-    if (writes[slot] && first_is_shorter) call_ns /= 2;
-    disorders += begun[slot] != program || slot != next_end;
-    begun[slot] = NULL;
-    next_end = (slot + 1) % PP_MEASURED;
-    under_way--;
-    count_kind(program, -1);
-    out->device_ns = call_ns * program->ncalls;
-    out->host_ns = (int64_t)ISSUE_NS * program->ncalls;
-    if (grouping && program->calls->kernel >= PP_KERNEL_SUMSQ) out->device_ns = call_ns;
-    for (int i = 0; kernel_ns && i < program->ncalls; i++) kernel_ns[i] = call_ns;
-    return PP_OK;
-}
-
-static pp_status queued_probe(struct pp_device *device)
-{
-    (void)device;
-    probes++;
-    return cannot_share ? pp_fail(PP_UNSUPPORTED, "workers do not overlap") : PP_OK;
-}
-
-/* Chooses once for each program, in a line of its own. */
-static pp_status queued_tune(struct pp_device *device, const struct pp_program *program, FILE *out, int *added)
-{
-    strangers += used != device;
-    fprintf(out, "%s\n", program->signature);
-    ++*added;
-    return PP_OK;
-}
-
-static int queued_sharers(const struct pp_device_spec *spec)
-{
-    int gpus = config_gpus();
-    return spec->workers > gpus ? spec->workers / gpus : 1;
-}
-
-static const struct pp_queue_ops queued_ops = {.use = queued_use,
-                                               .compute = queued_compute,
-                                               .copy = queued_copy,
-                                               .prepare = queued_prepare,
-                                               .measure_begin = queued_begin,
-                                               .measure_end = queued_end,
-                                               .tune = queued_tune,
-                                               .probe = queued_probe};
-
-static struct pp_backend queued_backend(void)
-{
-    struct pp_backend backend = fake;
-    backend.name = "queued";
-    backend.run = NULL;
-    backend.queue = &queued_ops;
-    backend.sharers = queued_sharers;
-    return backend;
-}
 
 /* What the profile of a queue device says of each shape, alone and with all sharers. */
 static void check_queued(const struct pp_profile *profile, const char *share, int call_ns)
@@ -156,16 +23,6 @@ static void check_queued(const struct pp_profile *profile, const char *share, in
             assert_true(cell->host_ns.count > 0);
         }
     }
-}
-
-static struct pp_profile *queued_profile(const char *options, const struct pp_backend *backend)
-{
-    struct pp_profile_setup setup = configure(options, 64);
-    struct pp_profile *profile;
-    probes = strangers = prepared = overlaps = disorders = mixed = 0;
-    setup.backend = backend;
-    if (pp_profile_create(&setup, &profile) != PP_OK) fail_msg("%s: %s", options, pp_message());
-    return profile;
 }
 
 /* A schedule in a file, with the longest name that a plan keeps, of the longest mode of checkpoints. */
@@ -262,57 +119,6 @@ static void test_each_kind_of_backward(void **state)
         found[first]++;
     }
     assert_true(found[false] == 1 && found[true] == 1);
-    pp_profile_free(profile);
-}
-
-/* Under load, a task of gpipe is measured beside tasks of its own stretch. (In other schedules forwards and backwards
- * mix, but threads that are not at the same time anywhere cannot be held to that.) */
-static void test_stretches(void **state)
-{
-    (void)state;
-    const struct pp_backend backend = queued_backend();
-    struct pp_profile *profile = queued_profile(
-        "--preset lab --layers 4 --rows 8 --seconds 0.02 --stages 4 --chunks 4 --gpus 1 --schedule gpipe", &backend);
-    assert_int_equal(pp_profile_run(profile), PP_OK);
-    assert_int_equal(disorders + forwards + backwards, 0);
-    assert_int_equal(mixed, 0);
-    pp_profile_free(profile);
-}
-
-static time_t patience_ends;
-static bool is_late(void) { return time(NULL) > patience_ends; }
-
-/* Of the slowest rank the last forward, of fewer rows than the others, ends after all that other ranks do in that
- * stretch; it has a load nevertheless. */
-static void test_slowest_rank(void **state)
-{
-    (void)state;
-    const struct pp_backend backend = queued_backend();
-    struct pp_profile *profile = queued_profile(
-        "--preset lab --rows 7 --seconds 0.005 --stages 2 --chunks 2 --gpus 1 --schedule gpipe", &backend);
-    profile->setup.interrupted = is_late;
-    patience_ends = time(NULL) + 20;
-    last_rank_is_slow = true;
-    assert_int_equal(pp_profile_run(profile), PP_OK);
-    last_rank_is_slow = false;
-    assert_true(slow_runs < 250); /* as long as it takes where none is slow */
-    for (int i = 0; i < profile->nshapes; i++)
-        for (int load = 0; load < 2; load++) assert_true(profile->shapes[i].cell[load].ns.count > 0);
-    assert_int_equal(disorders, 0);
-    pp_profile_free(profile);
-}
-
-/* Workers that take turns on a GPU have no times. */
-static void test_cannot_share(void **state)
-{
-    (void)state;
-    const struct pp_backend backend = queued_backend();
-    struct pp_profile *profile = queued_profile("--preset lab --seconds 0.005 --stages 2 --gpus 1", &backend);
-    cannot_share = true;
-    assert_int_equal(pp_profile_run(profile), PP_UNSUPPORTED);
-    cannot_share = false;
-    assert_non_null(strstr(pp_message(), "do not overlap"));
-    assert_int_equal(open_devices + open_blocks, 0);
     pp_profile_free(profile);
 }
 
@@ -416,15 +222,9 @@ static void test_algorithms(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_queue_device),
-        cmocka_unit_test(test_cannot_share),
-        cmocka_unit_test(test_gap),
-        cmocka_unit_test(test_first_is_shorter),
-        cmocka_unit_test(test_stretches),
-        cmocka_unit_test(test_slowest_rank),
-        cmocka_unit_test(test_each_kind_of_backward),
-        cmocka_unit_test(test_issue_is_stored),
-        cmocka_unit_test(test_algorithms),
+        cmocka_unit_test(test_queue_device),     cmocka_unit_test(test_gap),
+        cmocka_unit_test(test_first_is_shorter), cmocka_unit_test(test_each_kind_of_backward),
+        cmocka_unit_test(test_issue_is_stored),  cmocka_unit_test(test_algorithms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
