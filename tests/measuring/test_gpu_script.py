@@ -56,7 +56,7 @@ class Script(unittest.TestCase):
         self.assertTrue((self.results / "profiles" / "emulated-tutorial.tsv").exists())
         self.assertIn("profile.tutorial-fp32-2 comes first", self.start("fidelity")[1])
         calls, _ = self.start("profile")
-        self.assertEqual({c.split("--precision ")[1].split()[0] for c in calls}, {"fp32"})
+        self.assertEqual({c.split("--precision ")[1].split()[0] for c in calls}, {"bf16", "fp32"})
         self.assertEqual(self.start("profile")[0], [])
         _, said = self.start("fidelity", "again", status=1)  # the programs do not really predict
         self.assertRegex(said, r"(?s)== fidelity.runs: .*--repeats 1 .*== again.runs: .*--repeats 3 ")
@@ -65,7 +65,7 @@ class Script(unittest.TestCase):
         calls, said = self.start("profile", status=1, FAIL="bf16")
         self.assertEqual(len(calls), 2)
         self.assertIn("failed (1)", said)
-        self.assertEqual(len(self.start("profile")[0]), 2)
+        self.assertEqual(len(self.start("profile")[0]), 3)
         self.assertTrue((self.results / "log" / "profile.tutorial-bf16-1.log.before").exists())
 
     def test_time_that_is_up_is_told_by_the_exit_status(self):
@@ -232,7 +232,7 @@ class Script(unittest.TestCase):
         (first / "machine").write_text("h200\n")
         subprocess.run(["tar", "-czf", bundle / "results.tar.gz", "-C", first, "machine", "done"], check=True)
         self.results = self.results.parent / "other"
-        self.assertEqual(len(self.start("profile")[0]), 4)  # by the programs, which are of no kind of GPU
+        self.assertEqual(len(self.start("profile")[0]), 5)  # by the programs, which are of no kind of GPU
 
     def test_programs_that_an_archive_has_are_not_built(self):
         folder = self.results / "build" / "tests" / "cuda" / "bin"
@@ -307,7 +307,7 @@ class Script(unittest.TestCase):
             self.assertEqual(process.wait(20), 143)
         self.assertEqual([path.name for path in out.iterdir()], ["results.tar.gz"])
         self.assertEqual(list((self.results / "done").iterdir()), [])
-        self.assertEqual(len(self.start("profile")[0]), 4)
+        self.assertEqual(len(self.start("profile")[0]), 5)
 
     def test_what_was_found_comes_back_while_a_step_takes_long(self):
         out = self.results.parent / "out"
@@ -343,7 +343,7 @@ class Script(unittest.TestCase):
         command = "results=$1 deadline=9; . scripts/gpu-steps.sh; remember profile.tutorial-bf16-1 'time limit' 60000000 x"
         subprocess.run(["bash", "-c", command, "-", self.results], cwd=ROOT, check=True, stderr=subprocess.DEVNULL)
         calls, said = self.start("profile", status=1)
-        self.assertEqual(len(calls), 3)
+        self.assertEqual(len(calls), 4)
         self.assertIn("profile.tutorial-bf16-1: left out, it took a minute", said)
         self.assertEqual(len(self.start("profile", **only)[0]), 1)
         self.assertEqual(self.start("profile")[0], [])
@@ -365,7 +365,7 @@ class Script(unittest.TestCase):
         self.assertIn("== presets: left out, but for one worker", said)
         steps.write_text("parity.workers\tok\t1\tx\nprofile.tutorial-bf16-2\ttime limit\t120.0\tx\n")
         calls, said = self.start("profile")  # what has hung itself is tried again, where something was changed
-        self.assertEqual([c.split("--precision ")[1].split()[0] for c in calls], ["bf16", "fp32"])
+        self.assertEqual([c.split("--precision ")[1].split()[0] for c in calls], ["bf16", "bf16", "fp32"])
 
     def test_shares_of_the_gpu_are_the_first_that_is_tried(self):
         folder = self.results / "build" / "tests" / "cuda" / "bin"
