@@ -366,6 +366,8 @@ def parse(words=None):
     add("--device", default="cpu", help="cpu, or cuda: one GPU for all workers")
     add("--precisions", type=lambda text: tuple(text.split(",")), default=("fp32",))
     args = parser.parse_args(words)
+    if args.at_once < 1:
+        parser.error("--at-once: at least 1")
     args.repeats = args.repeats or (1 if args.quick else 3)
     args.out, args.started = pathlib.Path(args.out).resolve(), time.monotonic()
     return args

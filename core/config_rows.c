@@ -181,7 +181,7 @@ const struct pp_opt pp_config_rows[] = {
     {"points", PP_OPT_TEXT, AT(points), PP_PPEXEC, PIPELINE, "FILE", NULL, 0, 0, NULL,
      "run the configurations that FILE names, a line each, in its order, where lists would run all combinations: each "
      "line has options of this group that may be lists, such as --schedule 1f1b --chunks 8; what it leaves out is as "
-     "given here. A line that is there twice is run twice",
+     "given here. A line that is there twice is run twice; # begins a comment. Not with --split time",
      PATH},
     {"recv-buffers", PP_OPT_INT, AT(recv_buffers), PP_RUNS, PIPELINE, NULL, NULL, 0, 65536, NULL,
      "receive buffers of each channel; 0 = one for each microbatch (default 2; unlimited with --times, unless --device "

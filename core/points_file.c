@@ -5,7 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/distinct_files.h"
+
 enum { MOST_WORDS = 64 };
+static const char mark[] = "\xef\xbb\xbf"; /* the byte order mark, which some editors write before UTF-8 */
 static const char blanks[] = " \t\r\n";
 /* What the configurations of one run may differ in. */
 static const char *const differing[] = {
@@ -47,6 +50,17 @@ static pp_status check_differing(const bool *set)
     return PP_OK;
 }
 
+static int row_of(const char *option) { return (int)(pp_config_row(option) - pp_config_rows); }
+
+/* Of the two ways to say how rows are cut, that of the line beats the other one of the command line. */
+static void cut_as_said(const bool *set, struct pp_config *config)
+{
+    const int chunks = row_of("chunks"), size = row_of("micro-batch-size");
+    if (set[chunks] == set[size]) return;
+    config->set[set[chunks] ? size : chunks] = false;
+    if (set[chunks]) config->micro_batch_size.n = 0;
+}
+
 /* Sets in `config` what the words say. */
 static pp_status apply(const struct reading *r, int n, char **word, struct pp_config *config)
 {
@@ -55,7 +69,9 @@ static pp_status apply(const struct reading *r, int n, char **word, struct pp_co
     PP_TRY(pp_options_apply(pp_config_rows, pp_config_nrows, r->tool, n, word, config, set, NULL, 0, &noperands));
     PP_TRY(check_differing(set));
     for (int i = 0; i < pp_config_nrows; i++) config->set[i] = config->set[i] || set[i];
+    cut_as_said(set, config);
     pp_config_cut_rows(config);
+    if (set[row_of("schedule")]) PP_TRY(pp_check_distinct_files(config, r->tool, NULL));
     return pp_config_check(config, r->tool);
 }
 
@@ -101,7 +117,8 @@ static pp_status read_lines(struct reading *r, FILE *in)
     pp_status status = PP_OK;
     while (errno = 0, status == PP_OK && (length = getline(&line, &capacity, in)) >= 0) {
         row++;
-        status = strlen(line) == (size_t)length ? read_line(r, line)
+        char *text = row == 1 && strncmp(line, mark, strlen(mark)) == 0 ? line + strlen(mark) : line;
+        status = strlen(line) == (size_t)length ? read_line(r, text)
                                                 : pp_fail(PP_INPUT, "there is a zero byte; this is no text");
     }
     if (status != PP_OK)
@@ -127,6 +144,13 @@ pp_status pp_points_file_read(const struct pp_config *config, unsigned tool, con
                          "\"--schedule 1f1b --chunks 8\"",
                          config->points);
     return status;
+}
+
+const struct pp_config *pp_points_file_first(const struct pp_points_file *file)
+{
+    const struct pp_points_line *line = file->lines;
+    while (line && line->next) line = line->next;
+    return line ? &line->config : NULL;
 }
 
 void pp_points_file_free(struct pp_points_file *file)

@@ -3,6 +3,7 @@
  * ppexec: trains a Transformer in a pipeline, for real, and measures it.
  */
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "core/log.h"
@@ -192,6 +193,9 @@ static pp_status find_points(struct session *s)
 {
     const struct pp_config *config = &s->exec.config;
     if (!config->points) return pp_points(config, &pp_schedules, &s->points, &s->npoints);
+    if (strcmp(config->split, "time") == 0)
+        return pp_fail(PP_USAGE, "--split time is by the times of one configuration: with --points give the layers of "
+                                 "each stage, such as --split 3,5");
     PP_TRY(pp_points_file_read(config, info.tool, &pp_schedules, &s->file));
     s->points = s->file.points;
     s->npoints = s->file.n;
@@ -209,17 +213,18 @@ static pp_status prepare(struct session *s)
     PP_TRY(find_points(s));
     if (config->save && s->npoints > 1)
         return pp_fail(PP_USAGE,
-                       "--save: %d configurations would write one file; name one schedule, --stages, --tensor, "
-                       "--overlap-tensor-sums, --overlap-expert-exchange, --virtual, --zero, --chunks and --checkpoint",
-                       s->npoints);
+                       "--save: %d configurations would write one file; name one %s", s->npoints,
+                       config->points ? "in the file of --points"
+                                      : "schedule, --stages, --tensor, --overlap-tensor-sums, "
+                                        "--overlap-expert-exchange, --virtual, --zero, --chunks and --checkpoint");
     PP_TRY(PP_NEW(&s->results, s->npoints));
     pp_gemm_want_core(config->blas_core);
     PP_TRY(pp_transport_start(config->transport, &exec->transport, &exec->processes));
     s->started = true;
     pp_log_init(info.name, exec->processes.index != 0);
-    pp_config_remarks(config);
+    pp_config_remarks(config->points ? pp_points_file_first(&s->file) : config);
     const pp_status status = prepare_joined(s);
-    return status == PP_OK || status == PP_USAGE ? pp_agree_on_options(exec, s->npoints, status) : status;
+    return status == PP_OK || status == PP_USAGE ? pp_agree_on_options(exec, s->points, s->npoints, status) : status;
 }
 
 /* Threads of one process: where all of them sum, each has a channel to each other one. */

@@ -6,10 +6,12 @@
 #include <string.h>
 
 #include "core/log.h"
+#include "core/plan_hash.h"
 #include "exec/agree.h"
 
 static const char same_options[] = "start all processes with the same options",
-                  same_file[] = "is the file the same on all hosts?", same_data[] = "is --data the same on all hosts?";
+                  same_file[] = "is the file the same on all hosts?", same_data[] = "is --data the same on all hosts?",
+                  same_points[] = "is --points the same file on all hosts?";
 
 /* Of paths the content counts, or that there is one. */
 static void add_options(const struct pp_config *config, struct pp_terms *terms)
@@ -35,7 +37,23 @@ static pp_status agree(struct pp_exec *exec, pp_status status, const struct pp_t
 
 pp_status pp_agree_on_status(struct pp_exec *exec, pp_status status) { return agree(exec, status, NULL); }
 
-pp_status pp_agree_on_options(struct pp_exec *exec, int points, pp_status status)
+/* But for the schedules, which may be files of other names: plans are compared. */
+static void add_points(const struct pp_exec *exec, const struct pp_point *points, int n, struct pp_terms *terms)
+{
+    uint64_t hash = 0;
+    for (int i = 0; i < n; i++) {
+        struct pp_point point = points[i];
+        char text[PP_POINT_TEXT];
+        point.schedule = "";
+        for (const char *at = pp_point_text(&point, text); *at; at++)
+            hash = pp_plan_hash_word(hash, (unsigned char)*at);
+        hash = pp_plan_hash_word(hash, 0);
+    }
+    pp_terms_add(terms, "list of configurations", exec->config.points ? same_points : same_options, "%d: %016" PRIx64,
+                 n, hash);
+}
+
+pp_status pp_agree_on_options(struct pp_exec *exec, const struct pp_point *points, int n, pp_status status)
 {
     struct pp_terms *terms;
     if (exec->processes.count == 1) return status;
@@ -46,7 +64,7 @@ pp_status pp_agree_on_options(struct pp_exec *exec, int points, pp_status status
         pp_terms_add(terms, "transport", "start all processes with the same --transport", "%s",
                      exec->carrier ? exec->carrier->name : exec->transport->name);
         add_options(&exec->config, terms);
-        pp_terms_add(terms, "number of configurations", same_options, "%d", points);
+        add_points(exec, points, n, terms);
         pp_terms_add(terms, "text", same_data, "%016" PRIx64, pp_data_hash(exec->data));
     }
     status = agree(exec, status, terms);

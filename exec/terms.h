@@ -11,9 +11,10 @@
 
 /* Compares only the status: whether all processes found the devices that they need. */
 pp_status pp_agree_on_status(struct pp_exec *exec, pp_status status) PP_MUST_CHECK;
-/* Before the first of `points` configurations: compares version, device, options and data. Options in which processes
- * may differ are not compared: paths of files, GPUs, what is printed. */
-pp_status pp_agree_on_options(struct pp_exec *exec, int points, pp_status status) PP_MUST_CHECK;
+/* Before the first of n configurations: compares version, device, options, configurations and data. Options in which
+ * processes may differ are not compared: paths of files, GPUs, what is printed. */
+pp_status pp_agree_on_options(struct pp_exec *exec, const struct pp_point *points, int n,
+                              pp_status status) PP_MUST_CHECK;
 /* Compares the devices. Where processes have different ones, such as processors of another kind, bits depend on which
  * worker does what: warns, sets exec->mixed, and says so in exec->device_text. That is no failure. */
 pp_status pp_compare_devices(struct pp_exec *exec) PP_MUST_CHECK;

@@ -88,11 +88,11 @@ static pp_status between(const struct pp_search *s, const struct pp_wanted *want
                          int64_t *ns)
 {
     const int rows[] = {b->below.rows, b->rows, b->above.rows};
-    double time[] = {rows[0], rows[1], rows[2]};
+    double time[] = {rows[0], rows[1], rows[2]}, part = (time[1] - time[0]) / (time[2] - time[0]);
     *ns = 0;
     if (b->below.ns == 0 || b->above.ns == 0) return PP_OK;
     for (int i = 0; i < 3 && s->gpu; i++) PP_TRY(sheet_ns(s, wanted, rows[i], b->load, &time[i]));
-    const double part = time[2] > time[0] ? fmin(fmax((time[1] - time[0]) / (time[2] - time[0]), 0), 1) : 0.5;
+    if (time[2] > time[0]) part = fmin(fmax((time[1] - time[0]) / (time[2] - time[0]), 0), 1);
     *ns = llround((1 - part) * (double)b->below.ns + part * (double)b->above.ns);
     return PP_OK;
 }
