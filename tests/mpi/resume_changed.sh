@@ -96,7 +96,7 @@ rm -f begun.st*
 go_on inside_epoch part --epochs 3 --schedule 1f1b --zero 1
 cmp whole.st part.st || fail "other weights, though nothing had changed"
 close 0 whole part "nothing had changed"
-if grep warning part.log | grep -v -- --zero; then fail "a change was said where there was none"; fi
+if grep warning part.log | grep -v -e --zero -e 'other programs had the cores'; then fail "a change was said where there was none"; fi
 go_on inside_epoch part --epochs 2 --tensor 2 --save-every 2
 train rest --epochs 3 --save part.st --resume --tensor 2
 
