@@ -66,7 +66,10 @@ static pp_status open_products(const struct pp_device_spec *spec, const struct c
     char name[160];
     snprintf(name, sizeof name, "%.128s, %d SMs", gpu->name, gpu->multiProcessorCount);
     const struct pp_cuda_gemm_spec products = {
-        .sms = device->share.context ? device->share.sms : 0, .gpu = name, .algorithms = spec->algorithms};
+        .sms = device->share.context ? device->share.sms : 0,
+        .turns = gpu->major == 9,
+        .gpu = name,
+        .algorithms = spec->algorithms};
     return pp_cuda_gemm_open(&products, &device->gemm);
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cuda/device.h"
 #include "kernels/cuda/gemm_plan.h"
 
 static pp_status open_workspace(struct pp_cuda_gemm *gemm)
@@ -31,6 +32,7 @@ pp_status pp_cuda_gemm_open(const struct pp_cuda_gemm_spec *spec, struct pp_cuda
     struct pp_cuda_gemm *gemm = *out;
     const size_t version = cublasLtGetVersion();
     gemm->sms = spec->sms;
+    gemm->turns = spec->turns;
     pp_algorithms_begin(&gemm->algorithms, spec->gpu);
     snprintf(gemm->text, sizeof gemm->text, "cuBLAS %zu.%zu.%zu", version / 10000, version / 100 % 100, version % 100);
     pp_status status = pp_gemm_check(cublasLtCreate(&gemm->handle), NULL, "start on this device");
@@ -105,14 +107,44 @@ static pp_status load(const struct pp_cuda_gemm *gemm, const struct pp_gemm_plan
     return status;
 }
 
+static pp_status prepare_key(struct pp_cuda_gemm *gemm, const struct pp_gemm_key *key, cudaStream_t stream)
+{
+    struct pp_gemm_plan *plan;
+    if (plan_find(gemm, key)) return PP_OK;
+    PP_TRY(plan_make(gemm, key, &plan));
+    return load(gemm, plan, stream);
+}
+
 pp_status pp_cuda_gemm_prepare(struct pp_cuda_gemm *gemm, const struct pp_call *call, cudaStream_t stream)
 {
     if (!pp_kernel_is_product(call->kernel)) return PP_OK;
-    const struct pp_gemm_key key = pp_gemm_key_of_offsets(call);
-    struct pp_gemm_plan *plan;
-    if (plan_find(gemm, &key)) return PP_OK;
-    PP_TRY(plan_make(gemm, &key, &plan));
-    return load(gemm, plan, stream);
+    const struct pp_gemm_parts parts = pp_gemm_divide_offsets(gemm, call);
+    PP_TRY(prepare_key(gemm, &parts.key, stream));
+    return prepare_key(gemm, &parts.last, stream);
+}
+
+static pp_status multiply(const struct pp_cuda_call *c, const struct pp_gemm_key *key, void *const *p)
+{
+    struct pp_gemm_plan *plan = plan_find(c->gemm, key);
+    if (!plan) PP_TRY(plan_make(c->gemm, key, &plan));
+    const bool add = pp_gemm_adds(c->call, c->call->gemm.mode, c->frame);
+    return pp_gemm_multiply(c->gemm, plan, p, add ? 1 : 0, c->stream);
+}
+
+/* Turns a part of A's columns, and multiplies: that many rows of C. */
+static pp_status run_turned(const struct pp_cuda_call *c, const struct pp_gemm_parts *parts, void **p)
+{
+    const struct pp_gemm_dims *n = &c->call->gemm;
+    const float *a = p[PP_GEMM_SECOND];
+    float *to = p[PP_GEMM_RESULT];
+    p[PP_GEMM_SECOND] = c->scratch;
+    for (int i = 0; i < parts->n; i++, a += parts->rows, to += (int64_t)parts->rows * n->n) {
+        const struct pp_gemm_key *key = i < parts->n - 1 ? &parts->key : &parts->last;
+        PP_CUDA(pp_cuda_turn(c->stream, c->scratch, a, n->k, key->m, n->m), "turning a factor");
+        p[PP_GEMM_RESULT] = to;
+        PP_TRY(multiply(c, key, p));
+    }
+    return PP_OK;
 }
 
 pp_status pp_cuda_gemm_run(const struct pp_cuda_call *c)
@@ -121,12 +153,8 @@ pp_status pp_cuda_gemm_run(const struct pp_cuda_call *c)
     void *p[PP_GEMM_ADDRESSES];
     for (int i = 0; i < PP_GEMM_OPERANDS; i++) where[i] = (uint64_t)(uintptr_t)c->p[i];
     for (int i = 0; i < PP_GEMM_ADDRESSES; i++) p[i] = c->p[pp_gemm_operand_of[i]];
-    const struct pp_gemm_key key = pp_gemm_key_of(c->call, where);
-    struct pp_gemm_plan *plan = plan_find(c->gemm, &key);
-    if (!plan) PP_TRY(plan_make(c->gemm, &key, &plan));
-    const int mode = c->call->gemm.mode;
-    const bool add = pp_gemm_adds(c->call, mode, c->frame);
-    return pp_gemm_multiply(c->gemm, plan, p, add ? 1 : 0, c->stream);
+    const struct pp_gemm_parts parts = pp_gemm_divide(c->gemm, c->call, where, c->scratch_bytes);
+    return parts.rows > 0 ? run_turned(c, &parts, p) : multiply(c, &parts.key, p);
 }
 
 static cudaError_t launch(const struct pp_cuda_call *c)

@@ -29,6 +29,7 @@ enum { PP_CUDA_GEMM_WORKSPACE_BYTES = 64 << 20 };
 
 struct pp_cuda_gemm_spec {
     int sms; /* multiprocessors that the worker may use, for which algorithms are chosen; 0: all of the device */
+    bool turns; /* factors of TF32 gradients of weights are turned first, where that gains (turned.h) */
     const char *gpu; /* "NVIDIA H200, 132 SMs": the GPU that a file of algorithms must name; needed with a file */
     const char *algorithms; /* path of the file; NULL: there is none */
 };

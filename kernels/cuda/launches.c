@@ -2,6 +2,7 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/flash.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/turned.h"
 
 /* MOST_LAUNCHES: of a kernel that is not named below. NORM_GRAD_LAUNCHES: two for the column sums, one for the rows.
  * PART_LAUNCHES: of attention that stores scores, for each part that goes through scratch; more than a part has (four),
@@ -25,10 +26,11 @@ static bool has_way(const struct pp_call *call, bool multiplies)
     return pp_flash_multiplies(call) ? multiplies || PP_WIDEST_COLUMNS(&call->attention) > PP_MMA_NARROW : !multiplies;
 }
 
-/* At least what all workers have; more where one part of flash_grad, which is at least a group of heads, needs more. */
+/* At least what all workers have; more where one part of flash_grad, which is at least a group of heads, needs more, or
+ * for a turned factor, whether the GPU wants it so or not. */
 int64_t pp_cuda_scratch_bytes(const struct pp_call *call)
 {
-    int64_t most = PP_CUDA_SCRATCH_BYTES;
+    int64_t most = pp_flash_most(PP_CUDA_SCRATCH_BYTES, pp_turned_bytes(call));
     for (int way = 0; way < 2; way++)
         if (has_way(call, way)) most = pp_flash_most(most, pp_flash_divide(call, way, PP_CUDA_SCRATCH_BYTES).bytes);
     return most;
@@ -43,6 +45,13 @@ static int flash_grad(const struct pp_call *call)
         most = pp_flash_most(most, (int64_t)p.parts * p.launches);
     }
     return (int)most;
+}
+
+/* Of each part: the copy, and the product. */
+static int gemm_tn(const struct pp_call *call)
+{
+    const int rows = pp_turned_gains(call) ? pp_turned_rows(&call->gemm, pp_cuda_scratch_bytes(call)) : 0;
+    return rows > 0 ? (1 + MOST_LAUNCHES) * ((call->gemm.m + rows - 1) / rows) : MOST_LAUNCHES;
 }
 
 /* One launch to clear the gradient, then two for each PP_CUDA_SORT_TOKENS tokens: one sorts them, one adds their rows.
@@ -70,6 +79,8 @@ int pp_cuda_launches(const struct pp_call *call)
         return pp_flash_launches(call);
     case PP_KERNEL_FLASH_GRAD:
         return flash_grad(call);
+    case PP_KERNEL_GEMM_TN:
+        return gemm_tn(call);
     case PP_KERNEL_EMBED_GRAD:
         return embed_grad(call);
     case PP_KERNEL_LAYERNORM_GRAD:
