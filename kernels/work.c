@@ -115,24 +115,42 @@ static struct parts flash_in_float(const struct pp_attention_dims *n, bool gradi
 }
 
 /* attention_mma.cu, attention_mma_grad.cu. Shared memory, for each score and column: a fragment of 512 bytes is read
- * for two products of 16 x 8 x 16; two of the four that the kernel of keys and values makes read half as much again, of
- * the other factor, and of wide heads two that the kernel of queries makes. Two matrices of a tile are written once for
- * all warps of a block. Two blocks have the keys and values of wide heads, which both make all scores. */
+ * for two products of 16 x 8 x 16, forward of narrow heads for four; but there the scores read another one, of queries,
+ * for 16 keys of the KEYS of a tile. Of wide heads two of the four products that the kernel of keys and values makes
+ * read half as much again, of the other factor, and two that the kernel of queries makes. Two matrices of a tile are
+ * written once for all warps of a block. Two blocks have the keys and values of wide heads, which both make all scores.
+ */
+enum { FRAGMENT = 512, OF = 2 * 16 * 8 * 16, MATRICES = 2 * 2 /* bytes of two numbers */ };
+
+static struct parts narrow_on_tensor_cores(const struct pp_attention_dims *n, bool gradient)
+{
+    const double w = (double)pp_mma_width(PP_WIDEST_COLUMNS(n)), read = (double)FRAGMENT / OF,
+                 written = (double)MATRICES / (PP_MMA_WARPS * PP_MMA_TOKENS),
+                 rewritten = (double)MATRICES / (PP_MMA_GRAD_WARPS * PP_MMA_TOKENS),
+                 twice = 2 * read / PP_MMA_TWICE + read * PP_MMA_TOKENS / PP_MMA_KEYS;
+    if (!gradient)
+        return (struct parts){
+            {{scores(n, PP_MMA_TWICE * PP_MMA_TOKENS, PP_MMA_KEYS), 2 * (int64_t)w, w * (twice + written)}}};
+    return (struct parts){{{scores(n, PP_MMA_TOKENS, PP_MMA_OVER), 3 * (int64_t)w, w * (3 * read + rewritten)},
+                           {scores(n, PP_MMA_TOKENS, PP_MMA_TOKENS), 4 * (int64_t)w, w * (4 * read + rewritten)}}};
+}
+
+static struct parts wide_on_tensor_cores(const struct pp_attention_dims *n, bool gradient)
+{
+    const double w = (double)pp_mma_width(PP_WIDEST_COLUMNS(n)), read = (double)FRAGMENT / OF,
+                 written = (double)MATRICES / (PP_MMA_WARPS * PP_MMA_TOKENS),
+                 rewritten = (double)MATRICES / (PP_MMA_GRAD_WARPS * PP_MMA_TOKENS);
+    if (!gradient)
+        return (struct parts){{{scores(n, PP_MMA_TOKENS, PP_MMA_WIDE_KEYS), 2 * (int64_t)w, w * (2 * read + written)}}};
+    return (struct parts){
+        {{scores(n, PP_MMA_TOKENS, PP_MMA_OVER), 3 * (int64_t)w, w * ((2 * 1.5 + 1) * read + rewritten)},
+         {scores(n, PP_MMA_OVER, PP_MMA_TOKENS), 6 * (int64_t)w, w * ((2 * 2 * 1.5 + 2) * read + 2 * rewritten)}}};
+}
+
 static struct parts flash_on_tensor_cores(const struct pp_attention_dims *n, bool gradient)
 {
-    enum { FRAGMENT = 512, OF = 2 * 16 * 8 * 16, MATRICES = 2 * 2 /* bytes of two numbers */ };
-    const int widest = PP_WIDEST_COLUMNS(n);
-    const bool wide = widest > PP_MMA_NARROW;
-    const int64_t width = pp_mma_width(widest), keys = wide ? PP_MMA_WIDE_KEYS : PP_MMA_KEYS;
-    const int blocks = wide ? 2 : 1;
-    const double read = (double)FRAGMENT / OF, written = (double)MATRICES / (PP_MMA_WARPS * PP_MMA_TOKENS),
-                 rewritten = (double)MATRICES / (PP_MMA_GRAD_WARPS * PP_MMA_TOKENS),
-                 query_reads = blocks > 1 ? 2 * 1.5 + 1 : 3;
-    const double w = (double)width;
-    if (!gradient) return (struct parts){{{scores(n, PP_MMA_TOKENS, keys), 2 * width, w * (2 * read + written)}}};
-    return (struct parts){{{scores(n, PP_MMA_TOKENS, PP_MMA_OVER), 3 * width, w * (query_reads * read + rewritten)},
-                           {scores(n, PP_MMA_OVER, PP_MMA_TOKENS), (2 * blocks + 2) * width,
-                            w * ((blocks * 2 * 1.5 + 2) * read + blocks * rewritten)}}};
+    return PP_WIDEST_COLUMNS(n) > PP_MMA_NARROW ? wide_on_tensor_cores(n, gradient)
+                                                : narrow_on_tensor_cores(n, gradient);
 }
 
 /* On a processor all scores are made, by flash those of blocks of queries up to the last key that they see, and with a

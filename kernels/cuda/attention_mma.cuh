@@ -3,7 +3,8 @@
  * What the kernels of attention_mma.cu are made of: tiles of tokens in shared memory, the products of a warp with them,
  * dropout's bits where a warp has its probabilities.
  *
- * A warp has 16 rows of each product, a block several warps. W: columns of a tile, those of a head and zeros behind.
+ * A warp has 16 rows of each product, or G times as many: what it reads of the other factor then serves all G products.
+ * A block has several warps. W: columns of a tile, those of a head and zeros behind.
  * Lanes are called by the g and t of kernels/cuda/mma.cuh.
  */
 #ifndef PP_KERNELS_CUDA_ATTENTION_MMA_CUH
@@ -27,7 +28,10 @@ static __device__ inline int lane() { return (int)threadIdx.x % PP_WARP; }
 static __device__ inline int g() { return lane() / 4; }
 static __device__ inline int t() { return lane() % 4; }
 /* First of the warp's rows in the block's. */
-static __device__ inline int first_row() { return (int)threadIdx.x / PP_WARP * PP_MMA_ROWS; }
+template <int G = 1> static __device__ inline int first_row() { return (int)threadIdx.x / PP_WARP * G * PP_MMA_ROWS; }
+
+/* 16 rows of sums, of N columns. */
+template <int N> using sums = float[N / PP_MMA_COLUMNS][PP_MMA_SUMS];
 
 constexpr float LOG2E = 1.44269504088896340736f;
 
@@ -54,9 +58,9 @@ static __device__ inline int begin_keys(const pp_attention &a, int query)
 
 /* Do all queries of the warp, which begins with `first`, lie beyond the row, or see none of the N keys from `key` on?
  */
-template <int N> static __device__ inline bool is_blind(const pp_attention &a, int first, int key)
+template <int N, int G = 1> static __device__ inline bool is_blind(const pp_attention &a, int first, int key)
 {
-    return first >= a.seq || key >= open_keys(a, first + PP_MMA_ROWS - 1) || key + N <= begin_keys(a, first);
+    return first >= a.seq || key >= open_keys(a, first + G * PP_MMA_ROWS - 1) || key + N <= begin_keys(a, first);
 }
 
 /* Hides the scores of keys that are not seen, of a tile that begins with `key`. */
@@ -105,7 +109,7 @@ static __device__ inline void fetch(number *to, token_rows<const number> head, i
 {
     constexpr int CHUNKS = W / CHUNK;
     const number *tile = head.at + (int64_t)first * head.step;
-#pragma unroll
+#pragma unroll 2
     for (int i = 0; i < pp_div_up(ROWS * CHUNKS, THREADS); i++) {
         const int at = i * THREADS + (int)threadIdx.x, row = at / CHUNKS, column = at % CHUNKS * CHUNK;
         if (ROWS * CHUNKS % THREADS && row >= ROWS) break;
@@ -148,44 +152,51 @@ template <int W> struct lying_rows {
 };
 
 /* sum = a x (N rows of a tile, transposed) */
-template <int W, int N, class A>
-static __device__ inline void multiply(const A &a, const number *tile, float (&sum)[N / PP_MMA_COLUMNS][PP_MMA_SUMS])
+template <int W, int N, int G, class A>
+static __device__ inline void multiply(const A (&a)[G], const number *tile, sums<N> (&sum)[G])
 {
     const number *at = tile + (lane() % 8 + lane() / 16 * 8) * pitch<W> + lane() / 8 % 2 * 8;
 #pragma unroll
-    for (int n = 0; n < N / PP_MMA_COLUMNS; n++)
+    for (int i = 0; i < G * N / PP_MMA_COLUMNS; i++)
 #pragma unroll
-        for (int e = 0; e < PP_MMA_SUMS; e++) sum[n][e] = 0;
+        for (int e = 0; e < PP_MMA_SUMS; e++) sum[i % G][i / G][e] = 0;
 #pragma unroll
     for (int k = 0; k < W / PP_MMA_TERMS; k++) {
-        uint32_t rows[4], columns[4];
-        a.get(rows, k);
+        uint32_t rows[G][4], columns[4];
+#pragma unroll
+        for (int i = 0; i < G; i++) a[i].get(rows[i], k);
 #pragma unroll
         for (int n = 0; n < N / 16; n++) {
             pp_ldmatrix(columns, at + n * 16 * pitch<W> + k * PP_MMA_TERMS);
-            pp_mma(sum[2 * n], rows, columns[0], columns[1]);
-            pp_mma(sum[2 * n + 1], rows, columns[2], columns[3]);
+#pragma unroll
+            for (int i = 0; i < G; i++) {
+                pp_mma(sum[i][2 * n], rows[i], columns[0], columns[1]);
+                pp_mma(sum[i][2 * n + 1], rows[i], columns[2], columns[3]);
+            }
         }
     }
 }
 
 /* sum += p, rounded, x (C columns, from where it begins, of N rows of a tile) */
-template <int W, int N, int C = W>
-static __device__ inline void add_product(const float (&p)[N / PP_MMA_COLUMNS][PP_MMA_SUMS], const number *tile,
-                                          float (&sum)[C / PP_MMA_COLUMNS][PP_MMA_SUMS])
+template <int W, int N, int C = W, int G>
+static __device__ inline void add_product(const sums<N> (&p)[G], const number *tile, sums<C> (&sum)[G])
 {
     const number *at = tile + lane() % 16 * pitch<W> + lane() / 16 * 8;
 #pragma unroll
     for (int k = 0; k < N / PP_MMA_TERMS; k++) {
-        uint32_t columns[4];
-        const uint32_t rows[4] = {pp_pair_of(p[2 * k][0], p[2 * k][1]), pp_pair_of(p[2 * k][2], p[2 * k][3]),
-                                  pp_pair_of(p[2 * k + 1][0], p[2 * k + 1][1]),
-                                  pp_pair_of(p[2 * k + 1][2], p[2 * k + 1][3])};
+        uint32_t rows[G][4], columns[4];
+#pragma unroll
+        for (int i = 0; i < 4 * G; i++)
+            rows[i / 4][i % 4] =
+                pp_pair_of(p[i / 4][2 * k + i % 4 / 2][i % 2 * 2], p[i / 4][2 * k + i % 4 / 2][i % 2 * 2 + 1]);
 #pragma unroll
         for (int n = 0; n < C / 16; n++) {
             pp_ldmatrix_transposed(columns, at + k * PP_MMA_TERMS * pitch<W> + n * 16);
-            pp_mma(sum[2 * n], rows, columns[0], columns[1]);
-            pp_mma(sum[2 * n + 1], rows, columns[2], columns[3]);
+#pragma unroll
+            for (int i = 0; i < G; i++) {
+                pp_mma(sum[i][2 * n], rows[i], columns[0], columns[1]);
+                pp_mma(sum[i][2 * n + 1], rows[i], columns[2], columns[3]);
+            }
         }
     }
 }
@@ -193,8 +204,7 @@ static __device__ inline void add_product(const float (&p)[N / PP_MMA_COLUMNS][P
 /* Writes sums times their row's factor: of C columns, of which there are to.columns. first: the first of the warp's
  * tokens. */
 template <int C>
-static __device__ inline void write(token_rows<number> to, int first, const float (&factor)[2],
-                                    const float (&sum)[C / PP_MMA_COLUMNS][PP_MMA_SUMS])
+static __device__ inline void write(token_rows<number> to, int first, const float (&factor)[2], const sums<C> &sum)
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {

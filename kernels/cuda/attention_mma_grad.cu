@@ -80,8 +80,9 @@ __global__ void __launch_bounds__(THREADS)
     const number *grad = pp_attention_context(a, dctx, pair);
     const uint32_t vectors = pp_attention_vectors(a, pair);
     const float scale2 = a.scale * LOG2E;
-    own_rows<W> queries, grads;
-    float out[W / PP_MMA_COLUMNS][PP_MMA_SUMS] = {}, mean[2], lse2[2];
+    own_rows<W> queries[1], grads[1];
+    sums<W> out[1] = {};
+    float mean[2], lse2[2];
     fetch<W, TOKENS, THREADS>(shared, queries_at(a, at.query), i);
     fetch<W, TOKENS, THREADS>(shared + TOKENS * pitch<W>, context_at(a, grad), i);
     make_means(a, pp_attention_context(a, ctx, pair), grad, first, s.means + (int64_t)turn * a.seq, mean);
@@ -92,8 +93,8 @@ __global__ void __launch_bounds__(THREADS)
     }
     pp_copy_wait();
     __syncthreads();
-    queries.take(shared + first_row() * pitch<W>);
-    grads.take(shared + (TOKENS + first_row()) * pitch<W>);
+    queries[0].take(shared + first_row() * pitch<W>);
+    grads[0].take(shared + (TOKENS + first_row()) * pitch<W>);
     __syncthreads();
     fetch_keys<W, N, THREADS>(a, tiles + begin / N % 2 * TILE, {at.query, at.key, at.value}, begin);
     for (int j = begin; j < end; j += N) {
@@ -103,24 +104,24 @@ __global__ void __launch_bounds__(THREADS)
         if (j + N < end)
             fetch_keys<W, N, THREADS>(a, tiles + (j / N + 1) % 2 * TILE, {at.query, at.key, at.value}, j + N);
         if (is_blind<N>(a, first, j)) continue;
-        float score[N / PP_MMA_COLUMNS][PP_MMA_SUMS], dkept[N / PP_MMA_COLUMNS][PP_MMA_SUMS];
+        sums<N> score[1], dkept[1];
         multiply<W, N>(queries, tile, score);
         multiply<W, N>(grads, tile + N * pitch<W>, dkept);
-        hide(a, first, j, score);
+        hide(a, first, j, score[0]);
 #pragma unroll
         for (int n = 0; n < N / PP_MMA_COLUMNS; n++) {
             const uint32_t kept = a.drop.on ? kept_by_queries(a, vectors, first, j + n * PP_MMA_COLUMNS) : ~0u;
 #pragma unroll
             for (int e = 0; e < PP_MMA_SUMS; e++)
-                score[n][e] =
-                    gradient_of(a, exp2f(score[n][e] * scale2 - lse2[e / 2]), dkept[n][e], mean[e / 2], kept >> e & 1);
+                score[0][n][e] = gradient_of(a, pp_exp2(score[0][n][e] * scale2 - lse2[e / 2]), dkept[0][n][e],
+                                             mean[e / 2], kept >> e & 1);
         }
         add_product<W, N>(score, tile, out);
     }
     number *const waiting = s.queries ? s.queries + (int64_t)turn * a.seq * s.pitch : NULL;
     const token_rows<number> to = waiting ? token_rows<number>{waiting, a.seq, s.pitch, a.dh}
                                           : token_rows<number>{pp_attention_query(a, qkv, pair), a.seq, a.width, a.dh};
-    write<W>(to, first, {a.scale, a.scale}, out);
+    write<W>(to, first, {a.scale, a.scale}, out[0]);
 }
 
 /* Where a tile of queries begins. */
@@ -146,11 +147,11 @@ __device__ inline range seeing(const pp_attention &a, int key)
     return {min(pp_attention_first(a, key), a.seq - 1), pp_attention_end(a, key + TOKENS - 1)};
 }
 
-/* Do all keys of the warp, which begins with `first`, lie beyond the row, or does none of the N queries from `query` on
- * see any of them? */
+/* Do all keys of the warp, which begins with `first`, or all of the N queries from `query` on, lie beyond the row, or
+ * does none of these see any of the keys? */
 template <int N> __device__ inline bool is_unseen(const pp_attention &a, int first, int query)
 {
-    return first >= a.keys || first >= pp_attention_open(a, query + N - 1) ||
+    return first >= a.keys || query >= a.seq || first >= pp_attention_open(a, query + N - 1) ||
            first + PP_MMA_ROWS <= pp_attention_begin(a, query);
 }
 
@@ -172,6 +173,9 @@ __device__ inline void fetch_queries(const pp_attention &a, const stage &s, numb
 /* Columns of gradients of keys and values that a block makes: of wide heads half of them. */
 template <int W> constexpr int made = is_wide<W> ? W / 2 : W;
 
+/* Queries that a warp takes at a time: of narrow heads few, so that its keys and values have room in registers. */
+template <int W> constexpr int taken = is_wide<W> ? OVER : PP_MMA_ROWS;
+
 /* Gradients of keys and values: in their place where nobody needs what is there. Blocks: group, key tile, part of the
  * columns; each goes over the queries of the group's heads. The scores are transposed: rows are keys. Queries beyond
  * the row have lse, mean and dctx of zero, and add nothing. */
@@ -179,7 +183,7 @@ template <int W>
 __global__ void __launch_bounds__(THREADS)
     key_value_grad(pp_attention a, stage s, number *qkv, const float *lse, const number *dctx)
 {
-    constexpr int N = OVER, TILE = 2 * N * pitch<W>, C = made<W>;
+    constexpr int N = OVER, TILE = 2 * N * pitch<W>, C = made<W>, Q = taken<W>;
     PP_SHARED(number, shared); /* keys, values; queries and gradients of ctx of two tiles; lse and means of these */
     number *const tiles = shared + 2 * TOKENS * pitch<W>;
     float *const known = reinterpret_cast<float *>(tiles + 2 * TILE);
@@ -187,14 +191,14 @@ __global__ void __launch_bounds__(THREADS)
               first = j + first_row(), column0 = (int)blockIdx.z * C;
     const range queries = seeing(a, j);
     const float scale2 = a.scale * LOG2E;
-    lying_rows<W> keys, values;
-    float dk[C / PP_MMA_COLUMNS][PP_MMA_SUMS] = {}, dv[C / PP_MMA_COLUMNS][PP_MMA_SUMS] = {};
+    own_rows<W> keys[1], values[1];
+    sums<C> dk[1] = {}, dv[1] = {};
     fetch_keys<W, TOKENS, THREADS>(a, shared, heads_of<const number>(a, qkv, group), j);
     fetch_queries<W, N>(a, s, tiles, known, qkv, dctx, lse, {group, queries.begin});
     pp_copy_wait();
     __syncthreads();
-    keys.take(shared + first_row() * pitch<W>);
-    values.take(shared + (TOKENS + first_row()) * pitch<W>);
+    keys[0].take(shared + first_row() * pitch<W>);
+    values[0].take(shared + (TOKENS + first_row()) * pitch<W>);
     place next = {group, queries.begin};
     for (int odd = 0; next.pair < end; odd ^= 1) {
         const number *tile = tiles + odd * TILE;
@@ -206,25 +210,29 @@ __global__ void __launch_bounds__(THREADS)
         __syncthreads();
         if (next.pair < end)
             fetch_queries<W, N>(a, s, tiles + (odd ^ 1) * TILE, known + (odd ^ 1) * 2 * N, qkv, dctx, lse, next);
-        if (is_unseen<N>(a, first, i)) continue;
-        float score[N / PP_MMA_COLUMNS][PP_MMA_SUMS], dkept[N / PP_MMA_COLUMNS][PP_MMA_SUMS];
-        multiply<W, N>(keys, tile, score);
-        multiply<W, N>(values, tile + N * pitch<W>, dkept);
+#pragma unroll 1
+        for (int q = 0; q < N; q += Q) {
+            const number *const mine = tile + q * pitch<W>, *const theirs = mine + N * pitch<W>;
+            if (is_unseen<Q>(a, first, i + q)) continue;
+            sums<Q> score[1], dkept[1];
+            multiply<W, Q>(keys, mine, score);
+            multiply<W, Q>(values, theirs, dkept);
 #pragma unroll
-        for (int n = 0; n < N / PP_MMA_COLUMNS; n++) {
-            const int column = n * PP_MMA_COLUMNS + 2 * t();
-            const uint32_t kept = a.drop.on ? kept_by_keys(a, vectors, i + n * PP_MMA_COLUMNS, first) : ~0u;
+            for (int n = 0; n < Q / PP_MMA_COLUMNS; n++) {
+                const int column = q + n * PP_MMA_COLUMNS + 2 * t();
+                const uint32_t kept = a.drop.on ? kept_by_keys(a, vectors, i + q + n * PP_MMA_COLUMNS, first) : ~0u;
 #pragma unroll
-            for (int e = 0; e < PP_MMA_SUMS; e++) {
-                const bool seen = pp_attention_seen(a, i + column + e % 2).has(first + e / 2 * 8 + g()),
-                           keeps = kept >> e & 1;
-                const float p = seen ? exp2f(score[n][e] * scale2 - of[column + e % 2] * LOG2E) : 0;
-                score[n][e] = p * (keeps ? 1.0f : 0.0f); /* what is not a number stays so */
-                dkept[n][e] = gradient_of(a, p, dkept[n][e], of[N + column + e % 2], keeps);
+                for (int e = 0; e < PP_MMA_SUMS; e++) {
+                    const bool seen = pp_attention_seen(a, i + column + e % 2).has(first + e / 2 * 8 + g()),
+                               keeps = kept >> e & 1;
+                    const float p = seen ? pp_exp2(score[0][n][e] * scale2 - of[column + e % 2] * LOG2E) : 0;
+                    score[0][n][e] = p * (keeps ? 1.0f : 0.0f); /* what is not a number stays so */
+                    dkept[0][n][e] = gradient_of(a, p, dkept[0][n][e], of[N + column + e % 2], keeps);
+                }
             }
+            add_product<W, Q, C>(score, theirs + column0, dv);
+            add_product<W, Q, C>(dkept, mine + column0, dk);
         }
-        add_product<W, N, C>(score, tile + N * pitch<W> + column0, dv);
-        add_product<W, N, C>(dkept, tile + column0, dk);
     }
     const int64_t matrix = (int64_t)a.keys * s.pitch;
     number *const grads = qkv + a.to_grads, *const waiting = s.keys ? s.keys + blockIdx.x * matrix : NULL,
@@ -232,8 +240,8 @@ __global__ void __launch_bounds__(THREADS)
                   *const value =
                       waiting ? waiting + gridDim.x * matrix : pp_attention_shared(a, grads + a.apart, group, a.dv);
     const int step = waiting ? s.pitch : a.key_width;
-    write<C>({key + column0, a.keys, step, a.dh - column0}, first, {a.scale, a.scale}, dk);
-    write<C>({value + column0, a.keys, step, a.dv - column0}, first, {a.drop.scale, a.drop.scale}, dv);
+    write<C>({key + column0, a.keys, step, a.dh - column0}, first, {a.scale, a.scale}, dk[0]);
+    write<C>({value + column0, a.keys, step, a.dv - column0}, first, {a.drop.scale, a.drop.scale}, dv[0]);
 }
 
 /* Gradients in scratch, [roles, heads, seq, pitch], of heads from `first` on, of which a row of tokens has of_row. */

@@ -34,7 +34,8 @@ enum {
     PP_MMA_KEYS = 64,      /* forward: keys of each tile that a warp goes over */
     PP_MMA_WIDE_KEYS = 32, /* the same for wide heads */
     PP_MMA_OVER = 32,      /* backward: tokens of each tile that a warp goes over */
-    PP_MMA_WARPS = 8,      /* forward: warps that share these tiles */
+    PP_MMA_WARPS = 8,      /* forward: warps that share these tiles, of 16 tokens each */
+    PP_MMA_TWICE = 2,      /* forward: of narrow heads half as many warps have twice as many tokens */
     PP_MMA_GRAD_WARPS = 4  /* the same backward */
 };
 

@@ -71,6 +71,15 @@ template <int bytes> static __device__ inline void pp_copy_start(void *to, const
                      : "memory");
 }
 
+/* 2^x, to two units in the last place or so; what is too small for a normal number is 0. exp2f() is three instructions
+ * more, for such numbers. */
+static __device__ inline float pp_exp2(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 /* Waits until all copies that this thread started have ended. Other threads see their data behind a barrier. */
 static __device__ inline void pp_copy_wait(void) { asm volatile("cp.async.wait_all;" ::: "memory"); }
 

@@ -18,6 +18,7 @@ extern "C" {
 }
 
 #include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/attention_tiles.h"
 
 namespace
 {
@@ -273,6 +274,14 @@ void test_parts(void **)
     }
 }
 
+/* Fragments of two matrices that warps of 16 tokens hold, four to a block, in both kernels of narrow heads' gradients:
+ * of queries, and of what heads share. */
+int64_t held_once(const shape &s)
+{
+    const int64_t heads = s.heads + (s.kv ? s.kv : s.heads), warps = 4 * ((s.seq + 63) / 64) * s.rows * heads;
+    return s.dh > 128 ? 0 : warps * 2 * pp_mma_width(s.dh) / 16;
+}
+
 /* The operations of a prediction are those of the kernels, to the last; its bytes of shared memory, too, but for what a
  * block fetches once. */
 void test_work(void **)
@@ -290,8 +299,11 @@ void test_work(void **)
                                          PP_BF16};
             const struct pp_work work = pp_call_work(&call, true);
             assert_true(work.flops[PP_BF16] == 2.0 * 16 * 8 * 16 * (double)out.products[backward]);
-            const double read = 512.0 * (double)out.fragments[backward];
-            if (s.seq > 128) assert_true(read > 0.88 * work.shared_bytes && read <= work.shared_bytes);
+            const double read = 512.0 * (double)(out.fragments[backward] - backward * held_once(s)),
+                         least = backward     ? 0.86
+                                 : s.dh > 128 ? 0.88
+                                              : 0.83;
+            if (s.seq > 128) assert_true(read > least * work.shared_bytes && read <= work.shared_bytes);
         }
     }
 }

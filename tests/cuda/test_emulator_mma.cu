@@ -142,16 +142,17 @@ __global__ void tile_kernel(pp_attention a, const __nv_bfloat16 *of, __nv_bfloat
 {
     using namespace pp_warp;
     PP_SHARED(number, shared);
-    held_rows<W> rows;
-    float score[ROWS / PP_MMA_COLUMNS][PP_MMA_SUMS], out[W / PP_MMA_COLUMNS][PP_MMA_SUMS] = {};
+    held_rows<W> rows[1];
+    sums<ROWS> score[1];
+    sums<W> out[1] = {};
     fetch<W, ROWS, PP_WARP>(shared, {of, a.seq, HEAD, HEAD}, 0);
     fetch<W, ROWS, PP_WARP>(shared + ROWS * pitch<W>, {of + ROWS * HEAD, a.seq, HEAD, HEAD}, 0);
     pp_copy_wait();
     __syncwarp();
-    rows.take(shared);
+    rows[0].take(shared);
     multiply<W, ROWS>(rows, shared + ROWS * pitch<W>, score);
     add_product<W, ROWS>(score, shared + ROWS * pitch<W>, out);
-    write<W>({c, a.seq, HEAD, HEAD}, 0, {1, 1}, out);
+    write<W>({c, a.seq, HEAD, HEAD}, 0, {1, 1}, out[0]);
 }
 
 void product_of_tiles(int)

@@ -108,6 +108,8 @@ PP_EMU_UNSEEN static inline void pp_ldmatrix_transposed(uint32_t (&to)[4], const
                 pp_emu::element_at(rows[8 * m + 2 * thread + 1], group) << 16;
 }
 
+static inline float pp_exp2(float x) { return exp2f(x); }
+
 template <int bytes> static inline void pp_copy_start(void *to, const void *from, bool real)
 {
     const pp_emu_copy copy = {to, from, bytes, real};
