@@ -115,42 +115,35 @@ static struct parts flash_in_float(const struct pp_attention_dims *n, bool gradi
 }
 
 /* attention_mma.cu, attention_mma_grad.cu. Shared memory, for each score and column: a fragment of 512 bytes is read
- * for two products of 16 x 8 x 16, forward of narrow heads for four; but there the scores read another one, of queries,
- * for 16 keys of the KEYS of a tile. Of wide heads two of the four products that the kernel of keys and values makes
- * read half as much again, of the other factor, and two that the kernel of queries makes. Two matrices of a tile are
- * written once for all warps of a block. Two blocks have the keys and values of wide heads, which both make all scores.
- */
+ * for two products of 16 x 8 x 16. Forward, where a warp has twice as many queries, it is read for four, but there the
+ * scores read another one, of queries, for the keys of a tile. Of wide heads two of the four products that the kernel of
+ * keys and values makes read half as much again, of the other factor, and two that the kernel of queries makes. Two
+ * matrices of a tile are written once for all warps of a block. Two blocks have the keys and values of wide heads, which
+ * both make all scores. */
 enum { FRAGMENT = 512, OF = 2 * 16 * 8 * 16, MATRICES = 2 * 2 /* bytes of two numbers */ };
+static const double fragment_read = (double)FRAGMENT / OF;
 
-static struct parts narrow_on_tensor_cores(const struct pp_attention_dims *n, bool gradient)
+static struct parts flash_forward(const struct pp_attention_dims *n)
 {
-    const double w = (double)pp_mma_width(PP_WIDEST_COLUMNS(n)), read = (double)FRAGMENT / OF,
-                 written = (double)MATRICES / (PP_MMA_WARPS * PP_MMA_TOKENS),
-                 rewritten = (double)MATRICES / (PP_MMA_GRAD_WARPS * PP_MMA_TOKENS),
-                 twice = 2 * read / PP_MMA_TWICE + read * PP_MMA_TOKENS / PP_MMA_KEYS;
-    if (!gradient)
-        return (struct parts){
-            {{scores(n, PP_MMA_TWICE * PP_MMA_TOKENS, PP_MMA_KEYS), 2 * (int64_t)w, w * (twice + written)}}};
-    return (struct parts){{{scores(n, PP_MMA_TOKENS, PP_MMA_OVER), 3 * (int64_t)w, w * (3 * read + rewritten)},
-                           {scores(n, PP_MMA_TOKENS, PP_MMA_TOKENS), 4 * (int64_t)w, w * (4 * read + rewritten)}}};
+    const int64_t width = pp_mma_width(PP_WIDEST_COLUMNS(n)), groups = pp_mma_groups((int)width),
+                  keys = width > PP_MMA_NARROW ? PP_MMA_WIDE_KEYS : PP_MMA_KEYS;
+    const double written = (double)MATRICES / (PP_MMA_WARPS * PP_MMA_TOKENS),
+                 of_queries = groups > 1 ? fragment_read * PP_MMA_TOKENS / (double)keys : 0;
+    return (struct parts){{{scores(n, groups * PP_MMA_TOKENS, keys), 2 * width,
+                            (double)width * (2 * fragment_read / (double)groups + of_queries + written)}}};
 }
 
-static struct parts wide_on_tensor_cores(const struct pp_attention_dims *n, bool gradient)
+static struct parts flash_backward(const struct pp_attention_dims *n)
 {
-    const double w = (double)pp_mma_width(PP_WIDEST_COLUMNS(n)), read = (double)FRAGMENT / OF,
-                 written = (double)MATRICES / (PP_MMA_WARPS * PP_MMA_TOKENS),
-                 rewritten = (double)MATRICES / (PP_MMA_GRAD_WARPS * PP_MMA_TOKENS);
-    if (!gradient)
-        return (struct parts){{{scores(n, PP_MMA_TOKENS, PP_MMA_WIDE_KEYS), 2 * (int64_t)w, w * (2 * read + written)}}};
+    const int64_t width = pp_mma_width(PP_WIDEST_COLUMNS(n));
+    const bool wide = width > PP_MMA_NARROW;
+    const int blocks = wide ? 2 : 1;
+    const double w = (double)width, written = (double)MATRICES / (PP_MMA_GRAD_WARPS * PP_MMA_TOKENS),
+                 again = wide ? 1.5 : 1; /* reads of a product whose other factor is read, too */
     return (struct parts){
-        {{scores(n, PP_MMA_TOKENS, PP_MMA_OVER), 3 * (int64_t)w, w * ((2 * 1.5 + 1) * read + rewritten)},
-         {scores(n, PP_MMA_OVER, PP_MMA_TOKENS), 6 * (int64_t)w, w * ((2 * 2 * 1.5 + 2) * read + 2 * rewritten)}}};
-}
-
-static struct parts flash_on_tensor_cores(const struct pp_attention_dims *n, bool gradient)
-{
-    return PP_WIDEST_COLUMNS(n) > PP_MMA_NARROW ? wide_on_tensor_cores(n, gradient)
-                                                : narrow_on_tensor_cores(n, gradient);
+        {{scores(n, PP_MMA_TOKENS, PP_MMA_OVER), 3 * width, w * ((2 * again + 1) * fragment_read + written)},
+         {scores(n, wide ? PP_MMA_OVER : PP_MMA_TOKENS, PP_MMA_TOKENS), (2 * blocks + 2) * width,
+          w * ((blocks * 2 * again + 2) * fragment_read + blocks * written)}}};
 }
 
 /* On a processor all scores are made, by flash those of blocks of queries up to the last key that they see, and with a
@@ -177,7 +170,9 @@ static struct parts parts_of(const struct pp_call *call, bool gpu)
     const bool gradient = is_gradient(call);
     if (!gpu) return on_processor(call);
     if (is_flash(call))
-        return pp_flash_multiplies(call) ? flash_on_tensor_cores(n, gradient) : flash_in_float(n, gradient);
+        return !pp_flash_multiplies(call) ? flash_in_float(n, gradient)
+               : gradient                 ? flash_backward(n)
+                                          : flash_forward(n);
     return n->seq <= PP_SHORT_SEQ ? short_rows(n, gradient, pp_short_multiplies(call)) : long_rows(n, gradient);
 }
 

@@ -3,7 +3,7 @@
  * Attention that stores no scores, on tensor cores: bfloat16, heads of up to 256 columns in steps of 16, rows of any
  * length (Dao, "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning", 2023).
  *
- * A warp has 32 queries, 16 of wide heads, or backward 16 keys, and all columns of their sums in registers, as float; its
+ * A warp has 16 queries, or 32 (pp_mma_groups()), or backward 16 keys, and all columns of their sums in registers, as float; its
  * block goes over the other side in tiles, of which the next is on its way to shared memory while one is worked on. Scores never leave
  * registers: rounded, they are a factor of the next product as they lie (kernels/cuda/mma.cuh). Backward makes P again
  * in two kernels, so that no two blocks add to one place: gradients of queries, which also make the means, wait in
@@ -39,11 +39,10 @@ enum { QUERIES = PP_MMA_WARPS * PP_MMA_TOKENS, THREADS = PP_MMA_WARPS * PP_WARP 
 static_assert((int)PP_MMA_TOKENS == (int)PP_MMA_ROWS, "a warp has the rows of one product");
 static_assert(QUERIES <= 4 * (int)PP_MMA_WIDE_KEYS, "queries have room where two tiles of keys and values come");
 
-template <int W> constexpr bool is_wide = W > PP_MMA_NARROW;
-template <int W> constexpr int keys = is_wide<W> ? PP_MMA_WIDE_KEYS : PP_MMA_KEYS; /* of a tile */
+template <int W> constexpr int keys = W <= PP_MMA_NARROW ? PP_MMA_KEYS : PP_MMA_WIDE_KEYS; /* of a tile */
 
 /* Rows of 16 queries that a warp has, and threads of a block. */
-template <int W> constexpr int groups = is_wide<W> ? 1 : PP_MMA_TWICE;
+template <int W> constexpr int groups = pp_mma_groups(W);
 template <int W> constexpr int threads = THREADS / groups<W>;
 
 enum { BATCH_BYTES = 16 << 20 /* of keys and values of pairs that run beside each other */ };
@@ -169,11 +168,11 @@ template <int W> struct block_work {
     }
 };
 
-/* ctx = drop(P) v, lse. Blocks: pair of a batch, query tile, batch of pairs. For wide heads: queries are in registers,
+/* ctx = drop(P) v, lse. Blocks: pair of a batch, query tile, batch of pairs. Queries are in registers,
  * and keys and values of the next tile are on their way while this one's are multiplied. */
 template <int W, bool drops>
-__global__ void __launch_bounds__(threads<W>, 1)
-    forward_wide(pp_attention a, int batch, number *ctx, float *lse, const number *qkv)
+__global__ void __launch_bounds__(threads<W>, W <= 64 ? 2 : 1)
+    forward_held(pp_attention a, int batch, number *ctx, float *lse, const number *qkv)
 {
     constexpr int KEYS = keys<W>, TILE = 2 * KEYS * pitch<W>;
     PP_SHARED(number, shared); /* keys and values of two tiles; before that, queries */
@@ -203,14 +202,14 @@ __global__ void __launch_bounds__(threads<W>, 1)
     end_rows(a, work.pair, q, ctx, lse);
 }
 
-/* The same for narrow heads. A warp has twice as many queries, which are read where they lie. A tile's values are on
- * their way while its keys are multiplied, and the next one's keys while its values are. So there is room for two
- * blocks beside each other or more: one multiplies while another takes exponentials. */
+/* The same where a warp has twice as many queries, which are read where they lie. A tile's values are on their way while
+ * its keys are multiplied, and the next one's keys while its values are. So there is room for two blocks beside each
+ * other: one multiplies while another takes exponentials. */
 template <int W, bool drops>
 __global__ void __launch_bounds__(threads<W>, 2)
-    forward(pp_attention a, int batch, number *ctx, float *lse, const number *qkv)
+    forward_lying(pp_attention a, int batch, number *ctx, float *lse, const number *qkv)
 {
-    constexpr int KEYS = keys<W>, G = groups<W>;
+    constexpr int KEYS = keys<W>, G = groups<W>, SOME = 2;
     PP_SHARED(number, shared); /* queries; keys and values of a tile */
     number *const keys = shared + QUERIES * pitch<W>, *const values = keys + KEYS * pitch<W>;
     const block_work<W> work(a, batch);
@@ -221,21 +220,21 @@ __global__ void __launch_bounds__(threads<W>, 2)
     begin_rows(a, work.pair, work.i + first_row<G>(), q);
 #pragma unroll
     for (int i = 0; i < G; i++) queries[i].take(shared + (first_row<G>() + i * PP_MMA_ROWS) * pitch<W>);
-    fetch<W, QUERIES, threads<W>>(shared, queries_at(a, at.query), work.i);
-    fetch<W, KEYS, threads<W>>(keys, keys_at(a, at.key), work.begin);
+    fetch<W, QUERIES, threads<W>, SOME>(shared, queries_at(a, at.query), work.i);
+    fetch<W, KEYS, threads<W>, SOME>(keys, keys_at(a, at.key), work.begin);
     for (int j = work.begin; j < work.end; j += KEYS) {
         const bool blind = is_blind<KEYS, G>(a, q.first, j);
         sums<KEYS> score[G];
         pp_copy_wait();
         __syncthreads(); /* the keys are there, and the values before, which the next replace, are done with */
-        fetch<W, KEYS, threads<W>>(values, values_at(a, at.value), j);
+        fetch<W, KEYS, threads<W>, SOME>(values, values_at(a, at.value), j);
         if (!blind) {
             multiply<W, KEYS>(queries, keys, score);
             take_in<W, drops>(a, j, q, score);
         }
         pp_copy_wait();
         __syncthreads(); /* the other way round */
-        if (j + KEYS < work.end) fetch<W, KEYS, threads<W>>(keys, keys_at(a, at.key), j + KEYS);
+        if (j + KEYS < work.end) fetch<W, KEYS, threads<W>, SOME>(keys, keys_at(a, at.key), j + KEYS);
         if (!blind) add_product<W, KEYS>(score, values, q.out);
     }
     end_rows(a, work.pair, q, ctx, lse);
@@ -249,10 +248,10 @@ struct kind {
 
 template <int W> constexpr kind kind_of()
 {
-    if constexpr (is_wide<W>)
-        return {W, bytes_of<W>(4 * keys<W>), threads<W>, {forward_wide<W, false>, forward_wide<W, true>}};
+    if constexpr (groups<W> == 1)
+        return {W, bytes_of<W>(4 * keys<W>), threads<W>, {forward_held<W, false>, forward_held<W, true>}};
     else
-        return {W, bytes_of<W>(QUERIES + 2 * keys<W>), threads<W>, {forward<W, false>, forward<W, true>}};
+        return {W, bytes_of<W>(QUERIES + 2 * keys<W>), threads<W>, {forward_lying<W, false>, forward_lying<W, true>}};
 }
 
 const kind kinds[] = {kind_of<32>(),  kind_of<64>(),  kind_of<96>(),

@@ -103,13 +103,14 @@ static __device__ inline token_rows<const number> context_at(const pp_attention 
 }
 
 /* Starts to copy tokens first .. first + ROWS - 1 of a head to shared memory, zeros beyond the last one and beyond the
- * head's columns. All threads of the block. */
-template <int W, int ROWS, int THREADS>
+ * head's columns. All threads of the block. AT_ONCE: copies of a thread whose addresses have registers at the same
+ * time. */
+template <int W, int ROWS, int THREADS, int AT_ONCE = pp_div_up(ROWS *(W / CHUNK), THREADS)>
 static __device__ inline void fetch(number *to, token_rows<const number> head, int first)
 {
     constexpr int CHUNKS = W / CHUNK;
     const number *tile = head.at + (int64_t)first * head.step;
-#pragma unroll 2
+#pragma unroll AT_ONCE
     for (int i = 0; i < pp_div_up(ROWS * CHUNKS, THREADS); i++) {
         const int at = i * THREADS + (int)threadIdx.x, row = at / CHUNKS, column = at % CHUNKS * CHUNK;
         if (ROWS * CHUNKS % THREADS && row >= ROWS) break;

@@ -26,23 +26,37 @@ struct stage {
     float *means;    /* [pairs, seq]: a query's ctx times its dctx */
 };
 
-/* The means of the warp's queries, into scratch; those of the lane's two come back. */
+/* This lane's part of a query's mean. */
+__device__ inline float part_of_mean(const pp_attention &a, const number *ctx, const number *dctx, int token)
+{
+    float sum = 0;
+#pragma unroll
+    for (int part = 0; part < PP_FLASH_WIDEST; part += PP_WARP * PP_QUAD) {
+        const int column = part + lane() * PP_QUAD;
+        const int64_t at = (int64_t)token * a.d + (column < a.dv ? column : 0);
+        const pp_quad x = pp_load<true>(ctx + at, PP_QUAD), y = pp_load<true>(dctx + at, PP_QUAD);
+#pragma unroll
+        for (int i = 0; i < PP_QUAD; i++) sum += column < a.dv ? x.v[i] * y.v[i] : 0;
+    }
+    return sum;
+}
+
+/* The means of the warp's queries, into scratch; those of the lane's two come back. What eight queries need is on its
+ * way before the first sum is made. */
 __device__ inline void make_means(const pp_attention &a, const number *ctx, const number *dctx, int first, float *to,
                                   float (&mine)[2])
 {
-    for (int row = 0; row < PP_MMA_ROWS; row++) {
-        const int token = first + row;
-        float sum = 0;
-        for (int column = lane() * PP_QUAD; token < a.seq && column < a.dv; column += PP_WARP * PP_QUAD) {
-            const int64_t at = (int64_t)token * a.d + column;
-            const pp_quad x = pp_load<true>(ctx + at, PP_QUAD), y = pp_load<true>(dctx + at, PP_QUAD);
 #pragma unroll
-            for (int i = 0; i < PP_QUAD; i++) sum += x.v[i] * y.v[i];
+    for (int half = 0; half < 2; half++) {
+        float sum[8];
+#pragma unroll
+        for (int row = 0; row < 8; row++) sum[row] = part_of_mean(a, ctx, dctx, min(first + half * 8 + row, a.seq - 1));
+#pragma unroll
+        for (int row = 0; row < 8; row++) {
+            const float mean = pp_warp_sum(sum[row]);
+            if (row == g()) mine[half] = mean;
         }
-        sum = pp_warp_sum(sum);
-        if (lane() == 0 && token < a.seq) to[token] = sum;
-        if (row == g()) mine[0] = sum;
-        if (row == g() + 8) mine[1] = sum;
+        if (t() == 0 && first + half * 8 + g() < a.seq) to[first + half * 8 + g()] = mine[half];
     }
 }
 

@@ -10,6 +10,12 @@
 
 #include "kernels/kernels.h"
 
+#ifdef __cplusplus
+#define PP_FLASH_CONSTEXPR constexpr
+#else
+#define PP_FLASH_CONSTEXPR
+#endif
+
 enum {
     /* attention of rows up to so long is made in shared memory, by quads, if that has room (attention_short.cu). */
     PP_SHORT_SEQ = 128,
@@ -35,7 +41,7 @@ enum {
     PP_MMA_WIDE_KEYS = 32, /* the same for wide heads */
     PP_MMA_OVER = 32,      /* backward: tokens of each tile that a warp goes over */
     PP_MMA_WARPS = 8,      /* forward: warps that share these tiles, of 16 tokens each */
-    PP_MMA_TWICE = 2,      /* forward: of narrow heads half as many warps have twice as many tokens */
+    PP_MMA_TWICE = 2,      /* forward: half as many warps have twice as many tokens (pp_mma_groups()) */
     PP_MMA_GRAD_WARPS = 4  /* the same backward */
 };
 
@@ -61,6 +67,14 @@ static inline int pp_mma_width(int widest)
 {
     const int step = widest <= PP_MMA_NARROW ? PP_MMA_WIDTH : 2 * PP_MMA_WIDTH;
     return (widest + step - 1) / step * step;
+}
+
+/* Rows of PP_MMA_TOKENS queries of a warp, forward on tensor cores, where a tile has so many columns. Two where they have
+ * room in registers, but not where heads are so narrow that many warps of one run beside each other (64 columns, on an
+ * H200: 187 TFLOP/s, with two 179; 128: 218, with two 283). */
+static inline PP_FLASH_CONSTEXPR int pp_mma_groups(int width)
+{
+    return width > 2 * PP_MMA_WIDTH && width <= PP_MMA_NARROW ? PP_MMA_TWICE : 1;
 }
 
 /* Tiles of columns in a block, in float arithmetic: as few as hold a head, PP_FLASH_COLUMNS at most. widest: as above.

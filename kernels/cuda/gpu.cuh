@@ -58,7 +58,7 @@ static inline cudaError_t pp_load_kernels(const void *const *kernels, int n)
     return error;
 }
 
-static __host__ __device__ inline int pp_div_up(int64_t n, int by) { return (int)((n + by - 1) / by); }
+static __host__ __device__ constexpr int pp_div_up(int64_t n, int by) { return (int)((n + by - 1) / by); }
 
 /* How many threads a block needs for `items` of work, one item each: a multiple of a warp's threads, `most` at most. */
 static inline int pp_block_threads(int64_t items, int most)

@@ -27,12 +27,18 @@ static bool has_way(const struct pp_call *call, bool multiplies)
 }
 
 /* At least what all workers have; more where one part of flash_grad, which is at least a group of heads, needs more, or
- * for a turned factor, whether the GPU wants it so or not. */
+ * for a turned factor, whether the GPU wants it so or not. On tensor cores parts of flash_grad are as large as may be:
+ * a GPU is idle at the end of each, when the longest of its blocks still run. */
 int64_t pp_cuda_scratch_bytes(const struct pp_call *call)
 {
     int64_t most = pp_flash_most(PP_CUDA_SCRATCH_BYTES, pp_turned_bytes(call));
     for (int way = 0; way < 2; way++)
-        if (has_way(call, way)) most = pp_flash_most(most, pp_flash_divide(call, way, PP_CUDA_SCRATCH_BYTES).bytes);
+        if (has_way(call, way)) {
+            const struct pp_flash_parts p = pp_flash_divide(call, way, PP_CUDA_SCRATCH_BYTES);
+            const int64_t groups = (int64_t)call->attention.rows * PP_KV_HEADS(&call->attention),
+                          all = way ? pp_flash_least(groups * p.bytes, PP_CUDA_MOST_SCRATCH_BYTES) : 0;
+            most = pp_flash_most(most, pp_flash_most(p.bytes, all));
+        }
     return most;
 }
 

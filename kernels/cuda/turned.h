@@ -15,7 +15,7 @@
 #ifndef PP_KERNELS_CUDA_TURNED_H
 #define PP_KERNELS_CUDA_TURNED_H
 
-#include "kernels/kernels.h"
+#include "kernels/cuda/launch.h"
 
 /* LEAST: below, copying takes what is won (350 tokens and fewer gain nothing), or rows are few. STEP: of rows of C, and
  * the largest tile of cuBLAS has as many. TERMS: an address of 16 bytes, which the fast kernels of cuBLAS want of each
@@ -25,8 +25,7 @@ enum {
     PP_TURNED_LEAST_N = 2048,
     PP_TURNED_LEAST_K = 512,
     PP_TURNED_STEP = 256,
-    PP_TURNED_TERMS = 4,
-    PP_TURNED_BYTES = 64 << 20 /* of scratch, at most */
+    PP_TURNED_TERMS = 4
 };
 
 /* Would a product of this shape gain? It is for GPUs of compute capability 9.x. */
@@ -53,7 +52,7 @@ static inline int64_t pp_turned_bytes(const struct pp_call *call)
 {
     const int64_t all = (int64_t)sizeof(float) * call->gemm.m * call->gemm.k;
     if (!pp_turned_gains(call)) return 0;
-    return all < PP_TURNED_BYTES ? all : PP_TURNED_BYTES;
+    return all < PP_CUDA_MOST_SCRATCH_BYTES ? all : PP_CUDA_MOST_SCRATCH_BYTES;
 }
 
 #endif

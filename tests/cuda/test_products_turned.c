@@ -151,7 +151,7 @@ static void test_parts(void **state)
             const int64_t bytes = pp_turned_bytes(&call), row = (int64_t)sizeof(float) * k[j],
                           whole = bytes / row / PP_TURNED_STEP * PP_TURNED_STEP;
             const struct pp_gemm_parts p = pp_gemm_divide_offsets(gemm, &call);
-            assert_true(p.rows > 0 && p.rows * row <= bytes && bytes <= PP_TURNED_BYTES);
+            assert_true(p.rows > 0 && p.rows * row <= bytes && bytes <= PP_CUDA_MOST_SCRATCH_BYTES);
             assert_int_equal(p.key.m, p.rows);
             assert_true(p.last.m > 0 && p.last.m <= p.rows);
             assert_int_equal((p.n - 1) * p.rows + p.last.m, m[i]);
