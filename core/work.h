@@ -20,7 +20,9 @@ struct pp_product {
 struct pp_work {
     double flops[PP_PRECISIONS]; /* by precision of the arithmetic; on GPUs PP_FP32 is all but tensor cores' work */
     double bytes;                /* of operands, read and written */
-    double shared_bytes;       /* GPUs: bytes moved inside multiprocessors, if that may be what takes longest; else 0 */
+    double bytes_before;         /* GPUs: moved by a launch that comes before those which do all else */
+    double shared_bytes;         /* GPUs: bytes moved inside multiprocessors, if that may take longest; else 0 */
+    double clocks; /* GPUs: of one multiprocessor, while which no products are made, nor bytes moved there */
     struct pp_product product; /* if the call is a matrix product; its FLOPs then are of one precision */
 };
 

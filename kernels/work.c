@@ -182,6 +182,17 @@ static bool has_own_arithmetic(const struct pp_call *call, bool gpu)
     return !gpu || (is_flash(call) ? pp_flash_multiplies(call) : pp_short_multiplies(call));
 }
 
+/* Clocks of a multiprocessor for a score of flash on tensor cores: a warp's next products wait for what it makes of
+ * scores. Of each kernel that makes them; wide heads' scores are made by two blocks of the second. Fitted to an H200's,
+ * of heads of 64 and 128 columns (docs/results/h200-findings.md). */
+static const double clocks_forward = 0.21, clocks_backward = 0.5;
+
+static double clocks_of(const struct parts *p, bool gradient, bool wide)
+{
+    return gradient ? clocks_backward * (p->of[0].scores + (wide ? 2 : 1) * p->of[1].scores)
+                    : clocks_forward * p->of[0].scores;
+}
+
 static void add_attention(const struct pp_call *call, bool gpu, struct pp_work *work)
 {
     const struct parts p = parts_of(call, gpu);
@@ -190,6 +201,12 @@ static void add_attention(const struct pp_call *call, bool gpu, struct pp_work *
               turns = call->kernel == PP_KERNEL_FLASH_GRAD && gpu ? 2 : 1,
               arithmetic = has_own_arithmetic(call, gpu) ? call->precision : PP_FP32;
     work->flops[PP_FP32] += heads * p.of[0].scores * other * turns;
+    if (gpu && call->kernel == PP_KERNEL_FLASH && call->at.flash.bias.region != PP_MEM_NONE) {
+        const struct pp_operand qkv = pp_call_operand(call, PP_OPERAND(flash, qkv)); /* a bias is added first */
+        work->bytes_before = 2.0 * (double)qkv.elements * (double)qkv.element_bytes;
+    }
+    if (gpu && is_flash(call) && pp_flash_multiplies(call))
+        work->clocks = heads * clocks_of(&p, is_gradient(call), PP_WIDEST_COLUMNS(&call->attention) > PP_MMA_NARROW);
     for (int i = 0; i < 2; i++) {
         work->flops[arithmetic] += 2 * heads * p.of[i].scores * (double)p.of[i].columns;
         work->shared_bytes += heads * p.of[i].scores * p.of[i].shared_bytes;

@@ -38,15 +38,20 @@ static double product_ns(const struct pp_rates *rates, const struct pp_work *wor
     return tiles ? pp_product_ns(tiles, &work->product, rates->peak_flops_per_ns[precision], bytes_per_ns) : 0;
 }
 
+/* Shared memory moves so many bytes in a clock of a multiprocessor, so its bandwidth says what a clock is. */
+enum { BYTES_OF_CLOCK = 128 };
+
 static double work_ns(const struct pp_work *work, double product_ns, const struct pp_rates *rates, double bytes_per_ns)
 {
     int precision;
-    double ns = work->bytes / bytes_per_ns;
+    double ns = 0;
+    const double memory_ns = work->bytes / bytes_per_ns, shared = rates->shared_bytes_per_ns;
     const struct pp_tiles *tiles = tiles_of(rates, work, &precision);
-    if (tiles) return tiles->start_ns + fmax(ns / tiles->memory, product_ns);
+    if (tiles) return tiles->start_ns + fmax(memory_ns / tiles->memory, product_ns);
     for (int i = 0; i < PP_PRECISIONS; i++)
         if (work->flops[i] > 0) ns = fmax(ns, work->flops[i] / rates->flops_per_ns[i]);
-    return rates->shared_bytes_per_ns > 0 ? fmax(ns, work->shared_bytes / rates->shared_bytes_per_ns) : ns;
+    if (shared > 0) ns = fmax(ns, work->shared_bytes / shared) + work->clocks * BYTES_OF_CLOCK / shared;
+    return work->bytes_before / bytes_per_ns + fmax(ns, memory_ns);
 }
 
 static struct pp_call_key key_of(const struct pp_call *call)
