@@ -116,10 +116,10 @@ static struct parts flash_in_float(const struct pp_attention_dims *n, bool gradi
 
 /* attention_mma.cu, attention_mma_grad.cu. Shared memory, for each score and column: a fragment of 512 bytes is read
  * for two products of 16 x 8 x 16. Forward, where a warp has twice as many queries, it is read for four, but there the
- * scores read another one, of queries, for the keys of a tile. Of wide heads two of the four products that the kernel of
- * keys and values makes read half as much again, of the other factor, and two that the kernel of queries makes. Two
- * matrices of a tile are written once for all warps of a block. Two blocks have the keys and values of wide heads, which
- * both make all scores. */
+ * scores read another one, of queries, for the keys of a tile. Of wide heads two of the four products that the kernel
+ * of keys and values makes read half as much again, of the other factor, and two that the kernel of queries makes. Two
+ * matrices of a tile are written once for all warps of a block. Two blocks have the keys and values of wide heads,
+ * which both make all scores. */
 enum { FRAGMENT = 512, OF = 2 * 16 * 8 * 16, MATRICES = 2 * 2 /* bytes of two numbers */ };
 static const double fragment_read = (double)FRAGMENT / OF;
 

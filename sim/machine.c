@@ -352,8 +352,8 @@ void pp_machine_tell(const struct pp_machine *m)
 
 void pp_machine_tell_sheet(int precision)
 {
-    const char *expect = precision == PP_FP8 ? ": expect 0.9 to 1.1 times as much"
-                                             : ", and usually too short: expect 1.1 to 1.4 times as much";
+    const char *expect = precision == PP_FP8 ? ": expect 0.8 to 1.1 times as much"
+                                             : ", and usually too short: expect 1.0 to 1.3 times as much";
     pp_info_wrapped("times by a data sheet are not measured%s with software that is tuned for the machine, more with "
                     "other (docs/results/published.md)",
                     expect);

@@ -3,8 +3,9 @@
  * Attention that stores no scores, on tensor cores: bfloat16, heads of up to 256 columns in steps of 16, rows of any
  * length (Dao, "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning", 2023).
  *
- * A warp has 16 queries, or 32 (pp_mma_groups()), or backward 16 keys, and all columns of their sums in registers, as float; its
- * block goes over the other side in tiles, of which the next is on its way to shared memory while one is worked on. Scores never leave
+ * A warp has 16 queries, or 32 (pp_mma_groups()), or backward 16 keys, and all columns of their sums in registers, as
+ * float; its block goes over the other side in tiles, of which the next is on its way to shared memory while one is
+ * worked on. Scores never leave
  * registers: rounded, they are a factor of the next product as they lie (kernels/cuda/mma.cuh). Backward makes P again
  * in two kernels, so that no two blocks add to one place: gradients of queries, which also make the means, wait in
  * scratch, in bfloat16, until those of keys and values, which need the queries, lie in their place. Where heads share
@@ -112,8 +113,8 @@ template <int W> __device__ inline void begin_rows(const pp_attention &a, int pa
     }
 }
 
-/* Takes in the scores of a tile that begins with key j: they become what its values are multiplied by. drops: a.drop.on.
- */
+/* Takes in the scores of a tile that begins with key j: they become what its values are multiplied by.
+ * drops: a.drop.on. */
 template <int W, bool drops>
 __device__ inline void take_in(const pp_attention &a, int j, query_rows<W> &q, sums<keys<W>> (&score)[groups<W>])
 {
@@ -202,9 +203,9 @@ __global__ void __launch_bounds__(threads<W>, W <= 64 ? 2 : 1)
     end_rows(a, work.pair, q, ctx, lse);
 }
 
-/* The same where a warp has twice as many queries, which are read where they lie. A tile's values are on their way while
- * its keys are multiplied, and the next one's keys while its values are. So there is room for two blocks beside each
- * other: one multiplies while another takes exponentials. */
+/* The same where a warp has twice as many queries, which are read where they lie. A tile's values are on their way
+ * while its keys are multiplied, and the next one's keys while its values are. So there is room for two blocks beside
+ * each other: one multiplies while another takes exponentials. */
 template <int W, bool drops>
 __global__ void __launch_bounds__(threads<W>, 2)
     forward_lying(pp_attention a, int batch, number *ctx, float *lse, const number *qkv)

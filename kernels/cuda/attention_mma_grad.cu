@@ -190,6 +190,27 @@ template <int W> constexpr int made = is_wide<W> ? W / 2 : W;
 /* Queries that a warp takes at a time: of narrow heads few, so that its keys and values have room in registers. */
 template <int W> constexpr int taken = is_wide<W> ? OVER : PP_MMA_ROWS;
 
+/* From scores of Q queries, from `query` on, with the warp's keys, and gradients of their P: what P keeps, and gradients
+ * of scores. of: lse of the queries; OVER further, their means. */
+template <int Q>
+__device__ inline void make_gradients(const pp_attention &a, uint32_t vectors, int query, int first, const float *of,
+                                      float scale2, sums<Q> &score, sums<Q> &dkept)
+{
+#pragma unroll
+    for (int n = 0; n < Q / PP_MMA_COLUMNS; n++) {
+        const int column = n * PP_MMA_COLUMNS + 2 * t();
+        const uint32_t kept = a.drop.on ? kept_by_keys(a, vectors, query + n * PP_MMA_COLUMNS, first) : ~0u;
+#pragma unroll
+        for (int e = 0; e < PP_MMA_SUMS; e++) {
+            const bool seen = pp_attention_seen(a, query + column + e % 2).has(first + e / 2 * 8 + g()),
+                       keeps = kept >> e & 1;
+            const float p = seen ? pp_exp2(score[n][e] * scale2 - of[column + e % 2] * LOG2E) : 0;
+            score[n][e] = p * (keeps ? 1.0f : 0.0f); /* what is not a number stays so */
+            dkept[n][e] = gradient_of(a, p, dkept[n][e], of[OVER + column + e % 2], keeps);
+        }
+    }
+}
+
 /* Gradients of keys and values: in their place where nobody needs what is there. Blocks: group, key tile, part of the
  * columns; each goes over the queries of the group's heads. The scores are transposed: rows are keys. Queries beyond
  * the row have lse, mean and dctx of zero, and add nothing. */
@@ -231,19 +252,7 @@ __global__ void __launch_bounds__(THREADS)
             sums<Q> score[1], dkept[1];
             multiply<W, Q>(keys, mine, score);
             multiply<W, Q>(values, theirs, dkept);
-#pragma unroll
-            for (int n = 0; n < Q / PP_MMA_COLUMNS; n++) {
-                const int column = q + n * PP_MMA_COLUMNS + 2 * t();
-                const uint32_t kept = a.drop.on ? kept_by_keys(a, vectors, i + q + n * PP_MMA_COLUMNS, first) : ~0u;
-#pragma unroll
-                for (int e = 0; e < PP_MMA_SUMS; e++) {
-                    const bool seen = pp_attention_seen(a, i + column + e % 2).has(first + e / 2 * 8 + g()),
-                               keeps = kept >> e & 1;
-                    const float p = seen ? pp_exp2(score[0][n][e] * scale2 - of[column + e % 2] * LOG2E) : 0;
-                    score[0][n][e] = p * (keeps ? 1.0f : 0.0f); /* what is not a number stays so */
-                    dkept[0][n][e] = gradient_of(a, p, dkept[0][n][e], of[N + column + e % 2], keeps);
-                }
-            }
+            make_gradients<Q>(a, vectors, i + q, first, of + q, scale2, score[0], dkept[0]);
             add_product<W, Q, C>(score, theirs + column0, dv);
             add_product<W, Q, C>(dkept, mine + column0, dk);
         }

@@ -69,9 +69,9 @@ static inline int pp_mma_width(int widest)
     return (widest + step - 1) / step * step;
 }
 
-/* Rows of PP_MMA_TOKENS queries of a warp, forward on tensor cores, where a tile has so many columns. Two where they have
- * room in registers, but not where heads are so narrow that many warps of one run beside each other (64 columns, on an
- * H200: 187 TFLOP/s, with two 179; 128: 218, with two 283). */
+/* Rows of PP_MMA_TOKENS queries of a warp, forward on tensor cores, where a tile has so many columns. Two where they
+ * have room in registers, but not where heads are so narrow that many warps of one run beside each other (64 columns,
+ * on an H200: 187 TFLOP/s, with two 179; 128: 218, with two 283). */
 static inline PP_FLASH_CONSTEXPR int pp_mma_groups(int width)
 {
     return width > 2 * PP_MMA_WIDTH && width <= PP_MMA_NARROW ? PP_MMA_TWICE : 1;

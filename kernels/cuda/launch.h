@@ -65,8 +65,8 @@ cudaError_t pp_cuda_sum(cudaStream_t stream, void *to, const void *const *parts,
 cudaError_t pp_cuda_clip_factor(cudaStream_t stream, const double *sums, int n, double most, float *factor);
 /* The kernel of pp_backend.draw(); init: any but PP_INIT_NORMAL. */
 cudaError_t pp_cuda_draw_values(cudaStream_t stream, void *to, const struct pp_draw *draw);
-/* to [columns, rows] = from', of whose rows, which lie `pitch` numbers apart, the first `columns` numbers are taken. For
- * products (turned.h). */
+/* to [columns, rows] = from', of whose rows, which lie `pitch` numbers apart, the first `columns` numbers are taken.
+ * For products (turned.h). */
 cudaError_t pp_cuda_turn(cudaStream_t stream, float *to, const float *from, int rows, int columns, int pitch);
 /* Runs `blocks` thread blocks of one thread, each of which takes `cycles` cycles of its multiprocessor's clock: the
  * work of the probe (probe.c) and of the reference kernel (measure.c). */
