@@ -190,8 +190,8 @@ template <int W> constexpr int made = is_wide<W> ? W / 2 : W;
 /* Queries that a warp takes at a time: of narrow heads few, so that its keys and values have room in registers. */
 template <int W> constexpr int taken = is_wide<W> ? OVER : PP_MMA_ROWS;
 
-/* From scores of Q queries, from `query` on, with the warp's keys, and gradients of their P: what P keeps, and gradients
- * of scores. of: lse of the queries; OVER further, their means. */
+/* From scores of Q queries, from `query` on, with the warp's keys, and gradients of their P: what P keeps, and
+ * gradients of scores. of: lse of the queries; OVER further, their means. */
 template <int Q>
 __device__ inline void make_gradients(const pp_attention &a, uint32_t vectors, int query, int first, const float *of,
                                       float scale2, sums<Q> &score, sums<Q> &dkept)
