@@ -64,10 +64,10 @@ def last_steps(folder):
 
 
 def commands(steps, begin, most=3):
-    """Those of the steps that begin so, indented; several alike are one line and a number."""
-    found = [cells[2] for name, cells in steps.items() if name.startswith(begin) and cells[0] == "ok"]
+    """Those of the steps that begin so, each once, indented; several alike are one line and a number."""
+    found = {cells[2]: 0 for name, cells in steps.items() if name.startswith(begin) and cells[0] == "ok"}
     more = [f"    ... and {len(found) - most} more; all are in the last table"] if len(found) > most else []
-    return ["    " + command for command in found[:most]] + more
+    return ["    " + command for command in list(found)[:most]] + more
 
 
 def host_lines(folder, machine, steps):

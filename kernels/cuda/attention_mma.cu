@@ -4,14 +4,13 @@
  * length (Dao, "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning", 2023).
  *
  * A warp has 16 queries, or 32 (pp_mma_groups()), or backward 16 keys, and all columns of their sums in registers, as
- * float; its block goes over the other side in tiles, of which the next is on its way to shared memory while one is
- * worked on. Scores never leave
- * registers: rounded, they are a factor of the next product as they lie (kernels/cuda/mma.cuh). Backward makes P again
- * in two kernels, so that no two blocks add to one place: gradients of queries, which also make the means, wait in
- * scratch, in bfloat16, until those of keys and values, which need the queries, lie in their place. Where heads share
- * keys and values it is the other way round, as there are fewer of these: a block goes over the queries of all heads
- * of its group, in their order, adds what they give in registers, and the sums wait until those of queries, which need
- * the keys and values, are there.
+ * float; its block goes over the other side in tiles. While one is worked on, the next is on its way to shared memory,
+ * or that matrix of it which is needed first. Scores never leave registers: rounded, they are a factor of the next
+ * product as they lie (kernels/cuda/mma.cuh). Backward makes P again in two kernels, so that no two blocks add to one
+ * place: gradients of queries, which also make the means, wait in scratch, in bfloat16, until those of keys and values,
+ * which need the queries, lie in their place. Where heads share keys and values it is the other way round, as there are
+ * fewer of these: a block goes over the queries of all heads of its group, in their order, adds what they give in
+ * registers, and the sums wait until those of queries, which need the keys and values, are there.
  *
  * Not all of wide heads, of more than 128 columns, has room in registers: forward a tile has half as many keys;
  * backward the warp's own rows are read where they lie, and gradients of keys and values are made by two blocks, of

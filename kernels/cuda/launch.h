@@ -25,7 +25,7 @@ extern "C" {
 /* Bytes of a worker's scratch (pp_cuda_call.scratch), which grows if a call of its programs needs more. The workspace
  * of products is not part of it. */
 enum { PP_CUDA_SCRATCH_BYTES = 16 << 20 };
-/* ... but no call asks for more than this to be faster, only where it cannot do without. */
+/* What a call asks for at most, unless it cannot do with less: with more of it some are faster. */
 enum { PP_CUDA_MOST_SCRATCH_BYTES = 64 << 20 };
 /* embed_grad sorts so many tokens at a time; the work is the square of this number. */
 enum { PP_CUDA_SORT_TOKENS = 1 << 12 };

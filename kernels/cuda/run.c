@@ -105,7 +105,7 @@ static pp_status grow_scratch(struct pp_device *device, int64_t bytes)
     pp_cuda_release(device, device->scratch, device->scratch_bytes);
     device->scratch = NULL;
     device->scratch_bytes = 0;
-    PP_TRY(pp_context(pp_cuda_alloc(device, bytes, &device->scratch), "scratch of attention"));
+    PP_TRY(pp_context(pp_cuda_alloc(device, bytes, &device->scratch), "scratch of kernels"));
     device->scratch_bytes = bytes;
     return PP_OK;
 }

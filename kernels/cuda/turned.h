@@ -5,25 +5,25 @@
  *
  * Tensor cores of compute capability 9.0 read TF32 factors only where the terms of a sum lie one behind the other (PTX
  * ISA, wgmma: "transpose" is of 16-bit types alone), and in a gradient of weights they do so in neither factor. cuBLAS
- * turns both while it multiplies: on an H200, 4096 x 4096 x 700 took 134 us and 12288 x 4096 x 700 took 396. Of what it
- * takes for a turned A, 97 and 256 us, and a copy of A, all but that copy is won (docs/results/h200-findings.md). A
- * turned B beside it wins nothing more.
+ * turns both while it multiplies. On an H200 a gradient of 12288 x 4096 weights from 700 tokens took 357 us as it lies,
+ * and takes 263 with a copy of A that is turned (docs/results/h200-findings.md, TF32). A turned B beside it won nothing
+ * more.
  *
- * What is turned waits in the worker's scratch. Where all of it has no room there, C is computed by so many rows at a
- * time as have.
+ * What is turned waits in the worker's scratch. Large factors are turned part by part: so many rows of C at a time.
  */
 #ifndef PP_KERNELS_CUDA_TURNED_H
 #define PP_KERNELS_CUDA_TURNED_H
 
 #include "kernels/cuda/launch.h"
 
-/* LEAST: below, copying takes what is won (350 tokens and fewer gain nothing), or rows are few. STEP: of rows of C, and
- * the largest tile of cuBLAS has as many. TERMS: an address of 16 bytes, which the fast kernels of cuBLAS want of each
- * row. */
+/* LEAST: below, copying takes what is won (350 tokens and fewer gain nothing), or rows are few. MOST: of more, a part
+ * would have too few rows to fill the GPU. STEP: of rows of C, and the largest tile of cuBLAS has as many. TERMS: an
+ * address of 16 bytes, which the fast kernels of cuBLAS want of each row. */
 enum {
     PP_TURNED_LEAST_M = 1024,
     PP_TURNED_LEAST_N = 2048,
     PP_TURNED_LEAST_K = 512,
+    PP_TURNED_MOST_K = 16384,
     PP_TURNED_STEP = 256,
     PP_TURNED_TERMS = 4
 };
@@ -34,7 +34,7 @@ static inline bool pp_turned_gains(const struct pp_call *call)
     const struct pp_gemm_dims *n = &call->gemm;
     return call->kernel == PP_KERNEL_GEMM_TN && call->precision == PP_TF32 && PP_TIMES(n) == 1 &&
            n->m >= PP_TURNED_LEAST_M && n->n >= PP_TURNED_LEAST_N && n->k >= PP_TURNED_LEAST_K &&
-           n->k % PP_TURNED_TERMS == 0;
+           n->k <= PP_TURNED_MOST_K && n->k % PP_TURNED_TERMS == 0;
 }
 
 /* Rows of C that are computed at a time (the last time there may be fewer), in parts about as large as each other. 0:
@@ -47,7 +47,7 @@ static inline int pp_turned_rows(const struct pp_gemm_dims *n, int64_t scratch_b
     return (int)((steps + parts - 1) / parts * PP_TURNED_STEP);
 }
 
-/* Bytes of scratch that pp_turned_rows() is to be asked with; 0: none. */
+/* Bytes of scratch for that; 0: none. */
 static inline int64_t pp_turned_bytes(const struct pp_call *call)
 {
     const int64_t all = (int64_t)sizeof(float) * call->gemm.m * call->gemm.k;

@@ -97,6 +97,9 @@ const struct parity_case parity_context_cases[] = {
     {PP_KERNEL_FLASH, {1, 256, 2, 64, 1, 1, 512}, LARGE, BARE, OUTER},
     {PP_KERNEL_FLASH, {2, 70, 2, 32, 1, 1, 140}, LARGE, BARE, SHARED},
     {PP_KERNEL_FLASH, {1, 70, 2, 192, 1, 2, 140}, LARGE, BARE, INNER},
+    {PP_KERNEL_FLASH, {1, 70, 2, 128, 1, 1, 140}, LARGE, BARE, INNER}, /* warps of 32 queries */
+    {PP_KERNEL_FLASH, {1, 70, 2, 128, 1, 1, 140}, LARGE, BARE, OUTER},
+    {PP_KERNEL_FLASH, {1, 156, 2, 96, 1, 1, 312}, LARGE, BARE, SHARED},
     {PP_KERNEL_FLASH_GRAD, {2, 8, 2, 6, 1, 0, 16}, PLAIN, OUTER},
     {PP_KERNEL_FLASH_GRAD, {2, 8, 4, 6, 0, 2, 24}, PLAIN, MIDDLE},
     {PP_KERNEL_FLASH_GRAD, {2, 20, 4, 6, 1, 2, 40}, PLAIN, SHARED},
@@ -106,6 +109,9 @@ const struct parity_case parity_context_cases[] = {
     {PP_KERNEL_FLASH_GRAD, {1, 256, 2, 64, 1, 1, 512}, LARGE, OUTER},
     {PP_KERNEL_FLASH_GRAD, {2, 70, 2, 32, 1, 1, 140}, LARGE, SHARED},
     {PP_KERNEL_FLASH_GRAD, {1, 70, 2, 192, 1, 2, 140}, LARGE, INNER},
+    {PP_KERNEL_FLASH_GRAD, {1, 70, 2, 128, 1, 1, 140}, LARGE, INNER},
+    {PP_KERNEL_FLASH_GRAD, {1, 70, 2, 128, 1, 1, 140}, LARGE, OUTER},
+    {PP_KERNEL_FLASH_GRAD, {1, 156, 2, 96, 1, 1, 312}, LARGE, SHARED},
     {PP_KERNEL_ROPE, {2, 9, 4, 6, 0, 2}, 10000, false, SECOND}, /* of all tokens, whoever had them */
     {PP_KERNEL_ROPE, {2, 8, 4, 6, 0, 2}, 10000, false, MIDDLE},
     {PP_KERNEL_ROPE_GRAD, {2, 8, 4, 6, 0, 2}, 10000, false, OUTER},

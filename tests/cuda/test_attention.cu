@@ -224,6 +224,7 @@ void test_not_a_number(void **)
 {
     check_nans<float>(4);
     check_nans<__nv_bfloat16>(16); /* flash: tensor cores */
+    check_nans<__nv_bfloat16>(128);
     check_nans<__nv_bfloat16>(144);
 }
 
@@ -244,6 +245,7 @@ void test_large_scores(void **)
 {
     check_large_scores<float>(4, 1e-3);
     check_large_scores<__nv_bfloat16>(16, 2e-2);
+    check_large_scores<__nv_bfloat16>(96, 2e-2);
     check_large_scores<__nv_bfloat16>(144, 2e-2);
 }
 

@@ -66,7 +66,7 @@ static void attend_long(void)
     struct pp_device *device = open_device(0, 1);
     const pp_status status = ops->prepare(device, &program);
     MUST(status == (little ? PP_NOMEM : PP_OK));
-    if (little) MUST_SAY("scratch of attention: a worker needs 0.06 GiB");
+    if (little) MUST_SAY("scratch of kernels: a worker needs 0.06 GiB");
     MUST(ops->launches(device, &program) == 4 * 4); /* one group after the other */
     cuda->close(device);
 }

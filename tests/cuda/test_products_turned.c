@@ -129,8 +129,8 @@ static void test_gains(void **state)
     call.kernel = PP_KERNEL_GEMM_TN, call.gemm.times = 2;
     assert_false(pp_turned_gains(&call));
     const struct pp_call others[] = {call_of(M, N, K + 2), call_of(M, N, K - 4), call_of(M, N - 4, K),
-                                     call_of(PP_TURNED_LEAST_M - 1, N, K)};
-    for (int i = 0; i < 4; i++) {
+                                     call_of(PP_TURNED_LEAST_M - 1, N, K), call_of(M, N, PP_TURNED_MOST_K + 4)};
+    for (int i = 0; i < 5; i++) {
         assert_false(pp_turned_gains(&others[i]));
         assert_int_equal(pp_turned_bytes(&others[i]), 0);
     }
@@ -153,6 +153,7 @@ static void test_parts(void **state)
             const struct pp_gemm_parts p = pp_gemm_divide_offsets(gemm, &call);
             assert_true(p.rows > 0 && p.rows * row <= bytes && bytes <= PP_CUDA_MOST_SCRATCH_BYTES);
             assert_int_equal(p.key.m, p.rows);
+            assert_int_equal(p.key.alignment[PP_GEMM_SECOND], 16);
             assert_true(p.last.m > 0 && p.last.m <= p.rows);
             assert_int_equal((p.n - 1) * p.rows + p.last.m, m[i]);
             assert_true(p.n == 1 || p.n == (m[i] + whole - 1) / whole);
