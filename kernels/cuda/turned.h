@@ -6,8 +6,8 @@
  * Tensor cores of compute capability 9.0 read TF32 factors only where the terms of a sum lie one behind the other (PTX
  * ISA, wgmma: "transpose" is of 16-bit types alone), and in a gradient of weights they do so in neither factor. cuBLAS
  * turns both while it multiplies. On an H200 a gradient of 12288 x 4096 weights from 700 tokens took 357 us as it lies,
- * and takes 263 with a copy of A that is turned (docs/results/h200-findings.md, TF32). A turned B beside it won nothing
- * more.
+ * and takes 263 with a copy of A that is turned (docs/results/h200-findings.md, TF32). A turned B beside it wins
+ * less than its copy costs.
  *
  * What is turned waits in the worker's scratch. Large factors are turned part by part: so many rows of C at a time.
  */
@@ -16,9 +16,9 @@
 
 #include "kernels/cuda/launch.h"
 
-/* LEAST: below, copying takes what is won (350 tokens and fewer gain nothing), or rows are few. MOST: of more, a part
- * would have too few rows to fill the GPU. STEP: of rows of C, and the largest tile of cuBLAS has as many. TERMS: an
- * address of 16 bytes, which the fast kernels of cuBLAS want of each row. */
+/* LEAST: with 140 tokens copying takes what is won, with 700 a quarter is won, and between nothing was measured; rows
+ * are not to be few. MOST: of more, a part would have too few rows to fill the GPU. STEP: of rows of C, and the largest
+ * tile of cuBLAS has as many. TERMS: an address of 16 bytes, which the fast kernels of cuBLAS want of each row. */
 enum {
     PP_TURNED_LEAST_M = 1024,
     PP_TURNED_LEAST_N = 2048,

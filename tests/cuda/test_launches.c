@@ -329,10 +329,44 @@ static void test_failed_measure(void **state)
     assert_clean(run_case(failed_measure, env));
 }
 
+/* The smallest gradient of weights in TF32 of which a factor may be turned first (kernels/cuda/turned.h). */
+static void make_gradient(void)
+{
+    enum { M = 1024, N = 2048, K = 512, BYTES = 4 * M * N };
+    struct pp_call call = {.kernel = PP_KERNEL_GEMM_TN, .precision = PP_TF32, .gemm = {M, N, K, PP_GEMM_GRADIENT, 1}};
+    const struct pp_program program = {.calls = &call, .ncalls = 1};
+    struct pp_frame frame = {0};
+    load_cuda();
+    struct pp_device *device = open_device(0, 1);
+    for (int i = 0; i < 3; i++) {
+        call.ref[i].region = 1 + i;
+        MUST_OK(cuda->alloc(device, BYTES, &frame.base[1 + i]));
+    }
+    MUST_OK(ops->run(device, &program, &frame));
+    MUST(ops->launches(device, &program) == 3); /* at most: the copy, and two of the product */
+    drain(device, ops->compute(device));
+    for (int i = 0; i < 3; i++) cuda->release(device, frame.base[1 + i], BYTES);
+    cuda->close(device);
+}
+
+/* Only where the GPU wants it so: there it is one launch more. */
+static void test_turned(void **state)
+{
+    long long launches[2];
+    (void)state;
+    if (!emulated()) return;
+    for (int i = 0; i < 2; i++)
+        launches[i] =
+            counted(run_case(make_gradient,
+                             (const char *const[]){i ? "PP_EMULATE_CAPABILITY=90" : "PP_EMULATE_CAPABILITY=80", NULL}),
+                    "launches");
+    assert_int_equal(launches[1] - launches[0], 1);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_bits), cmocka_unit_test(test_groups),
-                                       cmocka_unit_test(test_columns), cmocka_unit_test(test_sparse),
-                                       cmocka_unit_test(test_failed_measure)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_bits),      cmocka_unit_test(test_groups),
+                                       cmocka_unit_test(test_columns),        cmocka_unit_test(test_sparse),
+                                       cmocka_unit_test(test_failed_measure), cmocka_unit_test(test_turned)};
     return RUN_CASES(tests, 4);
 }
