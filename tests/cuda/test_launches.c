@@ -229,7 +229,6 @@ static void test_columns(void **state)
     const long long none = counted(run_case(columns, no_rows), "launches");
     const long long one = counted(run_case(columns, few), "launches") - none;
     const long long two = counted(run_case(columns, many), "launches") - none;
-    if (!emulated()) return;
     assert_int_equal(one, 1);
     assert_int_equal(two, 2);
 }
@@ -354,7 +353,6 @@ static void test_turned(void **state)
 {
     long long launches[2];
     (void)state;
-    if (!emulated()) return;
     for (int i = 0; i < 2; i++)
         launches[i] =
             counted(run_case(make_gradient,
