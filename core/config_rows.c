@@ -228,8 +228,8 @@ const struct pp_opt pp_config_rows[] = {
      "says, or without it the newest profile in --db",
      OWN},
     {"gpus", PP_OPT_INT, AT(gpus), PP_RUNS, RUNNING, NULL, "0", 0, 65536, NULL,
-     "GPUs of a host that may be used; if there are more workers than GPUs, they share them evenly (0 = all; ppsim: "
-     "one for each worker)",
+     "GPUs of a host that may be used (0 = all); ppsim: GPUs for all workers together, whatever the hosts (0 = one for "
+     "each worker). If there are more workers than GPUs, they share them evenly",
      ALWAYS_TIMED | OWN},
     {"algorithms", PP_OPT_TEXT, AT(algorithms), PP_PPEXEC | PP_PPPROF, RUNNING, "FILE", NULL, 0, 0, NULL,
      "on cuda: compute products by the algorithms that this file names, not by those that cuBLAS chooses; ppprof "

@@ -90,22 +90,28 @@ void pp_placement_set_transfers(const struct pp_placement *p, struct pp_cost *co
     }
 }
 
+static void take_least(int *least, int n)
+{
+    if (*least == 0 || n < *least) *least = n;
+}
+
 struct pp_ring pp_placement_ring(const struct pp_placement *p, const struct pp_group *group)
 {
     struct pp_ring ring = {.members = group->n};
-    int host = -1, device = -1, here = 0;
-    for (int i = 0; i < group->n; i++) {
-        const int worker = pp_group_worker(group, i);
-        if (host_of(p, worker) != host) {
-            if (ring.hosts > 0 && (ring.fewest == 0 || here < ring.fewest)) ring.fewest = here;
-            host = host_of(p, worker);
-            ring.hosts++;
-            here = 0;
+    int host = -1, device = -1, devices = 0, workers = 0; /* of the host */
+    for (int i = 0; i <= group->n; i++) {
+        const int worker = i < group->n ? pp_group_worker(group, i) : -1, next = worker < 0 ? -1 : host_of(p, worker);
+        if (next != host && host >= 0) {
+            take_least(&ring.fewest, devices);
+            take_least(&ring.least, workers);
         }
-        here += device_of(p, worker) != device;
+        if (worker < 0) break;
+        if (next != host) ring.hosts++, devices = workers = 0;
+        host = next;
+        workers++;
+        devices += device_of(p, worker) != device;
         device = device_of(p, worker);
     }
-    if (ring.fewest == 0 || here < ring.fewest) ring.fewest = here;
     return ring;
 }
 
@@ -171,11 +177,11 @@ int64_t pp_placement_sum_ns(const struct pp_placement *p, const struct pp_ring *
 static int64_t all_to_all_ns(const struct pp_placement *p, const struct pp_ring *ring, int64_t bytes, double latency_ns,
                              double ns_per_byte)
 {
-    const int here = ring->hosts > 1 ? ring->fewest : ring->members;
-    const double part = (double)bytes / ring->members;
+    const int here = ring->hosts > 1 ? ring->least : ring->members;
+    const double part = (double)bytes / ring->members, port_ns_per_byte = p->sharers * p->network.ns_per_byte;
     double ns = latency_ns / 2 + part * (here - 1) * ns_per_byte;
     if (ring->hosts > 1)
-        ns = fmax(ns, (double)p->network.latency_ns + part * (ring->members - here) * p->network.ns_per_byte);
+        ns = fmax(ns, (double)p->network.latency_ns + part * (ring->members - here) * port_ns_per_byte);
     return llround(fmin(ns + p->own_ns + part * p->own_ns_per_byte, longest_ns));
 }
 

@@ -41,6 +41,7 @@ struct pp_ring {
     int members; /* workers */
     int hosts;   /* on so many hosts */
     int fewest;  /* the least number of devices on one of these hosts */
+    int least;   /* the least number of workers */
 };
 
 /* The ring of a group. */
@@ -53,8 +54,8 @@ int64_t pp_placement_sum_ns(const struct pp_placement *p, const struct pp_ring *
                             double latency_ns, double ns_per_byte);
 
 /* Time of a collective inside a task. An all to all is no ring: each worker copies its own part of the bytes, and then
- * sends every other one its part, over its link to workers of its host, and at the same time over its own network port
- * to the others. */
+ * sends every other one its part, over its link to workers of its host, and at the same time over the network port of
+ * its device, which sharers of the device divide among them, to the others. */
 int64_t pp_placement_join_ns(const struct pp_placement *p, const struct pp_ring *ring, const struct pp_join_work *join,
                              double latency_ns, double ns_per_byte);
 

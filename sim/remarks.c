@@ -84,6 +84,7 @@ pp_status pp_remarks_begin(const struct pp_remarks *r, const struct pp_way *ways
     if (pp_predict_only_times(config)) return PP_OK;
     PP_TRY(tell_model(r->predictor));
     tell_batch(config);
+    if (config->gpus > 0) pp_info("GPUs        %d for all workers together (--gpus)", config->gpus);
     tell_cuts(config, ways, nways);
     pp_config_remarks(config);
     return PP_OK;
@@ -130,7 +131,8 @@ void pp_remarks_fits(struct pp_remarks *r)
     char text[PP_LARGE_TEXT], advice[PP_ADVICE_TEXT], room[PP_MEMORY_TEXT], peak[PP_MEMORY_TEXT];
     if (r->fit > 0 || r->nlarge == 0) return;
     const bool given = p->config->memory > 0;
-    pp_advice(p, r->large, r->nlarge, r->checkpointed, advice);
+    advice[0] = '\0';
+    if (!pp_predict_only_times(p->config)) pp_advice(p, r->large, r->nlarge, r->checkpointed, advice);
     pp_warn("nothing fits into %s%s%s (%s): the smallest peak is %s, of %s%s", given ? "--memory" : "a device of ",
             given && r->machine ? " on " : "", !given || r->machine ? p->machine.name : "",
             pp_memory_text((double)pp_predict_memory(p), room), pp_memory_text(r->large[0].bytes, peak),

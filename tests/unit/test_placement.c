@@ -156,6 +156,22 @@ static void test_all_to_all(void **state)
     assert_int_equal(pp_placement_join_ns(&p, &ring, &(struct pp_join_work){0}, 3000, 1.0 / 200), 0);
 }
 
+/* Two workers on each GPU: four of eight on each host, and two for each way to the network. */
+static void test_all_to_all_of_sharers(void **state)
+{
+    (void)state;
+    const struct pp_join_work work = {.op = PP_JOIN_ALL_TO_ALL, .bytes = 8000, .rounds = 1};
+    const struct pp_machine m = round_machine(2);
+    struct pp_placement p = pp_placement_on(&m);
+    p.sharers = 2;
+    p.own_ns = p.own_ns_per_byte = 0;
+    const struct pp_ring ring = pp_placement_ring(&p, &(struct pp_group){0, 1, 8, 0, 0});
+    assert_int_equal(ring.hosts, 2);
+    assert_int_equal(ring.fewest, 2);
+    assert_int_equal(ring.least, 4);
+    assert_int_equal(pp_placement_join_ns(&p, &ring, &work, 3000, 1.0 / 200), 5000 + 2 * 4 * 1000 / 10);
+}
+
 /* Of processors, and where no machine is named, the copy is in what was measured. */
 static void test_own_pieces_are_copied_by_gpus_of_a_machine_alone(void **state)
 {
@@ -264,7 +280,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_placement),
                                        cmocka_unit_test(test_faster_between_hosts),
                                        cmocka_unit_test(test_two_speeds),
-                                       cmocka_unit_test(test_all_to_all),
+                                       cmocka_unit_test(test_all_to_all), cmocka_unit_test(test_all_to_all_of_sharers),
                                        cmocka_unit_test(test_own_pieces_are_copied_by_gpus_of_a_machine_alone),
                                        cmocka_unit_test(test_rings_of_parts_of_rows),
                                        cmocka_unit_test(test_exchanges_of_parts_of_rows)};
