@@ -5,7 +5,7 @@
 #include <float.h>
 #include <stdlib.h>
 
-#include "kernels/model.h"
+#include "core/cut.h"
 
 /* Where ranks have several stages: each layer goes to the rank that has least so far, and there to the stage that has
  * least. So ranks have as much as each other, and so have the stages of one round through the ranks. All stages have a
@@ -14,7 +14,7 @@
  * steps of large models are mostly shorter. Then layers that are not equal are weighed one by one. */
 struct evening {
     const int *stage_rank;
-    const double *cost; /* [layers + 2] of the embedding, the layers, the decoder */
+    const double *cost; /* [layers + 2] */
     double *stage_cost, *rank_cost;
     double stage_squares, rank_squares; /* sums of squares of these */
     int *begin;                         /* [stages + 1] first layer of each stage */
@@ -151,11 +151,10 @@ static bool are_equal(const double *cost, int layers)
     return l > layers;
 }
 
-pp_status pp_model_even_out(const struct pp_shape *shape, const struct pp_cut *cut, const double *cost, int *layers)
+pp_status pp_cut_ranks(const struct pp_cut_row *row, const int *stage_rank, bool ends, int stages, int *out)
 {
-    struct evening e = {.stage_rank = cut->stage_rank, .cost = cost, .stages = cut->stages};
+    struct evening e = {.stage_rank = stage_rank, .cost = row->cost, .stages = stages, .ends = ends};
     pp_status status;
-    e.ends = pp_split_ends(cut->split) > 0;
     for (int s = 0; s < e.stages; s++)
         if (e.stage_rank[s] >= e.ranks) e.ranks = e.stage_rank[s] + 1;
     e.last = e.ends && e.stage_rank[e.stages - 1] == e.ranks - 1; /* ends that need no layers weigh something */
@@ -164,8 +163,8 @@ pp_status pp_model_even_out(const struct pp_shape *shape, const struct pp_cut *c
     PP_TRY_DONE(PP_NEW(&e.begin, e.stages + 1));
     for (int r = 0; r < e.ranks; r++) e.rank_cost[r] = DBL_MAX; /* without a stage it takes none */
     for (int s = 0; s < e.stages; s++) e.rank_cost[e.stage_rank[s]] = 0;
-    deal(&e, shape->layers, layers);
-    if (!are_equal(cost, shape->layers)) weigh_each(&e, shape->layers, layers);
+    deal(&e, row->layers, out);
+    if (!are_equal(row->cost, row->layers)) weigh_each(&e, row->layers, out);
 done:
     free(e.stage_cost);
     free(e.rank_cost);

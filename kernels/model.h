@@ -65,10 +65,6 @@ void pp_model_init_local(const struct pp_model *model, int tensor, uint64_t seed
 
 /* Cuts shape->layers into layers_out[stages] (struct pp_cut). */
 pp_status pp_model_cut(const struct pp_shape *shape, const struct pp_cut *cut, int *layers_out) PP_MUST_CHECK;
-/* The part of it for ranks with several stages (cut->stage_rank), where the user gives no list: ranks have as much as
- * each other. cost: [layers + 2] of the embedding, the layers, the decoder. */
-pp_status pp_model_even_out(const struct pp_shape *shape, const struct pp_cut *cut, const double *cost,
-                            int *layers_out) PP_MUST_CHECK;
 
 /* Elements of the embedding with learnt positions, of layer number `layer`, and of the decoder with its bias and, where
  * there is one, the norm before it. */
