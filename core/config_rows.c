@@ -248,7 +248,9 @@ const struct pp_opt pp_config_rows[] = {
 
     {"times", PP_OPT_TEXT, AT(times), PP_PPSIM | PP_PPEXEC, PREDICTING, "F,I,W[,C]", NULL, 0, 0, NULL,
      "ms of forward, input gradient and weight gradient of a microbatch on a whole rank, and of a hop between "
-     "ranks; no model, memory or transport counts, unless --device delay runs or is to run it",
+     "ranks; no model, memory or transport counts, unless --device delay runs or is to run it. ppsim takes FILE[,C], "
+     "too: block times of a model of yours, as ppkit-block-times measures them in PyTorch, which --split cuts into "
+     "stages (by time, unless given)",
      0},
     {"straggler", PP_OPT_TEXT, AT(straggler), PP_PPSIM | PP_PPEXEC, PREDICTING, "RANK:FACTOR", NULL, 0, 0, NULL,
      "with --times or --device delay: multiply the times of one rank (counted from 0)", 0},

@@ -213,9 +213,13 @@ static pp_status add_model_and_data(struct text *t, const struct pp_config *conf
 
 static void add_times(struct text *t, const struct pp_given_times *times)
 {
-    add_real(t, "", times->forward_ms);
-    add_real(t, ",", times->input_ms);
-    add_real(t, ",", times->weight_ms);
+    if (times->blocks) {
+        add(t, "%d blocks %016" PRIx64, times->blocks->n, times->blocks->hash);
+    } else {
+        add_real(t, "", times->forward_ms);
+        add_real(t, ",", times->input_ms);
+        add_real(t, ",", times->weight_ms);
+    }
     if (times->hop_ms > 0) add_real(t, ",", times->hop_ms);
     add(t, " ms");
 }

@@ -69,7 +69,10 @@ static pp_status parse_straggler(const char *text, struct pp_given_times *out)
 pp_status pp_given_times_of(const struct pp_config *config, struct pp_given_times *out)
 {
     *out = (struct pp_given_times){0};
-    if (config->times) PP_TRY(pp_given_times_parse(config->times, out));
+    if (config->blocks)
+        *out = (struct pp_given_times){.blocks = config->blocks, .hop_ms = config->blocks->hop_ms};
+    else if (config->times)
+        PP_TRY(pp_given_times_parse(config->times, out));
     out->jitter = config->jitter / 100;
     out->seed = config->seed;
     return config->straggler ? parse_straggler(config->straggler, out) : PP_OK;
@@ -82,20 +85,50 @@ pp_status pp_given_times_check(const struct pp_given_times *times, int ranks)
                    ranks, ranks - 1);
 }
 
-static double whole_rank_ms(const struct pp_given_times *times, int kind, int checkpoint)
+pp_status pp_given_times_cut(struct pp_given_times *times, const struct pp_config *config, int stages,
+                             const int *stage_rank)
+{
+    const char *split = pp_config_given(config, "split") ? config->split : "time";
+    if (!times->blocks) return PP_OK;
+    PP_TRY(PP_NEW(&times->stage_blocks, stages));
+    PP_TRY(PP_NEW(&times->stages, stages));
+    PP_TRY(pp_blocks_cut(times->blocks, split, stages, stage_rank, times->stage_blocks));
+    pp_blocks_add_up(times->blocks, stages, times->stage_blocks, times->stages);
+    return PP_OK;
+}
+
+void pp_given_times_free(struct pp_given_times *times)
+{
+    free(times->stages);
+    free(times->stage_blocks);
+    free(times->measured.ns);
+}
+
+struct pp_block pp_given_stage(const struct pp_given_times *times, int stage, int virtual_stages)
+{
+    if (times->stages) return times->stages[stage];
+    return (struct pp_block){.forward_ms = times->forward_ms / virtual_stages,
+                             .backward_ms = (times->input_ms + times->weight_ms) / virtual_stages,
+                             .input_ms = times->input_ms / virtual_stages,
+                             .weight_ms = times->weight_ms / virtual_stages};
+}
+
+static double kind_ms(const struct pp_block *stage, int kind, int checkpoint)
 {
     switch (kind) {
     case PP_F:
     case PP_R:
-        return times->forward_ms;
+        return stage->forward_ms;
     case PP_I:
-        return times->input_ms;
+        return stage->input_ms;
     case PP_W:
-        return times->weight_ms;
+        return stage->weight_ms;
     case PP_B:
-        return times->input_ms + times->weight_ms + (checkpoint == PP_CHECKPOINT_LAYERS ? times->forward_ms : 0);
+        return stage->backward_ms + (checkpoint == PP_CHECKPOINT_LAYERS ? stage->forward_ms : 0);
+    case PP_STEP:
+        return stage->step_ms;
     default:
-        return 0; /* the optimizer takes no time; hops are latency */
+        return 0; /* hops are latency */
     }
 }
 
@@ -103,7 +136,10 @@ static double whole_rank_ms(const struct pp_given_times *times, int kind, int ch
  */
 static double given_ms(const struct pp_given_times *times, const struct pp_plan *plan, const struct pp_class *cls)
 {
-    return whole_rank_ms(times, cls->kind, plan->checkpoint) * cls->rows / plan->rows[0] / plan->virtual_stages;
+    if (cls->stage < 0) return 0;
+    const struct pp_block stage = pp_given_stage(times, cls->stage, plan->virtual_stages);
+    const double ms = kind_ms(&stage, cls->kind, plan->checkpoint);
+    return cls->kind == PP_STEP ? ms : ms * cls->rows / plan->rows[0];
 }
 
 /* The time of a whole task of which only parts were measured (as with one microbatch, and in evaluation): their sum. */

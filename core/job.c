@@ -355,7 +355,7 @@ void pp_job_free(struct pp_job *job)
     pp_plan_free(job->train);
     pp_plan_free(job->eval);
     if (job->model) job->model_ops->destroy(job->model);
-    free(job->times.measured.ns);
+    pp_given_times_free(&job->times);
     free(job);
 }
 

@@ -4,10 +4,14 @@
 
 static void set(json_t **row, const char *key, json_t *value) { *row = pp_json_set(*row, key, value); }
 
-static json_t *layers_by_stage(const struct pp_model *model)
+/* Of a model, or blocks of --times. */
+static json_t *layers_by_stage(const struct pp_job *job)
 {
+    const int *blocks = job->times.stage_blocks;
+    if (!job->model && !blocks) return json_null();
     json_t *array = json_array();
-    for (int s = 0; s < model->nstages; s++) array = pp_json_append(array, json_integer(model->stages[s].layers));
+    for (int s = 0; s < job->train->stages; s++)
+        array = pp_json_append(array, json_integer(job->model ? job->model->stages[s].layers : blocks[s]));
     return array;
 }
 
@@ -36,6 +40,6 @@ json_t *pp_job_row(json_t *row, const struct pp_job *job)
     set(&row, "overlap_expert_exchange", json_integer(job->model ? pp_shape_exchange_pieces(&job->model->shape) : 0));
     set(&row, "expert_exchange_pieces", json_integer(job->model ? pp_exchange_pieces(&job->model->shape) : 1));
     set(&row, "checkpoint", json_string(pp_checkpoint_text(plan->checkpoint, mode)));
-    set(&row, "stage_layers", job->model ? layers_by_stage(job->model) : json_null());
+    set(&row, "stage_layers", layers_by_stage(job));
     return row;
 }

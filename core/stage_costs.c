@@ -19,10 +19,13 @@ static void add_recomputed(int64_t *arrays, int stages, int checkpoint)
 pp_status pp_stage_costs_given(const struct pp_given_times *times, int stages, int virtual_stages, int checkpoint,
                                int64_t **arrays, struct pp_stage_costs *out)
 {
-    const double ms[] = {times->forward_ms, times->input_ms, times->weight_ms};
     PP_TRY(PP_NEW(arrays, 3 * (int64_t)stages));
-    for (int k = 0; k < 3; k++)
-        for (int s = 0; s < stages; s++) (*arrays)[k * stages + s] = llround(ms[k] * 1e6 / virtual_stages);
+    for (int s = 0; s < stages; s++) {
+        const struct pp_block stage = pp_given_stage(times, s, virtual_stages);
+        (*arrays)[s] = llround(stage.forward_ms * 1e6);
+        (*arrays)[stages + s] = llround(stage.input_ms * 1e6);
+        (*arrays)[2 * stages + s] = llround(stage.weight_ms * 1e6);
+    }
     add_recomputed(*arrays, stages, checkpoint);
     *out = costs_of(*arrays, stages, pp_given_hop_ns(times));
     return PP_OK;

@@ -175,13 +175,13 @@ static void print_ranks(const json_t *row, FILE *out)
         fprintf(out, " ...  %d more rank%s; --format json has all\n", (int)(all - shown), pp_plural(all - shown));
 }
 
-/* How --split has cut the model. */
+/* How --split has cut the model, or the blocks of --times. */
 static void print_layers(const json_t *row, FILE *out)
 {
     const json_t *layers = json_object_get(row, "stage_layers");
     const size_t stages = json_array_size(layers);
     if (stages < 2 || stages > MOST_RANKS) return;
-    fprintf(out, "\nlayers of stages: ");
+    fprintf(out, "\n%s of stages: ", json_is_null(json_object_get(row, "parameters")) ? "blocks" : "layers");
     for (size_t s = 0; s < stages; s++)
         fprintf(out, "%s%d", s ? "," : "", (int)json_integer_value(json_array_get(layers, s)));
     fputc('\n', out);

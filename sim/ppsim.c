@@ -23,6 +23,7 @@
 #include "sim/profiles.h"
 #include "sim/remarks.h"
 #include "sim/row_options.h"
+#include "sim/times_use.h"
 #include "sim/store.h"
 #include "sim/targets.h"
 
@@ -74,40 +75,6 @@ struct session {
     struct pp_remarks_all remarks_all;
 };
 
-/* PP_USAGE for options that mean nothing with --times, which are the times of a microbatch on a rank, whatever computes
- * it. Without --device delay there is no model or memory, either. */
-static pp_status check_meaning(const struct session *s)
-{
-    const struct pp_config *config = &s->config;
-    for (int i = 0; i < pp_config_nrows; i++) {
-        const struct pp_opt *row = &pp_config_rows[i];
-        const bool always = row->traits & PP_OPT_ALWAYS_TIMED;
-        if (!(row->traits & PP_OPT_TIMED) || !pp_config_given(config, row->name)) continue;
-        if (always ? config->times != NULL : pp_predict_only_times(config))
-            return pp_fail(PP_USAGE, "--times says how long tasks take, and --%s would change nothing; leave it out%s",
-                           row->name, always ? "" : ", or add --device delay");
-    }
-    return PP_OK;
-}
-
-static pp_status check_times(const struct session *s)
-{
-    const struct pp_config *config = &s->config;
-    const bool machine = pp_config_machine(config) != NULL;
-    struct pp_given_times times; /* checked here, so that an error is reported once, and not for each point */
-    PP_TRY(check_meaning(s));
-    if (pp_predict_only_times(config) && config->replicas > 1 && pp_config_given(config, "replicas"))
-        return pp_fail(PP_USAGE, "--times predicts one replica; leave out --replicas %d, or add --device delay",
-                       config->replicas);
-    if (config->times && (machine || config->profile))
-        return pp_fail(PP_USAGE, "--times and --%s both say how long tasks take; leave one out",
-                       machine ? "machine" : "profile");
-    if (machine && pp_device_kind(config->device)->waits)
-        return pp_fail(PP_USAGE, "--machine computes how long tasks take, and --device delay waits as long as a "
-                                 "profile of ppprof or --times says; leave --machine out");
-    return pp_given_times_of(config, &times);
-}
-
 static pp_status check_usage(const struct session *s)
 {
     const struct pp_config *config = &s->config;
@@ -116,7 +83,7 @@ static pp_status check_usage(const struct session *s)
                        (long long)s->npoints);
     if (config->draw && config->format != PP_FORMAT_TABLE)
         return pp_fail(PP_USAGE, "--draw goes with --format table: the other formats are for programs");
-    PP_TRY(check_times(s));
+    PP_TRY(pp_check_times(config));
     PP_TRY(pp_targets_check(config));
     if (config->emit && config->format != PP_FORMAT_TABLE)
         return pp_fail(PP_USAGE, "--emit writes a format of its own; leave out --format");
@@ -351,6 +318,8 @@ static pp_status answer(struct session *s)
     PP_TRY(pp_ways_prepare(config));
     PP_TRY(pp_data_survey(config, &s->common.data_bytes));
     PP_TRY(find_ways(s));
+    if (pp_predict_only_times(config) && pp_blocks_named(config->times))
+        PP_TRY(pp_blocks_read(config->times, &config->blocks));
     PP_TRY(check_usage(s));
     if (config->db && !config->emit) pp_remarks_all_database(config->db, s->ways, s->nways, pp_targets_count(config));
     PP_TRY(open_database(s));
@@ -369,6 +338,7 @@ static void release(struct session *s)
     free(s->remarks);
     pp_targets_free(s->targets, s->ntargets);
     json_decref(s->rows);
+    pp_blocks_free(s->config.blocks);
 }
 
 static pp_status run(void *session, const char *operand)

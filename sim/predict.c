@@ -2,13 +2,28 @@
 #include "sim/predict.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/devices.h"
 #include "sim/split.h"
 
-/* With --times alone: builds the plan without a model. It has one microbatch of one row for each chunk, no optimizer,
- * one replica, and any number of stages. */
+/* --times names a file of blocks: deals them out. */
+static pp_status cut_blocks(const struct pp_predictor *p, struct pp_job *job)
+{
+    const struct pp_point *point = &job->point;
+    const int stages = point->stages * point->virtual_stages;
+    int *stage_rank;
+    if (!job->times.blocks) return PP_OK;
+    PP_TRY(PP_NEW(&stage_rank, stages));
+    pp_status status = p->schedules->place(point->schedule, point->stages, point->virtual_stages, stage_rank);
+    if (status == PP_OK) status = pp_given_times_cut(&job->times, p->config, stages, stage_rank);
+    free(stage_rank);
+    return status;
+}
+
+/* With --times alone: builds the plan without a model. It has one microbatch of one row for each chunk, one replica,
+ * any number of stages, and no optimizer unless blocks say how long that takes. */
 static pp_status build_given(const struct pp_predictor *p, struct pp_job *job)
 {
     const struct pp_config *config = p->config;
@@ -20,7 +35,9 @@ static pp_status build_given(const struct pp_predictor *p, struct pp_job *job)
                                 .replicas = 1,
                                 .checkpoint = point->checkpoint,
                                 .recv_buffers = pp_config_recv_buffers(config, point->chunks, 0),
-                                .training = true};
+                                .training = true,
+                                .optimizer = job->times.blocks && job->times.blocks->stepped};
+    PP_TRY(cut_blocks(p, job));
     PP_TRY(pp_job_build_train(job, p->schedules, &spec));
     return pp_plan_check(job->train);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/job_row.h"
+#include "sim/block_memory.h"
 #include "sim/output.h"
 #include "sim/throughput.h"
 
@@ -47,11 +48,46 @@ static void set_times(json_t **row, const struct pp_plan *plan, const struct pp_
     set(row, "critical_path_ms", path);
 }
 
+static json_t *fits(const struct pp_predictor *p, int64_t bytes)
+{
+    const int64_t limit = pp_predict_memory(p);
+    return limit > 0 ? json_boolean(bytes <= limit) : json_null();
+}
+
+static json_t *array_of(const int64_t *bytes, int n)
+{
+    json_t *array = json_array();
+    for (int i = 0; i < n; i++) array = pp_json_append(array, json_integer(bytes[i]));
+    return array;
+}
+
+/* Of blocks that say how much they need. */
+static pp_status set_block_memory(json_t **row, const struct pp_predictor *p, const struct pp_job *job)
+{
+    struct pp_block_memory memory;
+    json_t *peak = json_array(), *kinds = json_object();
+    int64_t most = 0;
+    const int ranks = job->train->ranks;
+    const pp_status status = pp_block_memory_find(job, &memory);
+    for (int r = 0; r < ranks && status == PP_OK; r++) {
+        const int64_t all = memory.state[r] + memory.kept[r];
+        peak = pp_json_append(peak, json_integer(all));
+        if (all > most) most = all;
+    }
+    if (status == PP_OK) kinds = pp_json_set(kinds, "state", array_of(memory.state, ranks));
+    if (status == PP_OK) kinds = pp_json_set(kinds, "kept", array_of(memory.kept, ranks));
+    pp_block_memory_free(&memory);
+    set(row, "peak_bytes", peak);
+    set(row, "device_bytes", json_integer(most));
+    set(row, "memory_bytes", kinds);
+    set(row, "fits", fits(p, most));
+    return status;
+}
+
 static void set_memory(json_t **row, const struct pp_predictor *p, const struct pp_prediction *prediction)
 {
     const struct pp_job *job = prediction->job;
     const struct pp_layout *layout = job->layout;
-    const int64_t limit = pp_predict_memory(p);
     const int64_t most = layout ? pp_device_bytes(job, prediction->cost->sharers, PP_ALL_BYTES) : 0;
     json_t *kinds = layout ? json_object() : json_null();
     for (int kind = 0; layout && kind < PP_BYTES_KINDS; kind++)
@@ -59,8 +95,7 @@ static void set_memory(json_t **row, const struct pp_predictor *p, const struct 
     set(row, "peak_bytes", layout ? bytes_by_rank(layout, -1) : json_null());
     set(row, "device_bytes", layout ? json_integer(most) : json_null());
     set(row, "memory_bytes", kinds);
-    set(row, "peak_microbatches", pp_json_reals(job->train->peak_microbatches, job->train->ranks));
-    set(row, "fits", layout && limit > 0 ? json_boolean(most <= limit) : json_null());
+    set(row, "fits", layout ? fits(p, most) : json_null());
 }
 
 /* The source of links: the measured mover, or "machine"; NULL: there are no links, or their times are given. */
@@ -106,7 +141,12 @@ pp_status pp_row_create(const struct pp_predictor *p, const struct pp_prediction
     row = pp_job_row(row, job);
     set_times(&row, job->train, &prediction->result);
     set(&row, "tensor_ms", ms(tensor_ns(job->train, prediction->cost)));
-    set_memory(&row, p, prediction);
+    pp_status status = PP_OK;
+    if (pp_block_memory_known(job))
+        status = set_block_memory(&row, p, job);
+    else
+        set_memory(&row, p, prediction);
+    set(&row, "peak_microbatches", pp_json_reals(job->train->peak_microbatches, job->train->ranks));
     set(&row, "tokens_per_s", if_any(pp_tokens_per_s(prediction)));
     set(&row, "mfu", if_any(pp_mfu(p, prediction)));
     set_spending(&row, p, prediction);
@@ -115,6 +155,8 @@ pp_status pp_row_create(const struct pp_predictor *p, const struct pp_prediction
     set_source(&row, p, prediction);
     set(&row, "parameters", job->model ? json_integer(job->model->parameters) : json_null());
     set(&row, "plan", json_string(hash));
-    *out = row;
-    return row ? PP_OK : pp_fail(PP_NOMEM, "cannot allocate the results of a configuration");
+    if (status == PP_OK && !row) status = pp_fail(PP_NOMEM, "cannot allocate the results of a configuration");
+    if (status != PP_OK) json_decref(row);
+    *out = status == PP_OK ? row : NULL;
+    return status;
 }
