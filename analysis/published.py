@@ -11,6 +11,7 @@ import argparse
 import functools
 import itertools
 import json
+import math
 import pathlib
 import statistics
 import sys
@@ -351,6 +352,26 @@ def size(errors):
     return f"{statistics.mean(map(abs, errors)):.1f} % on average (worst {max(errors, key=abs):+.1f} %)"
 
 
+def times_longer(errors):
+    """ "0.9 to 1.3": how many times the predicted time the runs took whose speed was predicted with errors of so many % """
+    return f"{1 + min(errors) / 100:.1f} to {math.ceil(10 + max(errors) / 10) / 10:.1f}"
+
+
+def today(program, facts):
+    """({name: table}, {word of the text: figure}) of runs of today's frameworks"""
+    tables, words = {}, {}
+    for section in (published_llama, published_pairs, published_experts):
+        more_tables, more_words = section.section(program, facts)
+        tables, words = {**tables, **more_tables}, {**words, **more_words}
+    tables_modern, words_modern, errors_modern, computing = published_modern.section(program, facts)
+    tables_fsdp, words_fsdp, errors_fsdp = published_fsdp.section(program, facts)
+    tables_fp8, words_fp8, errors_llama = published_fp8.section(program, facts)
+    all_errors = [*errors_modern, *errors_fsdp, *errors_llama]
+    words.update(words_modern, **words_fsdp, **words_fp8, **published_modern.of_all("today", all_errors))
+    words["modern_factor"] = times_longer([*computing, *errors_llama])
+    return {**tables, **tables_modern, **tables_fsdp, **tables_fp8}, words
+
+
 def page(folder):
     """The page, and its figures, by the ppsim in the folder."""
     program, facts = Program(folder), read_facts()
@@ -365,12 +386,8 @@ def page(folder):
     table_memory, errors_memory = memory(program, facts, models, b)
     table_gpipe, errors_gpipe = gpipe(program, facts)
     tables_tensor, words_tensor, errors_tensor = published_tensor.section(program, facts, {"math": [], "flash": FLASH})
-    tables_llama, words_llama = published_llama.section(program, facts)
-    tables_modern, words_modern, errors_modern = published_modern.section(program, facts)
-    tables_fsdp, words_fsdp, errors_fsdp = published_fsdp.section(program, facts)
-    tables_pairs, words_pairs = published_pairs.section(program, facts)
-    tables_experts, words_experts = published_experts.section(program, facts)
-    tables_fp8, words_fp8 = published_fp8.section(program, facts)
+    tables_today, words_today = today(program, facts)
+    _, words_library = today(Program(folder, library=True), facts)
     table_bubbles, errors_most, bytes_used = bubbles(program, facts, models, a)
     means = [statistics.mean(errors) for errors in errors_a.values()]
     all_b, all_flash = (list(itertools.chain(*errors.values())) for errors in (errors_b, errors_flash))
@@ -391,12 +408,7 @@ def page(folder):
         "memory": table_memory,
         "gpipe": table_gpipe,
         **tables_tensor,
-        **tables_llama,
-        **tables_modern,
-        **tables_fsdp,
-        **tables_pairs,
-        **tables_experts,
-        **tables_fp8,
+        **tables_today,
     }
     words = {
         "schedules": ", ".join(f"{c} is `{words_of(c)}`" for c in COLUMNS[1:]),
@@ -419,13 +431,8 @@ def page(folder):
         **words_kinds,
         **words_tensor,
         **published_tensor.ranges("sheet", sheet),
-        **words_llama,
-        **words_modern,
-        **words_fsdp,
-        **words_pairs,
-        **words_experts,
-        **words_fp8,
-        **published_modern.of_all("today", [*errors_modern, *errors_fsdp]),
+        **words_today,
+        **{f"library_{word}": figure for word, figure in words_library.items()},
     }
     text = TEXT.read_text(encoding="utf-8")
     return text.format(**words, **{"table_" + name: "\n".join(lines) for name, lines in tables.items()})

@@ -52,11 +52,14 @@ def command(words):
 
 
 class Program:
-    def __init__(self, folder):
+    """ppsim. library: attention of data sheets is that of other software's kernels"""
+
+    def __init__(self, folder, library=False):
         self.path = str(pathlib.Path(folder).resolve() / "ppsim")
+        self.library = ["--attention-kernel", "library"] if library else []
 
     def run(self, words):
-        words = [self.path, *map(str, words)]
+        words = [self.path, *map(str, words), *(self.library if "--machine" in words else [])]
         with tempfile.TemporaryDirectory() as empty:  # where no pp.db lies
             done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=empty)
         if done.returncode:

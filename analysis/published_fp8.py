@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trainings in FP8 beside the same in bf16, by data sheets: section J of published.py's page."""
 
-import json
-import pathlib
 import statistics
 import tempfile
 
 from fidelity_table import markdown, percent
 from published_facts import command, span
-from published_modern import Model, Run, machine_file, runs_of, split_of, sums_of
+from published_modern import Model, Run, runs_of, split_of, sums_of
 
 SUMS = ("Nemotron-4 15B", 4)  # model and T of runs in which sums over tensor ranks count most
 CURRENT = "bridge"  # who scales by the current amax, as ppkit does; the others by those of steps before
@@ -52,24 +50,6 @@ class Pair:
         return found["ms_per_batch"] / 1e3, found["tensor_ms"] / found["ms_per_batch"]
 
 
-def without_shared(name, folder):
-    """A copy of the machine's file whose attention no shared memory bounds"""
-    machine = machine_file(name)
-    machine["memory"]["shared_gb_per_s"] = 0
-    path = pathlib.Path(folder) / f"{name}-unbound.json"
-    path.write_text(json.dumps(machine), encoding="utf-8")
-    return path
-
-
-def unbound(program, folder, pairs):
-    """[error of speed in %] in FP8 as if attention had a B200's own instructions, which read shared memory less"""
-    errors = []
-    for pair in pairs:
-        found = program.predict("--machine", without_shared(pair.run.machine, folder), *pair.words("fp8"))
-        errors.append(percent(pair.run.tokens(found["ms_per_batch"] / 1e3), pair.fp8))
-    return errors
-
-
 def pairs_of(facts):
     models = {cells[0]: Model(*cells) for cells in facts["shape"]}
     twins = {(run.source, run.model.name, run.gpus, run.tensor): run for run in runs_of(facts)}
@@ -110,13 +90,18 @@ def of_gains(name, gains):
     return {name: f"{min(gains):.2f} to {max(gains):.2f}", f"{name}_mean": f"{statistics.mean(gains):.2f}"}
 
 
+def fp8_range(found):
+    """{word of the text: figure}: how many times the predicted time these took"""
+    errors = [each.fp8 for each in found]
+    return {"fp8_all": f"{1 + min(errors) / 100:.1f} to {1 + max(errors) / 100:.1f}"}
+
+
 def section(program, facts):
-    """({name: table}, {word of the text: figure})"""
+    """({name: table}, {word of the text: figure}, [error of speed in % of Llama 3 in bf16])"""
     pairs = pairs_of(facts)
     blackwell = [pair for pair in pairs if pair.run.machine == "b200"]
     with tempfile.TemporaryDirectory() as folder:
         predicted = [[pair.predicted(program, folder, each) for each in ("bf16", "fp8")] for pair in pairs]
-        free = unbound(program, folder, blackwell)
     found = [Figures(pair, *(seconds for seconds, _ in both)) for pair, both in zip(pairs, predicted)]
     sums = next(each for pair, each in zip(pairs, predicted) if (pair.run.model.name, pair.run.tensor) == SUMS)
     both = [each for each in found if each.pair.bf16]
@@ -130,11 +115,11 @@ def section(program, facts):
         **{f"fp8_sums_{name}": f"{100 * part:.0f}" for name, (_, part) in zip(("bf16", "fp8"), sums)},
         **of_errors("fp8_hopper", hopper),
         **of_errors("fp8_blackwell", [each.fp8 for each in found if each.pair in blackwell]),
-        **of_errors("fp8_unbound", free),
         **of_errors("fp8_current", current),
         **of_errors("fp8_delayed", [each.fp8 for each in both]),
         **of_errors("fp8_bf16", [each.bf16 for each in both]),
         **of_gains("fp8_gain", [each.gain for each in both]),
         **of_gains("fp8_gain_predicted", [each.gain_predicted for each in both]),
     }
-    return {"fp8": markdown(HEAD, [each.row() for each in found])}, words
+    llamas = [each.bf16 for each in both if isinstance(each.pair.run, Llama)]
+    return {"fp8": markdown(HEAD, [each.row() for each in found])}, {**words, **fp8_range(found)}, llamas

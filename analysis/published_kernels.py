@@ -143,8 +143,10 @@ def machine_file(name):
 
 
 class Predictor:
-    def __init__(self, program):
-        self.program = str(pathlib.Path(program).resolve())
+    """library: attention is that of other software"""
+
+    def __init__(self, program, library=False):
+        self.program, self.library = str(pathlib.Path(program).resolve()), ["library"] if library else []
         if not pathlib.Path(self.program).is_file():
             raise SystemExit(f"{program}: there is no such program; build the target kernel_times")
 
@@ -154,7 +156,8 @@ class Predictor:
             path = pathlib.Path(folder) / "machine.json"
             path.write_text(json.dumps(machine_file(machine) if isinstance(machine, str) else machine))
             lines = "".join(f"{line}\n" for case in cases for _, line in case.parts())
-            done = subprocess.run([self.program, str(path)], input=lines, capture_output=True, text=True, check=False)
+            words = [self.program, str(path), *self.library]
+            done = subprocess.run(words, input=lines, capture_output=True, text=True, check=False)
         if done.returncode:
             raise SystemExit(f"{self.program}: {done.stderr}")
         found = map(float, done.stdout.splitlines())
@@ -327,7 +330,7 @@ def both_passes(predictor, name, cases):
     return errors
 
 
-def attention(predictor):
+def attention(predictor, library):
     """{word of the text: table or figure}"""
     cases = [Attention(*cells) for cells in read_facts(FACTS)["attention"]]
     rows, longer = [], {True: [], False: []}  # how many times as long as predicted, of alike kernels forward, and of others
@@ -337,8 +340,9 @@ def attention(predictor):
         longer[key[2]] += [1 / (1 + error) for case, error in errors if case.which == "forward" or not key[2]]
         of_pass = [[error for case, error in errors if case.which == which] for which in ("forward", "backward")]
         shown = [shown_errors(each) for each in (*of_pass, both_passes(predictor, key[0], some))]
+        shown.append("" if key[2] else shown_errors(library.errors(key[0], some)))
         rows.append([key[0], key[1], "yes" if key[2] else "no", len(some), *shown])
-    head = ["GPU", "whose kernel", "`mma.sync`", "cases", "forward %", "backward %", "both together %"]
+    head = ["GPU", "whose kernel", "`mma.sync`", "cases", "forward %", "backward %", "both together %", "`library` %"]
     words = {"attention": table(head, rows), "calls": len(cases)}
     alike, others = (statistics.median(longer[kind]) for kind in (True, False))
     return {**words, "longer": f"{alike:.1f}", "shorter": f"{others:.1f}"}
@@ -375,7 +379,7 @@ def page(program):
         **turned(),
         others=others_table(predictor),
         grouped=grouped_table(predictor),
-        **attention(predictor),
+        **attention(predictor, Predictor(program, library=True)),
         collectives=collectives_table(predictor, collectives),
     )
 

@@ -242,7 +242,7 @@ def of_groups(runs, found, errors):
 
 
 def section(program, facts):
-    """({name: table}, {word of the text: figure}, [error of speed in %])"""
+    """({name: table}, {word of the text: figure}, [error of speed in %], [those of runs where computing counts])"""
     runs = runs_of(facts)
     wide = [run.with_narrow_heads() for run in runs if run.model.name == WIDE]
     hiding = [i for i, run in enumerate(runs) if run.hides_sums()]
@@ -269,7 +269,6 @@ def section(program, facts):
         "modern_waiting": span([percent(rate, runs[i].measured()) for i, (rate, _, _) in waits.items()]),
         "modern_pieces": PIECES,
         "modern_computing": f"{min(computed):.0f} to {max(computed):.0f}",
-        "modern_factor": f"{1 + min(computed) / 100:.1f} to {math.ceil(10 + max(computed) / 10) / 10:.1f}",
         "modern_narrow": span([percent(rate, run.measured()) for run, (rate, _, _) in zip(wide, narrow)]),
         "modern_narrower": f"{percent(runs[small[1]].measured(), runs[small[0]].measured()):+.0f}",
         "modern_narrower_predicted": f"{percent(found[small[1]][0], found[small[0]][0]):+.0f}",
@@ -283,4 +282,4 @@ def section(program, facts):
     }
     figures["modern_hosts"] = of_hosts(figures)
     groups, words = of_groups(runs, found, errors)
-    return {"modern": lines, "groups": groups}, {**figures, **words}, errors
+    return {"modern": lines, "groups": groups}, {**figures, **words}, errors, computed

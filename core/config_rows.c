@@ -263,6 +263,12 @@ const struct pp_opt pp_config_rows[] = {
      "or a JSON file (its path without a comma). A list compares machines, each with its own memory, precisions and "
      "profiles",
      0},
+    {"attention-kernel", PP_OPT_CHOICE, AT(library_attention), PP_PPSIM, PREDICTING, NULL, "ppkit", 0, 0,
+     "ppkit|library",
+     "with --machine: whose kernels compute --attention flash in bf16 and fp8. ppkit: ppexec's own. library: those of "
+     "other software, such as FlashAttention-3 and -4, at the share of the peak that the machine file says; all times "
+     "are then by the data sheet",
+     TIMED},
     {"host-order", PP_OPT_CHOICE, AT(host_order), PP_PPSIM, PREDICTING, NULL, "pipeline", 0, 0, "pipeline|replicas",
      "what fills a host of --machine first: the ranks of a replica, as ppexec numbers its processes, or the replicas "
      "of a rank, as Megatron-LM numbers them",

@@ -193,6 +193,15 @@ static double clocks_of(const struct parts *p, bool gradient, bool wide)
                     : clocks_forward * p->of[0].scores;
 }
 
+/* Columns for each score, of the products that attention asks for: scores and ctx; or scores, gradients of P, and those
+ * of queries, keys and values. */
+static double asked_columns(const struct pp_call *call)
+{
+    const struct pp_attention_dims *n = &call->attention;
+    const int values = PP_VALUE_COLUMNS(n);
+    return is_gradient(call) ? 3 * n->dh + 2 * values : n->dh + values;
+}
+
 static void add_attention(const struct pp_call *call, bool gpu, struct pp_work *work)
 {
     const struct parts p = parts_of(call, gpu);
@@ -205,8 +214,10 @@ static void add_attention(const struct pp_call *call, bool gpu, struct pp_work *
         const struct pp_operand qkv = pp_call_operand(call, PP_OPERAND(flash, qkv)); /* a bias is added first */
         work->bytes_before = 2.0 * (double)qkv.elements * (double)qkv.element_bytes;
     }
-    if (gpu && is_flash(call) && pp_flash_multiplies(call))
+    if (gpu && is_flash(call) && pp_flash_multiplies(call)) {
+        work->attention[is_gradient(call)] = 2 * heads * asked_columns(call) * processor_scores(&call->attention, true);
         work->clocks = heads * clocks_of(&p, is_gradient(call), PP_WIDEST_COLUMNS(&call->attention) > PP_MMA_NARROW);
+    }
     for (int i = 0; i < 2; i++) {
         work->flops[arithmetic] += 2 * heads * p.of[i].scores * (double)p.of[i].columns;
         work->shared_bytes += heads * p.of[i].scores * p.of[i].shared_bytes;

@@ -62,21 +62,25 @@ static const struct field tiles_fields[] = {{"multiprocessors", COUNT, TILES(mul
                                             {"store", REAL, TILES(store), 0, 1, 0},
                                             {"split_us", REAL, TILES(split_ns), 0, 1e3, 0},
                                             {"memory", REAL, TILES(memory), 0, 1, 0.01}};
+static const struct field attention_fields[] = {{"forward", REAL, AT(attention[0]), 0, 1, 0.01},
+                                                {"backward", REAL, AT(attention[1]), 0, 1, 0.01}};
 static const struct field host_fields[] = {{"devices", COUNT, AT(host_devices), 0, 0, 0}};
 static const struct field network_fields[] = {{"latency_us", REAL, AT(network_latency_ns), 0, 1e3, 0},
                                               {"gb_per_s", REAL, AT(network_bytes_per_ns), 0, 1, 0}};
 
 #define GROUP(key, fields)                                                                                             \
     {                                                                                                                  \
-        key, fields, sizeof fields / sizeof *fields                                                                    \
+        key, fields, sizeof fields / sizeof *fields, false                                                             \
     }
 
 static const struct group {
     const char *key; /* of the object with these fields; NULL: the fields are at the top */
     const struct field *fields;
     size_t n;
+    bool optional; /* the object may be left out */
 } groups[] = {GROUP(NULL, top_fields),        GROUP("memory", memory_fields), GROUP("link", link_fields),
-              GROUP("reduce", reduce_fields), GROUP("host", host_fields),     GROUP("network", network_fields)};
+              GROUP("reduce", reduce_fields), GROUP("host", host_fields),     GROUP("network", network_fields),
+              {"attention", attention_fields, 2, true}};
 enum { GROUPS = sizeof groups / sizeof *groups };
 
 /* The place of a value, for messages: file, object, key. */
@@ -170,6 +174,7 @@ static pp_status read_fields(const char *where, const struct group *group, json_
 static pp_status read_group(const char *where, const struct group *group, json_t *root, struct pp_machine *out)
 {
     json_t *object = group->key ? json_object_get(root, group->key) : root;
+    if (!object && group->optional) return PP_OK;
     if (json_is_object(object)) return read_fields(where, group, object, out);
     return group->key ? bad((struct spot){where, NULL, group->key}, "must be there and be an object")
                       : pp_fail(PP_INPUT, "machine file %s: it is no JSON object", where);
@@ -250,6 +255,16 @@ static pp_status check_sums(const char *where, const struct pp_machine *m)
     return PP_OK;
 }
 
+static pp_status check_attention(const char *where, const struct pp_machine *m)
+{
+    for (int i = 0; i < 2; i++)
+        if (m->attention[i] > 1)
+            return bad((struct spot){where, "attention", attention_fields[i].key}, "is more than 1");
+    if (m->attention[0] > 0 && m->cores > 0)
+        return bad((struct spot){where, NULL, "attention"}, "is of GPUs: leave it out where \"cores\" is not 0");
+    return PP_OK;
+}
+
 static pp_status check_hosts(const char *where, const struct pp_machine *m)
 {
     if (m->host_devices == 0) return PP_OK;
@@ -275,6 +290,7 @@ pp_status pp_machine_parse(const char *text, size_t size, const char *where, str
     if (status == PP_OK) status = check_hosts(where, out);
     if (status == PP_OK) status = check_tiles(where, out);
     if (status == PP_OK) status = check_sums(where, out);
+    if (status == PP_OK) status = check_attention(where, out);
     json_decref(root);
     return status;
 }
@@ -331,32 +347,18 @@ pp_status pp_machine_find(const char *name, struct pp_machine *out)
                    names, name);
 }
 
-/* For a user's file: its most important figures. Its texts may be those of the machine that it was copied from. */
-static void write_figures(const struct pp_machine *m, char *buf, size_t size)
+pp_status pp_machine_take_library(struct pp_machine *m)
 {
-    buf[0] = '\0';
-    if (!m->of_file) return;
-    size_t used = (size_t)snprintf(buf, size, ", links of %g GB/s", m->link_bytes_per_ns);
-    if (m->host_devices > 0)
-        used += (size_t)snprintf(buf + used, size - used, ", %g GB/s between hosts of %d device%s",
-                                 m->network_bytes_per_ns, m->host_devices, pp_plural(m->host_devices));
-    snprintf(buf + used, size - used, "; in the words of its file");
-}
-
-void pp_machine_tell(const struct pp_machine *m)
-{
-    char figures[160];
-    write_figures(m, figures, sizeof figures);
-    pp_info_wrapped("times of machine %s%s: %s (%s)", m->name, figures, m->summary, m->source);
-}
-
-void pp_machine_tell_sheet(int precision)
-{
-    const char *expect = precision == PP_FP8 ? ": expect 0.8 to 1.1 times as much"
-                                             : ", and usually too short: expect 1.0 to 1.3 times as much";
-    pp_info_wrapped("times by a data sheet are not measured%s with software that is tuned for the machine, more with "
-                    "other (docs/results/published.md)",
-                    expect);
+    static const char added[] = "+library";
+    const size_t length = strlen(m->name), most = sizeof m->name - sizeof added;
+    if (m->attention[0] == 0 || m->peak_flops_per_ns[PP_BF16] == 0)
+        return pp_fail(PP_USAGE,
+                       "--attention-kernel library: the file of machine %s does not say what attention in bf16 reaches "
+                       "in other software (\"attention\"); leave the option out",
+                       m->name);
+    memcpy(m->name + (length < most ? length : most), added, sizeof added);
+    m->library_attention = true;
+    return PP_OK;
 }
 
 void pp_machine_list(FILE *out)

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "core/config.h"
 #include "core/status.h"
 #include "core/work.h"
 #include "sim/product.h"
@@ -26,6 +27,10 @@ struct pp_machine {
     double bytes_per_ns, loaded_bytes_per_ns; /* memory bandwidth of one core or device: alone, with all cores busy */
     double usable_bytes;                      /* memory of a device for its workers; 0: not known */
     double shared_bytes_per_ns;               /* bandwidth inside all multiprocessors of a GPU; 0: it does not count */
+    /* Shares of bf16's peak that attention on tensor cores reaches in other software, forward and backward; 0: not
+     * known. They count in place of what ppkit's own kernels reach if library_attention is true. */
+    double attention[2];
+    bool library_attention;
     double call_overhead_ns;                  /* time added to each kernel call */
     double issue_ns;                          /* GPUs: host time to issue a kernel call; else 0 */
     double issue_latency_ns;                  /* GPUs: from there until the device sees it */
@@ -43,13 +48,17 @@ struct pp_machine {
  * fault. */
 pp_status pp_machine_find(const char *name, struct pp_machine *out) PP_MUST_CHECK;
 
+/* Makes attention's times those of other software, and tells so in the machine's name. PP_USAGE if they are not known.
+ */
+pp_status pp_machine_take_library(struct pp_machine *machine) PP_MUST_CHECK;
+
 /* Parses the JSON text of a machine. where: its name for messages. PP_INPUT. */
 pp_status pp_machine_parse(const char *text, size_t size, const char *where, struct pp_machine *out) PP_MUST_CHECK;
 
 /* Remarks on standard error: which machine the times are of and where its figures come from; and, for times of GPUs
- * from a data sheet, how far to trust them in this precision (enum pp_precision). */
+ * from a data sheet, how far to trust them for such a model (sim/machine_tell.c). */
 void pp_machine_tell(const struct pp_machine *machine);
-void pp_machine_tell_sheet(int precision);
+void pp_machine_tell_sheet(const struct pp_config *config);
 
 /* One line for each embedded machine, for --list. */
 void pp_machine_list(FILE *out);

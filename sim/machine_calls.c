@@ -12,6 +12,8 @@ static struct pp_rates rates_of(const struct pp_machine *m, int sharers)
                              .bytes_per_ns = m->bytes_per_ns,
                              .loaded_bytes_per_ns = m->loaded_bytes_per_ns / sharers,
                              .shared_bytes_per_ns = m->shared_bytes_per_ns / sharers};
+    for (int i = 0; i < 2 && m->library_attention; i++)
+        rates.attention_flops_per_ns[i] = m->attention[i] * m->peak_flops_per_ns[PP_BF16] / sharers;
     for (int i = 0; i < PP_PRECISIONS; i++) {
         rates.flops_per_ns[i] = m->flops_per_ns[i] / sharers;
         rates.peak_flops_per_ns[i] = m->peak_flops_per_ns[i] / sharers;
@@ -48,6 +50,9 @@ static double work_ns(const struct pp_work *work, double product_ns, const struc
     const double memory_ns = work->bytes / bytes_per_ns, shared = rates->shared_bytes_per_ns;
     const struct pp_tiles *tiles = tiles_of(rates, work, &precision);
     if (tiles) return tiles->start_ns + fmax(memory_ns / tiles->memory, product_ns);
+    for (int i = 0; i < 2; i++)
+        if (work->attention[i] > 0 && rates->attention_flops_per_ns[i] > 0)
+            return fmax(work->attention[i] / rates->attention_flops_per_ns[i], memory_ns);
     for (int i = 0; i < PP_PRECISIONS; i++)
         if (work->flops[i] > 0) ns = fmax(ns, work->flops[i] / rates->flops_per_ns[i]);
     if (shared > 0) ns = fmax(ns, work->shared_bytes / shared) + work->clocks * BYTES_OF_CLOCK / shared;

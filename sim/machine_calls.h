@@ -15,6 +15,7 @@ struct pp_rates {
     double flops_per_ns[PP_PRECISIONS], bytes_per_ns, loaded_bytes_per_ns, shared_bytes_per_ns;
     double peak_flops_per_ns[PP_PRECISIONS];
     struct pp_tiles tiles[PP_PRECISIONS];
+    double attention_flops_per_ns[2]; /* of other software's kernels, forward and backward; 0: ppkit's count */
 };
 
 /* All that the work of a call depends on: see pp_call_work() in kernels/kernels.h. */

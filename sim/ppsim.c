@@ -232,7 +232,7 @@ static void tell_machines(struct session *s)
         s->remarks[t].computed = tasks > 0;
         sheet |= tasks > 0 && machine->cores == 0;
     }
-    if (sheet) pp_machine_tell_sheet(s->config.precision);
+    if (sheet) pp_machine_tell_sheet(&s->config);
     if (computed > 0 && computed < rows)
         pp_warn("%zu of %zu results have times by a data sheet, the others measured ones: a data sheet's are usually "
                 "shorter, so do not rank one against the other",

@@ -17,6 +17,9 @@ int pp_targets_count(const struct pp_config *config) { return config->machine.n 
 pp_status pp_targets_check(const struct pp_config *config)
 {
     const int machines = config->machine.n, prices = config->price.n;
+    if (config->library_attention && (machines == 0 || config->profile))
+        return pp_fail(PP_USAGE, "--attention-kernel library is of a data sheet: %s",
+                       machines == 0 ? "add --machine" : "leave --profile out");
     if (prices <= 1 || prices == machines) return PP_OK;
     if (machines <= 1)
         return pp_fail(PP_USAGE, "--price has %d prices, but --machine names %s; give one price, or as many machines",
@@ -64,7 +67,8 @@ static pp_status begin(const struct pp_predictor *common, int i, struct pp_targe
     if (price->n > 0) t->config.price = (struct pp_reals){1, {price->v[price->n > 1 ? i : 0]}};
     if (all->machine.n == 0) return PP_OK;
     t->config.machine = (struct pp_texts){.n = 1, .v = {all->machine.v[i]}};
-    return find_machine_file(&all->machine, i, &t->predictor.machine);
+    PP_TRY(find_machine_file(&all->machine, i, &t->predictor.machine));
+    return all->library_attention ? pp_machine_take_library(&t->predictor.machine) : PP_OK;
 }
 
 /* PP_USAGE if machine i was named before. Lists have no value twice (core/options.h), but a file may have several
@@ -85,7 +89,7 @@ static pp_status open_texts(struct pp_target *t)
     const struct pp_config *config = &t->config;
     if (config->profile)
         PP_TRY(pp_profiles_of_file(config->profile, &t->texts));
-    else if (pp_config_machine(config))
+    else if (pp_config_machine(config) && !config->library_attention) /* profiles are of ppkit's own kernels */
         PP_TRY(pp_profiles_of_machine(pp_config_machine(config), &t->texts));
     if (t->texts) t->predictor.db = t->texts;
     return PP_OK;

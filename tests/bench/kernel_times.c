@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a machine file says of single products and sums. kernel_times MACHINE reads lines such as
+ * What a machine file says of single products and sums. kernel_times MACHINE reads lines such as the following; with
+ * "library" behind, attention is that of other software.
  *   product bf16 1 4096 4096 4096      so many C [m,n] = A [m,k] B [k,n] at once: times, m, n, k; "wide" behind: C is
  *                                      float32 whatever the precision; "adds" behind: it adds to C; fp8: the factors
  *                                      are FP8, C is bfloat16
@@ -90,8 +91,10 @@ int main(int argc, char **argv)
     struct pp_machine machine;
     char line[128];
     double us;
-    if (argc != 2) return fprintf(stderr, "usage: kernel_times MACHINE <LINES\n"), 2;
-    if (pp_machine_find(argv[1], &machine) != PP_OK) return fprintf(stderr, "%s\n", pp_message()), 1;
+    const bool library = argc == 3 && strcmp(argv[2], "library") == 0;
+    if (argc != 2 && !library) return fprintf(stderr, "usage: kernel_times MACHINE [library] <LINES\n"), 2;
+    if (pp_machine_find(argv[1], &machine) != PP_OK || (library && pp_machine_take_library(&machine) != PP_OK))
+        return fprintf(stderr, "%s\n", pp_message()), 1;
     while (fgets(line, sizeof line, stdin)) {
         if (!time_product(&machine, line, &us) && !time_attention(&machine, line, &us) &&
             !time_join(&machine, line, &us))

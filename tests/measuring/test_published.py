@@ -365,13 +365,21 @@ class Documents(unittest.TestCase):
     def test_program_and_planning_say_what_the_page_says(self):
         page = (ROOT / "docs" / "results" / "published.md").read_text(encoding="utf-8")
         (factor,) = re.findall(r"Expect ([0-9.]+ to [0-9.]+) times the predicted time", page)
-        self.assertIn(f"expect {factor} times as much", (ROOT / "sim" / "machine.c").read_text(encoding="utf-8"))
+        self.assertIn(f"expect {factor} times as much", (ROOT / "sim" / "machine_tell.c").read_text(encoding="utf-8"))
         planning = (ROOT / "docs" / "PLANNING.md").read_text(encoding="utf-8")
         self.assertIn(f"Multiply days and cost by {factor}", planning)
         (factor,) = re.findall(r"In FP8 they took \[([0-9.]+ to [0-9.]+) times\]", page)
-        self.assertIn(f"expect {factor} times as much", (ROOT / "sim" / "machine.c").read_text(encoding="utf-8"))
+        self.assertIn(f"expect {factor} times as much", (ROOT / "sim" / "machine_tell.c").read_text(encoding="utf-8"))
+        program = (ROOT / "sim" / "machine_tell.c").read_text(encoding="utf-8")
         (factor,) = re.findall(r"Mixtures of experts took \[([0-9.]+ to [0-9.]+) times\]", page)
         self.assertIn(f"Mixtures of experts took [{factor} times]", " ".join(planning.split()))
+        self.assertIn(f"expect {factor} times as much", program)
+        words = " ".join(page.split())
+        (factors,) = re.findall(r"and expect (\S+ to \S+) times the predicted time; in FP8 (\S+ to \S+) times, and of "
+                                r"mixtures (\S+ to \S+)\.", words)
+        for factor in factors:
+            self.assertIn(f'"expect {factor} times as much"', program)
+        self.assertIn(f"Multiply days and cost by {factors[0]}", " ".join(planning.split()))
 
 
 class Llama(unittest.TestCase):

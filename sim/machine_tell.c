@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What is told of machines on standard error.
+ */
+#include "core/log.h"
+#include "sim/machine.h"
+
+/* For a user's file: its most important figures. Its texts may be those of the machine that it was copied from. */
+static void write_figures(const struct pp_machine *m, char *buf, size_t size)
+{
+    buf[0] = '\0';
+    if (!m->of_file) return;
+    size_t used = (size_t)snprintf(buf, size, ", links of %g GB/s", m->link_bytes_per_ns);
+    if (m->host_devices > 0)
+        used += (size_t)snprintf(buf + used, size - used, ", %g GB/s between hosts of %d device%s",
+                                 m->network_bytes_per_ns, m->host_devices, pp_plural(m->host_devices));
+    snprintf(buf + used, size - used, "; in the words of its file");
+}
+
+void pp_machine_tell(const struct pp_machine *m)
+{
+    char figures[160];
+    write_figures(m, figures, sizeof figures);
+    pp_info_wrapped("times of machine %s%s: %s (%s)", m->name, figures, m->summary, m->source);
+}
+
+void pp_machine_tell_sheet(const struct pp_config *config)
+{
+    /* As published runs took, in the words of docs/results/published.md: dense models, those in FP8, mixtures; with
+     * ppkit's own attention, and with that of other software. */
+    static const char *const expected[2][3] = {
+        {"expect 0.9 to 1.3 times as much", "expect 0.8 to 1.1 times as much on H100s, and less on B200s,",
+         "expect 0.7 to 1.6 times as much"},
+        {"expect 1.1 to 1.4 times as much", "expect 1.0 to 1.3 times as much", "expect 0.8 to 2.1 times as much"}};
+    const bool library = config->library_attention, tensor_cores = pp_in_bf16(config->precision);
+    const char *attention = library ? ". Attention is that of other software" : "";
+    if (!library && tensor_cores && config->attention == PP_ATTENTION_FLASH)
+        attention = ". Attention is ppkit's own, and other software's is faster: --attention-kernel library";
+    pp_info_wrapped("times by a data sheet are not measured: %s with software that is tuned for the machine, more with "
+                    "other (docs/results/published.md)%s",
+                    expected[library][config->experts > 0 ? 2 : config->precision == PP_FP8], attention);
+}
