@@ -291,7 +291,8 @@ const struct pp_opt pp_config_rows[] = {
     {"auto", PP_OPT_FLAG, AT(usual), PP_PPSIM, PREDICTING, NULL, NULL, 0, 0, NULL,
      "with --workers: for options that were not given, try what is usual for large models: --schedule "
      "1f1b,interleaved,zbv, --tensor 1,2,4,8 (1 where experts are shared), --zero 1,3, --micro-batch-size 1,2,4, "
-     "--checkpoint never,activation,layers, for rows of 16384 tokens or more --context-parallel 1,2,4,8, for --experts "
+     "--checkpoint never,activation,layers, for rows of 16384 tokens or more --context-parallel 1,2,4,8,16 with "
+     "--cp-comm-type all_gather, for --experts "
      "--expert-parallel 1,2,4,8,16,32,64; with --sequence-parallel and all that --overlap-... hides; --top 10",
      0},
     {"top", PP_OPT_INT, AT(top), PP_PPSIM, PREDICTING, "N", NULL, COUNT, NULL,

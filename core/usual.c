@@ -9,6 +9,10 @@ enum { LONG_ROW = 16384 }; /* tokens from which on workers may share a row */
 
 static bool has_experts(const struct pp_config *config) { return config->experts > 0; }
 static bool has_long_rows(const struct pp_config *config) { return config->tokens >= LONG_ROW; }
+static bool has_long_flash_rows(const struct pp_config *config)
+{
+    return has_long_rows(config) && config->attention == PP_ATTENTION_FLASH;
+}
 static bool has_no_chunks(const struct pp_config *config) { return !pp_config_given(config, "chunks"); }
 static bool has_tensor_ranks(const struct pp_config *config) { return pp_ints_most(&config->tensor) > 1; }
 static bool is_shared(const struct pp_config *config) { return !pp_ints_have(&config->zero, 0); }
@@ -21,7 +25,8 @@ static const struct {
     {"schedule", "1f1b,interleaved,zbv", NULL},
     {"micro-batch-size", "1,2,4", has_no_chunks},
     {"tensor", "1,2,4,8", NULL},
-    {"context-parallel", "1,2,4,8", has_long_rows},
+    {"context-parallel", "1,2,4,8,16", has_long_rows},
+    {"cp-comm-type", "all_gather", has_long_flash_rows}, /* about as fast as a2a, and not bound to heads of keys */
     {"expert-parallel", "1,2,4,8,16,32,64", has_experts},
     {"zero", "1,3", NULL},
     {"checkpoint", "never,activation,layers", NULL},
