@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "core/clock.h"
+#include "core/memory_left.h"
 #include "core/process.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/gemm.h"
@@ -33,18 +34,10 @@ static pp_status cpu_open(const struct pp_device_spec *spec, struct pp_device **
 
 static void cpu_close(struct pp_device *device) { free(device); }
 
-/* Memory that the system could still hand out, in bytes; -1 if it does not say. */
 static int64_t available_bytes(const struct pp_device_spec *spec)
 {
     (void)spec;
-    FILE *file = fopen("/proc/meminfo", "r");
-    if (!file) return -1;
-    char line[128];
-    long long kib = -1;
-    while (fgets(line, sizeof line, file))
-        if (sscanf(line, "MemAvailable: %lld kB", &kib) == 1) break;
-    fclose(file);
-    return kib < 0 ? -1 : kib * 1024;
+    return pp_memory_left("");
 }
 
 /* Reserves `bytes` (whole pages) on a huge page's border; NULL if refused. */
