@@ -271,17 +271,34 @@ static int bind(sqlite3_stmt *statement, int index, const struct pp_value *value
     }
 }
 
+/* A place for one more prepared statement. Of too many, the oldest that nobody reads from goes. */
+static pp_status find_place(struct pp_db *db, struct pp_statement **out)
+{
+    int oldest = 0;
+    if (db->nstatements == PP_DB_STATEMENTS) {
+        while (oldest < db->nstatements && sqlite3_stmt_busy(db->statement[oldest].handle)) oldest++;
+        if (oldest == db->nstatements) return pp_fail(PP_INTERNAL, "database %s: too many statements", db->path);
+        sqlite3_finalize(db->statement[oldest].handle);
+        db->nstatements--;
+        memmove(&db->statement[oldest], &db->statement[oldest + 1],
+                (size_t)(db->nstatements - oldest) * sizeof *db->statement);
+    }
+    *out = &db->statement[db->nstatements];
+    return PP_OK;
+}
+
 static pp_status prepared(struct pp_db *db, const char *text, sqlite3_stmt **out)
 {
+    struct pp_statement *place;
     for (int i = 0; i < db->nstatements; i++) {
         *out = db->statement[i].handle;
         if (db->statement[i].text == text) return PP_OK;
     }
-    if (db->nstatements == PP_DB_STATEMENTS) return pp_fail(PP_INTERNAL, "database %s: too many statements", db->path);
+    PP_TRY(find_place(db, &place));
     int rc = sqlite3_prepare_v3(db->sql, text, -1, SQLITE_PREPARE_PERSISTENT, out, NULL);
     if (rc != SQLITE_OK) return db_error(db, rc, "preparing a statement");
-    db->statement[db->nstatements].text = text;
-    db->statement[db->nstatements++].handle = *out;
+    *place = (struct pp_statement){text, *out};
+    db->nstatements++;
     return PP_OK;
 }
 

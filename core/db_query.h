@@ -12,16 +12,17 @@
 
 enum { PP_DB_VERSION = 7 }; /* core/schema.sql makes 1, core/schema_2.sql makes 2 of 1, and so on */
 
-enum { PP_DB_STATEMENTS = 32 }; /* most different statements of one connection */
+/* A prepared statement. Its text is a string constant, and known by its address. */
+struct pp_statement {
+    const char *text;
+    sqlite3_stmt *handle;
+};
+enum { PP_DB_STATEMENTS = 32 }; /* so many are kept by one connection; so many can be read from at the same time */
 
 struct pp_db {
     sqlite3 *sql;
     char *path;
-    /* Prepared statements. Their texts are string constants, and are compared by address. */
-    struct {
-        const char *text;
-        sqlite3_stmt *handle;
-    } statement[PP_DB_STATEMENTS];
+    struct pp_statement statement[PP_DB_STATEMENTS]; /* in the order in which they were prepared */
     int nstatements;
     int64_t last_add_ns;    /* when the newest row was added */
     int64_t transaction_ns; /* when the open transaction began */

@@ -47,6 +47,33 @@ static void test_run(void **state)
     synthetic_close(&s);
 }
 
+/* More statements than are kept, while one is read from row by row. */
+static void test_many_statements(void **state)
+{
+    (void)state;
+    enum { MANY = 3 * PP_DB_STATEMENTS };
+    static char texts[MANY][40];
+    struct pp_db *db = open_db(PP_DB_WRITE);
+    sqlite3_stmt *rows;
+    bool found;
+    must(pp_db_query(db, "SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3", NULL, 0, &rows));
+    must(pp_db_row(db, rows, &found));
+    for (int turn = 0; turn < 2; turn++)
+        for (int i = 0; i < MANY; i++) {
+            int64_t value = -1;
+            snprintf(texts[i], sizeof texts[i], "SELECT %d", i);
+            must(pp_db_integer(db, texts[i], NULL, 0, &value, &found));
+            assert_true(found && value == i);
+        }
+    for (int i = 2; i <= 3; i++) {
+        must(pp_db_row(db, rows, &found));
+        assert_true(found && sqlite3_column_int(rows, 0) == i);
+    }
+    must(pp_db_row(db, rows, &found));
+    assert_false(found);
+    must(pp_db_close(db));
+}
+
 static void collect(void *arg, const char *signature, int load, int64_t median_ns)
 {
     char *text = arg;
@@ -303,9 +330,11 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, empty_folder)
     const struct CMUnitTest tests[] = {
-        TEST(test_schema),         TEST(test_run),          TEST(test_profile),
-        TEST(test_ms_per_batch),   TEST(test_compare),      TEST(test_same_plan),
-        TEST(test_transfer_start), TEST(test_best_profile), TEST(test_other_contexts),
+        TEST(test_schema),          TEST(test_run),
+        TEST(test_profile),         TEST(test_ms_per_batch),
+        TEST(test_compare),         TEST(test_same_plan),
+        TEST(test_many_statements), TEST(test_transfer_start),
+        TEST(test_best_profile),    TEST(test_other_contexts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
