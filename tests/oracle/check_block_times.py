@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What scripts/block-times says of a tiny model, against bytes counted by hand, and that ppsim takes it. Needs PyTorch.
+
+  check_block_times.py --ppsim build/release/bin/ppsim
+"""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+SCRIPT = pathlib.Path(__file__).resolve().parent.parent.parent / "scripts" / "block-times"
+MODEL = """
+import torch
+from torch import nn
+
+def blocks():
+    yield nn.Sequential(nn.Linear(8, 16), nn.ReLU())
+    yield lambda: nn.Linear(16, 16), 3
+    yield nn.Linear(16, 4, bias=False).requires_grad_(False)
+
+def example():
+    return torch.zeros(5, 8)
+
+def loss(output):
+    return output.square().sum()
+"""
+OPTIMIZER = """
+def optimizer(parameters):
+    return torch.optim.SGD(parameters, momentum=0.9)
+"""
+FLOAT, ADAM = 4, 16  # bytes of a number; of a parameter, its gradient and AdamW's state
+MIB = 1 << 20
+
+
+def measure(folder, model, *words):
+    path = pathlib.Path(folder) / "model.py"
+    path.write_text(model, encoding="utf-8")
+    command = [sys.executable, str(SCRIPT), str(path), "--threads", "1", "--seconds", "0.01", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def table(text):
+    head, *lines = [line.split("\t") for line in text.splitlines() if not line.startswith("#")]
+    return [dict(zip(head, line)) for line in lines]
+
+
+def bytes_of(row, column):
+    return round(float(row[column]) * MIB)
+
+
+def expect(found, wanted, what):
+    if found != wanted:
+        raise SystemExit(f"{what}: {found}, not {wanted}")
+
+
+def check_bytes(rows):
+    expect([row["block"] for row in rows], ["0 Sequential", "1 Linear", "2 Linear", "3 Linear", "4 Linear"], "blocks")
+    middle = (16 * 16 + 16) * ADAM
+    expect([bytes_of(row, "state_mib") for row in rows], [(8 * 16 + 16) * ADAM, *[middle] * 3, 16 * 4 * FLOAT], "state")
+    # Inputs of linears; what ReLU makes is the next block's input. The last block: its output, for the loss.
+    expect([bytes_of(row, "kept_mib") for row in rows], [5 * 8 * 4, *[5 * 16 * 4] * 3, 5 * 16 * 4 + 5 * 4 * 4], "kept")
+    expect([bytes_of(row, "output_mib") for row in rows], [*[5 * 16 * 4] * 4, 4], "output")
+    for row in rows:
+        forward, half, other, whole = (float(row[f"{word}_ms"]) for word in ("forward", "input", "weight", "backward"))
+        if not (forward > 0 and whole > 0 and half >= 0 and abs(half + other - whole) < 1e-3 * whole):
+            raise SystemExit(f"times: {row}")
+
+
+def check_optimizer(rows):
+    expect("step_ms" in rows[0] and float(rows[0]["step_ms"]) > 0, True, "the step of an optimizer")
+    parameters = 8 * 16 + 16
+    expect(bytes_of(rows[0], "state_mib"), 3 * parameters * FLOAT, "parameters, gradients and momentum")
+    expect(bytes_of(rows[-1], "state_mib"), 16 * 4 * FLOAT, "what is not trained")
+
+
+def check_prediction(ppsim, path, rows):
+    found = subprocess.run([ppsim, "--times", path, "--stages", "1,2,5", "--chunks", "1", "--format", "json"],
+                           check=True, capture_output=True, text=True)
+    all_ms = sum(float(row["forward_ms"]) + float(row["backward_ms"]) for row in rows)
+    for row in json.loads(found.stdout):
+        if abs(row["ms_per_batch"] - all_ms) > 1e-3 * all_ms:
+            raise SystemExit(f"one microbatch on {row['stages']} ranks: {row['ms_per_batch']} ms, not {all_ms}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ppsim", required=True)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        done = measure(folder, MODEL)
+        if done.returncode:
+            raise SystemExit(done.stderr)
+        rows = table(done.stdout)
+        check_bytes(rows)
+        path = pathlib.Path(folder) / "blocks.tsv"
+        path.write_text(done.stdout, encoding="utf-8")
+        check_prediction(args.ppsim, str(path), rows)
+        check_optimizer(table(measure(folder, MODEL + OPTIMIZER).stdout))
+        for broken, message in ((MODEL.replace("def example", "def sample"), "no function example()"),
+                                (MODEL.replace("yield nn.Linear(16, 4", "yield 'head' #"), "which is no module")):
+            done = measure(folder, broken)
+            expect((done.returncode, message in done.stderr), (1, True), f"{message}: {done.stderr}")
+    print("block-times says what was counted")
+
+
+if __name__ == "__main__":
+    main()
