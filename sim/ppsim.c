@@ -107,6 +107,14 @@ static pp_status open_database(struct session *s)
     return PP_OK;
 }
 
+/* Without a profile, the only machine must have the precision, or nothing can be predicted. */
+static pp_status check_rates(const struct session *s)
+{
+    const struct pp_predictor *p = &s->targets[0].predictor;
+    const bool sheet = !p->db && !p->waits && !s->config.times && !s->config.emit;
+    return sheet && s->ntargets == 1 ? pp_machine_check_rates(&p->machine, p->config) : PP_OK;
+}
+
 static pp_status find_targets(struct session *s)
 {
     const struct pp_backend *backend;
@@ -118,7 +126,7 @@ static pp_status find_targets(struct session *s)
         s->remarks[i] = (struct pp_remarks){
             .predictor = p, .machine = s->ntargets > 1 ? p->machine.name : NULL, .db_new = s->db_new};
     }
-    return PP_OK;
+    return check_rates(s);
 }
 
 static pp_status draw(struct session *s, const char *machine, const struct pp_prediction *prediction)
@@ -238,6 +246,7 @@ static void tell_machines(struct session *s)
                 "shorter, so do not rank one against the other",
                 computed, rows);
     for (int t = 0; t < s->ntargets; t++) pp_remarks_precision(&s->remarks[t]);
+    pp_remarks_machine(&s->remarks[0]);
 }
 
 /* How to predict or draw the first way alone: a line that a shell takes, however long it is. */
