@@ -22,7 +22,6 @@
 #include "sim/output.h"
 #include "sim/profiles.h"
 #include "sim/remarks.h"
-#include "sim/row_options.h"
 #include "sim/times_use.h"
 #include "sim/store.h"
 #include "sim/targets.h"
@@ -67,7 +66,6 @@ struct session {
     int64_t npoints; /* number of points, of all ways and targets */
     struct pp_listed listed;
     json_t *rows;
-    const json_t **row_of; /* [listed.npoints] of each point; NULL: it is impossible */
     FILE *drawings;
     char *drawn;
     size_t drawn_size;
@@ -171,7 +169,6 @@ static pp_status take_point(void *session, int64_t i, struct pp_outcome *outcome
     if (outcome->status != PP_OK) return pp_fail(outcome->status, "%s", outcome->message);
     pp_remarks_memory(remarks, at->point, outcome->row);
     if (remarks->machine) outcome->row = pp_json_set(outcome->row, "for_machine", json_string(remarks->machine));
-    s->row_of[i] = outcome->row;
     int failed = json_array_append_new(s->rows, outcome->row);
     outcome->row = NULL;
     if (failed) return pp_fail(PP_NOMEM, "cannot allocate room for the results");
@@ -188,7 +185,6 @@ static pp_status predict_all(struct session *s)
     if (s->npoints > 1) pp_alloc_keep(); /* each point takes megabytes and frees them */
     PP_TRY(pp_remarks_begin(&s->remarks[0], s->ways, s->nways));
     PP_TRY(pp_listed_create(s->targets, s->ntargets, s->ways, s->nways, &s->listed));
-    PP_TRY(PP_NEW(&s->row_of, s->listed.npoints));
     const struct pp_points_call call = {.points = s->listed.points,
                                         .npoints = s->listed.npoints,
                                         .keep = s->config.draw || s->config.db,
@@ -253,14 +249,10 @@ static void tell_machines(struct session *s)
 static void tell_first(const struct session *s)
 {
     const json_t *first = json_array_get(s->rows, 0);
-    int64_t i = 0;
-    while (s->row_of[i] != first) i++;
-    const struct pp_config *config = s->targets[i / s->listed.each].predictor.config;
     const bool fits = !json_is_false(json_object_get(first, "fits"));
     fflush(stdout);
-    fprintf(stderr, "the first%s: ppsim", fits ? "" : ", which does not fit");
-    pp_row_options(first, &s->config, s->listed.points[i].point->schedule, pp_config_machine(config), stderr);
-    fputc('\n', stderr);
+    fprintf(stderr, "the first%s: ppsim %s\n", fits ? "" : ", which does not fit",
+            json_string_value(json_object_get(first, "options")));
 }
 
 static pp_status predict(struct session *s)
@@ -341,7 +333,6 @@ static void release(struct session *s)
     if (s->drawings) fclose(s->drawings);
     free(s->drawn);
     pp_listed_free(&s->listed);
-    free(s->row_of);
     pp_ways_free(s->ways, s->nways);
     pp_remarks_all_free(&s->remarks_all);
     free(s->remarks);
