@@ -31,8 +31,8 @@ static const struct {
 enum { DIMENSIONS = sizeof dimensions / sizeof *dimensions };
 
 /* Options that are about several rows, or about what becomes of them; and what is printed by itself. */
-static const char *const others[] = {"workers",      "global-rows", "micro-batch-size", "auto",    "top", "price",
-                                     "train-tokens", "format",      "schedule",         "machine", "rows"};
+static const char *const others[] = {"workers", "global-rows", "micro-batch-size", "auto", "top",
+                                     "format",  "schedule",    "machine",          "rows"};
 
 /* Options that only have a meaning in rows where this is true, or more than 1. */
 static const struct {
