@@ -216,6 +216,7 @@ pp_status pp_way_remove_pointless(struct pp_way *way, const struct pp_schedules 
 struct place {
     json_t *row;
     bool out;     /* it does not fit into memory */
+    double bytes; /* that it needs, if no row fits; else 0 */
     double value; /* less is better */
     int64_t workers;
     const char *machine; /* "": only one is predicted for */
@@ -226,9 +227,12 @@ static int by_value(const void *a, const void *b)
 {
     const struct place *x = a, *y = b;
     if (x->out != y->out) return x->out - y->out;
+    if (x->bytes != y->bytes) return x->bytes < y->bytes ? -1 : 1;
     if (x->value != y->value) return x->value < y->value ? -1 : 1;
     return x->before < y->before ? -1 : 1;
 }
+
+static bool does_not_fit(const json_t *row) { return json_is_false(json_object_get(row, "fits")); }
 
 static int64_t workers_of(const json_t *row)
 {
@@ -242,6 +246,14 @@ static const char *machine_of(const json_t *row)
 {
     const char *name = json_string_value(json_object_get(row, "for_machine"));
     return name ? name : "";
+}
+
+/* Does a row fit, or is that not known? */
+static bool has_fitting(const json_t *rows)
+{
+    size_t i = 0;
+    while (i < json_array_size(rows) && does_not_fit(json_array_get(rows, i))) i++;
+    return i < json_array_size(rows);
 }
 
 /* Number of better rows with the same number of workers on the same machine. */
@@ -258,14 +270,15 @@ pp_status pp_ways_order(json_t *rows, const struct pp_config *config)
 {
     const char *key = pp_config_price(config) > 0 ? "cost_per_gtoken" : "ms_per_batch";
     const size_t n = json_array_size(rows);
+    const bool fitting = has_fitting(rows);
     struct place *places;
     int failed = 0;
     PP_TRY(PP_NEW(&places, n));
     for (size_t i = 0; i < n; i++) {
         json_t *row = json_incref(json_array_get(rows, i));
-        const bool out = json_is_false(json_object_get(row, "fits"));
-        places[i] =
-            (struct place){row, out, json_number_value(json_object_get(row, key)), workers_of(row), machine_of(row), i};
+        const double value = json_number_value(json_object_get(row, key)),
+                     bytes = fitting ? 0 : json_number_value(json_object_get(row, "device_bytes"));
+        places[i] = (struct place){row, does_not_fit(row), bytes, value, workers_of(row), machine_of(row), i};
     }
     qsort(places, n, sizeof *places, by_value);
     failed |= json_array_clear(rows);

@@ -45,8 +45,8 @@ pp_status pp_way_remove_pointless(struct pp_way *way, const struct pp_schedules 
 void pp_way_config(const struct pp_config *config, const struct pp_way *way, struct pp_config *out);
 
 /* Sorts an array of rows (pp_row_create()) by ms/batch, or with --price by the cost of a token; rows that do not fit
- * into memory go last. Equal rows keep their order. With --top N only the first N rows for each number of workers on
- * each machine (field "for_machine") are kept. */
+ * into memory go last, and if none fits, they are sorted by the memory that they need. Equal rows keep their order.
+ * With --top N only the first N rows for each number of workers on each machine (field "for_machine") are kept. */
 pp_status pp_ways_order(json_t *rows, const struct pp_config *config) PP_MUST_CHECK;
 
 #endif
