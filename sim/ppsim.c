@@ -65,6 +65,7 @@ struct session {
     int nways;
     int64_t npoints; /* number of points, of all ways and targets */
     struct pp_listed listed;
+    json_t **row_of; /* [listed.npoints] of each point, until all are there; NULL: it is impossible, or left out */
     json_t *rows;
     FILE *drawings;
     char *drawn;
@@ -169,9 +170,8 @@ static pp_status take_point(void *session, int64_t i, struct pp_outcome *outcome
     if (outcome->status != PP_OK) return pp_fail(outcome->status, "%s", outcome->message);
     pp_remarks_memory(remarks, at->point, outcome->row);
     if (remarks->machine) outcome->row = pp_json_set(outcome->row, "for_machine", json_string(remarks->machine));
-    int failed = json_array_append_new(s->rows, outcome->row);
+    s->row_of[i] = outcome->row;
     outcome->row = NULL;
-    if (failed) return pp_fail(PP_NOMEM, "cannot allocate room for the results");
     pp_remarks_source(remarks, at->point, &outcome->origin);
     for (int kind = 0; kind < PP_POINT_REMARKS; kind++)
         if (kind != PP_REMARK_CHECKPOINT || !s->config.usual) /* nobody has asked for these */
@@ -180,11 +180,36 @@ static pp_status take_point(void *session, int64_t i, struct pp_outcome *outcome
     return s->config.db ? store(s, &outcome->predictor, &outcome->prediction) : PP_OK;
 }
 
+static pp_status leave_pointless(void *session, const struct pp_point *point, const char *why)
+{
+    struct session *s = session;
+    return pp_remarks_all_leave_out(&s->remarks_all, point, NULL, why);
+}
+
+/* Makes the rows of those of all points. */
+static pp_status collect_rows(struct session *s)
+{
+    json_t **of_way = s->row_of;
+    for (int64_t i = 0; i < (int64_t)s->ntargets * s->nways && s->config.workers.n > 0; i++) {
+        const struct pp_way *way = &s->ways[i % s->nways];
+        PP_TRY(pp_way_remove_no_better(way, of_way, &pp_schedules, leave_pointless, s));
+        of_way += way->npoints;
+    }
+    for (int64_t i = 0; i < s->listed.npoints; i++) {
+        json_t *row = s->row_of[i];
+        s->row_of[i] = NULL;
+        if (row && json_array_append_new(s->rows, row))
+            return pp_fail(PP_NOMEM, "cannot allocate room for the results");
+    }
+    return PP_OK;
+}
+
 static pp_status predict_all(struct session *s)
 {
     if (s->npoints > 1) pp_alloc_keep(); /* each point takes megabytes and frees them */
     PP_TRY(pp_remarks_begin(&s->remarks[0], s->ways, s->nways));
     PP_TRY(pp_listed_create(s->targets, s->ntargets, s->ways, s->nways, &s->listed));
+    PP_TRY(PP_NEW(&s->row_of, s->listed.npoints));
     const struct pp_points_call call = {.points = s->listed.points,
                                         .npoints = s->listed.npoints,
                                         .keep = s->config.draw || s->config.db,
@@ -192,6 +217,7 @@ static pp_status predict_all(struct session *s)
                                         .context = s};
     PP_TRY(pp_predict_points(&call, 0));
     pp_progress(NULL);
+    PP_TRY(collect_rows(s));
     pp_remarks_all_left_out(&s->remarks_all, &s->config, s->config.usual && json_array_size(s->rows) > 0);
     if (json_array_size(s->rows) == 0)
         return pp_fail(PP_USAGE, "none of the %lld configurations is possible", (long long)s->npoints);
@@ -294,12 +320,6 @@ static pp_status predict_with(struct session *s)
     return status != PP_OK ? status : closed != PP_OK ? closed : ended;
 }
 
-static pp_status leave_pointless(void *session, const struct pp_point *point, const char *why)
-{
-    struct session *s = session;
-    return pp_remarks_all_leave_out(&s->remarks_all, point, NULL, why);
-}
-
 static pp_status find_ways(struct session *s)
 {
     PP_TRY(pp_ways(&s->config, &pp_schedules, &s->ways, &s->nways));
@@ -332,6 +352,8 @@ static void release(struct session *s)
 {
     if (s->drawings) fclose(s->drawings);
     free(s->drawn);
+    for (int64_t i = 0; s->row_of && i < s->listed.npoints; i++) json_decref(s->row_of[i]);
+    free(s->row_of);
     pp_listed_free(&s->listed);
     pp_ways_free(s->ways, s->nways);
     pp_remarks_all_free(&s->remarks_all);

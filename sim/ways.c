@@ -212,6 +212,51 @@ pp_status pp_way_remove_pointless(struct pp_way *way, const struct pp_schedules 
     return PP_OK;
 }
 
+/* Is the schedule one for several stages on each rank, though the point may have one? */
+static bool is_for_several(const struct pp_point *point, const struct pp_schedules *schedules)
+{
+    struct pp_schedule_found found;
+    return schedules->find(point->schedule, &found) == PP_OK && found.virtual_stages > 1;
+}
+
+static bool differ_in_schedule_only(const struct pp_point *a, const struct pp_point *b)
+{
+    return a->stages == b->stages && a->virtual_stages == b->virtual_stages && a->chunks == b->chunks &&
+           a->checkpoint == b->checkpoint && a->tensor == b->tensor && a->sum_pieces == b->sum_pieces &&
+           a->exchange_pieces == b->exchange_pieces && a->zero == b->zero && a->shard_degree == b->shard_degree;
+}
+
+static bool is_no_better(const json_t *row, const json_t *than)
+{
+    static const char *const figures[] = {"ms_per_batch", "device_bytes"};
+    for (int i = 0; i < 2; i++)
+        if (json_number_value(json_object_get(row, figures[i])) < json_number_value(json_object_get(than, figures[i])))
+            return false;
+    return true;
+}
+
+pp_status pp_way_remove_no_better(const struct pp_way *way, json_t **rows, const struct pp_schedules *schedules,
+                                  pp_status (*left_out)(void *context, const struct pp_point *point, const char *why),
+                                  void *context)
+{
+    char why[160];
+    for (int i = 0; i < way->npoints; i++) {
+        const struct pp_point *point = &way->points[i];
+        if (!rows[i] || point->virtual_stages > 1 || !is_for_several(point, schedules)) continue;
+        int k = 0;
+        while (k < way->npoints && !(rows[k] && differ_in_schedule_only(point, &way->points[k]) &&
+                                     !is_for_several(&way->points[k], schedules) && is_no_better(rows[i], rows[k])))
+            k++;
+        if (k == way->npoints) continue;
+        snprintf(why, sizeof why, "with one stage on each rank it takes no less time or memory than %.64s",
+                 way->points[k].schedule);
+        PP_TRY(left_out(context, point, why));
+        json_decref(rows[i]);
+        rows[i] = NULL;
+    }
+    return PP_OK;
+}
+
 /* A row with what it is sorted by. */
 struct place {
     json_t *row;
