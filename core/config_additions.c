@@ -91,9 +91,10 @@ pp_status pp_config_check_additions(const struct pp_config *config)
     for (int i = 0; i < n; i++)
         if (!additions[i].there && pp_config_given(config, additions[i].option))
             return pp_fail(PP_USAGE, "--%s is of %s, or leave it out", additions[i].option, additions[i].of);
-    if (has_bands(config) && rope->high <= rope->low)
-        return pp_fail(PP_USAGE, "--rope-high-freq-factor %g must be more than --rope-low-freq-factor %g", rope->high,
-                       rope->low);
+    const bool may_be_one = rope->kind == PP_ROPE_YARN && rope->low > 0; /* as in Kimi K2 */
+    if (has_bands(config) && (may_be_one ? rope->high < rope->low : rope->high <= rope->low))
+        return pp_fail(PP_USAGE, "--rope-high-freq-factor %g must be %s --rope-low-freq-factor %g", rope->high,
+                       may_be_one ? "at least" : "more than", rope->low);
     return PP_OK;
 }
 

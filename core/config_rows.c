@@ -283,8 +283,8 @@ const struct pp_opt pp_config_rows[] = {
     {"workers", PP_OPT_INTS, AT(workers), PP_PPSIM, PREDICTING, NULL, NULL, 1, 65536, NULL,
      "predict all ways to use so many devices, N, for the batch of --global-rows: for each P of --stages (default: "
      "each divisor of N, up to --layers) N / P replicas (N / (P T) with --tensor T) share the rows. Fastest first, "
-     "with --price cheapest first, whatever the --machine; those that do not fit into --memory last. A list compares "
-     "numbers of devices",
+     "with --price cheapest first, whatever the --machine; those that do not fit into --memory last; if none "
+     "fits, the smallest first. A list compares numbers of devices",
      0},
     {"global-rows", PP_OPT_INT, AT(global_rows), PP_PPSIM, PREDICTING, NULL, NULL, COUNT, NULL,
      "with --workers, in place of --rows and --replicas: rows of a batch, of all replicas together", 0},

@@ -9,20 +9,26 @@
 #include "core/plan_hash.h"
 #include "core/stage_costs.h"
 
-/* Writes the first dozen values of --chunks, up to `rows`, with which the schedule is possible. Of values that cut the
- * rows alike only the smallest is listed. */
-static void working_chunks(const struct pp_schedules *schedules, const struct pp_point *point, int rows, char *text,
-                           size_t size)
+enum { LISTED = 12, LISTED_TEXT = LISTED * 12 };
+
+/* Writes the dozen values of --chunks, up to `rows`, that are nearest to the one asked for and with which the schedule
+ * is possible. Of values that cut the rows alike only the smallest is listed. */
+static void working_chunks(const struct pp_schedules *schedules, const struct pp_point *point, int rows,
+                           char text[LISTED_TEXT])
 {
-    int listed = 0;
-    size_t used = 0;
-    text[0] = '\0';
-    for (int64_t chunks = 1, last; chunks <= rows && used + 16 < size && listed < 12; chunks = last + 1) {
+    const int asked = point->chunks;
+    int found[LISTED], n = 0;
+    for (int64_t chunks = 1, last; chunks <= rows; chunks = last + 1) {
         const int piece = (int)((rows + chunks - 1) / chunks), m = (rows - 1) / piece + 1;
         last = piece > 1 ? (rows - 1) / (piece - 1) : rows; /* the largest value that cuts the rows alike */
         if (schedules->check(point->schedule, point->stages, point->virtual_stages, m) != PP_OK) continue;
-        used += (size_t)snprintf(text + used, size - used, "%s%d", listed++ ? ", " : "", (int)chunks);
+        if (n == LISTED && chunks - asked >= asked - found[0]) break; /* farther away than all these */
+        if (n == LISTED) memmove(found, found + 1, (size_t)--n * sizeof *found);
+        found[n++] = (int)chunks;
     }
+    text[0] = '\0';
+    for (int i = 0, used = 0; i < n; i++)
+        used += snprintf(text + used, LISTED_TEXT - (size_t)used, "%s%d", i ? ", " : "", found[i]);
 }
 
 static pp_status check_point(const struct pp_job *job, const struct pp_schedules *schedules, int rows, int microbatches)
@@ -30,9 +36,9 @@ static pp_status check_point(const struct pp_job *job, const struct pp_schedules
     const struct pp_point *point = &job->point;
     pp_status status = schedules->check(point->schedule, point->stages, point->virtual_stages, microbatches);
     if (status != PP_USAGE) return status;
-    char message[PP_MESSAGE_BYTES], chunks[128];
+    char message[PP_MESSAGE_BYTES], chunks[LISTED_TEXT];
     snprintf(message, sizeof message, "%s", pp_message());
-    working_chunks(schedules, point, rows, chunks, sizeof chunks);
+    working_chunks(schedules, point, rows, chunks);
     if (!chunks[0]) return pp_fail(PP_USAGE, "%s", message); /* no number of chunks would help */
     return pp_fail(PP_USAGE, "%s; with %d row%s, --chunks %s work%s", message, rows, pp_plural(rows), chunks,
                    strchr(chunks, ',') ? "" : "s");

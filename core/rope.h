@@ -32,7 +32,7 @@ extern const struct pp_rope_kind_info pp_rope_kinds[PP_ROPE_KINDS];
 struct pp_rope_scaling {
     int kind;         /* enum pp_rope_kind */
     double factor;    /* 1 and less: nothing is scaled, and the other fields count for nothing */
-    double low, high; /* turns in a row of `tokens` tokens; high > low */
+    double low, high; /* turns in a row of `tokens` tokens; high > low, or of yarn high = low > 0 */
     int tokens;
     int truncate;     /* 1: pairs are rounded to whole ones */
     double magnitude; /* sines and cosines are multiplied by this; 0: by what the kind says */

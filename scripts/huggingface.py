@@ -529,6 +529,7 @@ MODELS = {
     "solar_open": (solar_open, "SolarOpenForCausalLM"),
     "deepseek_v2": (deepseek_v2, "DeepseekV2ForCausalLM"),
     "deepseek_v3": (deepseek_v3, "DeepseekV3ForCausalLM"),
+    "kimi_k2": (deepseek_v3, "DeepseekV3ForCausalLM"),
 }
 
 GEMMA = dict(tie_word_embeddings=True, head_dim=256, num_key_value_heads=4)
@@ -580,7 +581,8 @@ PLANNED_ON = {  # a preset, where config.json has the longest row, and the prese
     "llama": ("llama-2-7b", "max_position_embeddings", 4096),
     "experts": ("mixtral-8x7b", "max_position_embeddings", 4096),
 }
-SHARING = ("qwen2_moe", "dots1", "glm4_moe", "solar_open", "deepseek_v2", "deepseek_v3")  # who have shared experts
+# Who have shared experts.
+SHARING = ("qwen2_moe", "dots1", "glm4_moe", "solar_open", "deepseek_v2", "deepseek_v3", "kimi_k2")
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 SHARED = ("n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts")
 SHARED += ("shared_expert_intermediate_size", "shared_intermediate_size")

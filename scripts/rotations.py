@@ -103,6 +103,11 @@ def score_factor(config):
     return {}
 
 
+def are_bands(kind, low, high):
+    """A yarn's may be one, as Kimi K2's."""
+    return 0 <= low < high <= 1e6 or (kind == "yarn" and 0 < low == high <= 1e6)
+
+
 def scaled(config, name, given, kind, more):
     """Options of the kind, of numbers that make sense together."""
     truncate = more.pop("truncate", True)
@@ -114,7 +119,7 @@ def scaled(config, name, given, kind, more):
     options = {{**NEEDED[kind], **OPTIONAL[kind]}[key]: value for key, value in more.items() if key[:6] != "mscale"}
     low, high = options.get("rope_low_freq_factor", low), options.get("rope_high_freq_factor", high)
     tokens, factor = options.get("rope_original_tokens", 1), options.get("rope_attention_factor", 1)
-    if not sound or not (0 <= low < high <= 1e6 and type(tokens) is int and 1 <= tokens <= MOST_TOKENS and 0 < factor <= 1000):
+    if not sound or not (are_bands(kind, low, high) and type(tokens) is int and 1 <= tokens <= MOST_TOKENS and 0 < factor <= 1000):
         config.refuse(name, given, "its numbers make no sense together")
     if more["factor"] == 1:
         return {}

@@ -61,19 +61,24 @@ pp_status pp_cost_check_sharers(const struct pp_job *job)
         workers, gpus, pp_gpus_even(workers, gpus));
 }
 
-static pp_status check_rate(const struct pp_machine *m, int precision)
+static pp_status check_rate(const struct pp_machine *m, const struct pp_config *config)
 {
-    if (m->flops_per_ns[precision] > 0) return PP_OK;
+    if (m->flops_per_ns[config->precision] > 0) return PP_OK;
+    if (!pp_config_machine(config))
+        return pp_fail(PP_USAGE,
+                       "no --machine was given, and machine %s has no rate for --precision %s; for GPUs add --machine "
+                       "h100, or another that --list names",
+                       m->name, pp_precision_names[config->precision]);
     return pp_fail(PP_USAGE,
                    "machine %s has no rate for --precision %s; name another --machine, or leave --precision out",
-                   m->name, pp_precision_names[precision]);
+                   m->name, pp_precision_names[config->precision]);
 }
 
 /* Of a model in FP8 the products of layers' linears are FP8, and the others bf16. */
-static pp_status check_rates(const struct pp_machine *m, int precision)
+pp_status pp_machine_check_rates(const struct pp_machine *m, const struct pp_config *config)
 {
-    PP_TRY(check_rate(m, precision));
-    if (precision != PP_FP8 || m->flops_per_ns[PP_BF16] > 0) return PP_OK;
+    PP_TRY(check_rate(m, config));
+    if (config->precision != PP_FP8 || m->flops_per_ns[PP_BF16] > 0) return PP_OK;
     return pp_fail(PP_USAGE,
                    "machine %s has no rate for bf16, in which --precision fp8 has attention and some products; name "
                    "another --machine, or leave --precision out",
@@ -180,7 +185,7 @@ pp_status pp_cost_from_machine(const struct pp_job *job, const struct pp_machine
     struct pp_machine_calls calls;
     *out = NULL;
     if (m->cores == 0) PP_TRY(pp_cost_check_sharers(job));
-    PP_TRY(check_rates(m, job->config->precision));
+    PP_TRY(pp_machine_check_rates(m, job->config));
     PP_TRY(pp_cost_create(job->train, PP_COST_MACHINE, out));
     struct pp_cost *cost = *out;
     const struct pp_placement placement = pp_placement_of(job, m);
@@ -239,6 +244,6 @@ pp_status pp_machine_split_time(const struct pp_machine *m, struct pp_config *co
         [PP_JOIN_CONTEXT_RANKS] = {.stride = tensor * experts, .n = pp_config_context(&one)}};
     for (int i = 0; i < PP_JOIN_GROUPS; i++) sheet.rings[i] = pp_placement_ring(&sheet.placement, &groups[i]);
     const struct pp_call_times times = {call_ns, &sheet};
-    PP_TRY(check_rates(m, config->precision));
+    PP_TRY(pp_machine_check_rates(m, config));
     return pp_split_time_by(config, &one, ops, &times);
 }

@@ -30,6 +30,9 @@ int pp_cost_count_sums(const struct pp_job *job, int cls);
 pp_status pp_cost_from_machine(const struct pp_job *job, const struct pp_machine *machine,
                                struct pp_cost **out) PP_MUST_CHECK;
 
+/* PP_USAGE if the machine has no rate for the precision. */
+pp_status pp_machine_check_rates(const struct pp_machine *machine, const struct pp_config *config) PP_MUST_CHECK;
+
 /* pp_split_time_by() with the machine's roofline. PP_USAGE if the machine has no rate for the precision. */
 pp_status pp_machine_split_time(const struct pp_machine *machine, struct pp_config *config,
                                 const struct pp_model_ops *ops) PP_MUST_CHECK;

@@ -22,7 +22,6 @@
 #include "sim/output.h"
 #include "sim/profiles.h"
 #include "sim/remarks.h"
-#include "sim/row_options.h"
 #include "sim/times_use.h"
 #include "sim/store.h"
 #include "sim/targets.h"
@@ -66,8 +65,8 @@ struct session {
     int nways;
     int64_t npoints; /* number of points, of all ways and targets */
     struct pp_listed listed;
+    json_t **row_of; /* [listed.npoints] of each point, until all are there; NULL: it is impossible, or left out */
     json_t *rows;
-    const json_t **row_of; /* [listed.npoints] of each point; NULL: it is impossible */
     FILE *drawings;
     char *drawn;
     size_t drawn_size;
@@ -107,6 +106,14 @@ static pp_status open_database(struct session *s)
     return PP_OK;
 }
 
+/* Without a profile, the only machine must have the precision, or nothing can be predicted. */
+static pp_status check_rates(const struct session *s)
+{
+    const struct pp_predictor *p = &s->targets[0].predictor;
+    const bool sheet = !p->db && !p->waits && !s->config.times && !s->config.emit;
+    return sheet && s->ntargets == 1 ? pp_machine_check_rates(&p->machine, p->config) : PP_OK;
+}
+
 static pp_status find_targets(struct session *s)
 {
     const struct pp_backend *backend;
@@ -118,7 +125,7 @@ static pp_status find_targets(struct session *s)
         s->remarks[i] = (struct pp_remarks){
             .predictor = p, .machine = s->ntargets > 1 ? p->machine.name : NULL, .db_new = s->db_new};
     }
-    return PP_OK;
+    return check_rates(s);
 }
 
 static pp_status draw(struct session *s, const char *machine, const struct pp_prediction *prediction)
@@ -164,15 +171,37 @@ static pp_status take_point(void *session, int64_t i, struct pp_outcome *outcome
     pp_remarks_memory(remarks, at->point, outcome->row);
     if (remarks->machine) outcome->row = pp_json_set(outcome->row, "for_machine", json_string(remarks->machine));
     s->row_of[i] = outcome->row;
-    int failed = json_array_append_new(s->rows, outcome->row);
     outcome->row = NULL;
-    if (failed) return pp_fail(PP_NOMEM, "cannot allocate room for the results");
     pp_remarks_source(remarks, at->point, &outcome->origin);
     for (int kind = 0; kind < PP_POINT_REMARKS; kind++)
         if (kind != PP_REMARK_CHECKPOINT || !s->config.usual) /* nobody has asked for these */
             pp_remarks_all_take(&s->remarks_all, kind, outcome->remark[kind]);
     if (s->config.draw) PP_TRY(draw(s, remarks->machine, &outcome->prediction));
     return s->config.db ? store(s, &outcome->predictor, &outcome->prediction) : PP_OK;
+}
+
+static pp_status leave_pointless(void *session, const struct pp_point *point, const char *why)
+{
+    struct session *s = session;
+    return pp_remarks_all_leave_out(&s->remarks_all, point, NULL, why);
+}
+
+/* Makes the rows of those of all points. */
+static pp_status collect_rows(struct session *s)
+{
+    json_t **of_way = s->row_of;
+    for (int64_t i = 0; i < (int64_t)s->ntargets * s->nways && s->config.workers.n > 0; i++) {
+        const struct pp_way *way = &s->ways[i % s->nways];
+        PP_TRY(pp_way_remove_no_better(way, of_way, &pp_schedules, leave_pointless, s));
+        of_way += way->npoints;
+    }
+    for (int64_t i = 0; i < s->listed.npoints; i++) {
+        json_t *row = s->row_of[i];
+        s->row_of[i] = NULL;
+        if (row && json_array_append_new(s->rows, row))
+            return pp_fail(PP_NOMEM, "cannot allocate room for the results");
+    }
+    return PP_OK;
 }
 
 static pp_status predict_all(struct session *s)
@@ -188,6 +217,7 @@ static pp_status predict_all(struct session *s)
                                         .context = s};
     PP_TRY(pp_predict_points(&call, 0));
     pp_progress(NULL);
+    PP_TRY(collect_rows(s));
     pp_remarks_all_left_out(&s->remarks_all, &s->config, s->config.usual && json_array_size(s->rows) > 0);
     if (json_array_size(s->rows) == 0)
         return pp_fail(PP_USAGE, "none of the %lld configurations is possible", (long long)s->npoints);
@@ -238,20 +268,17 @@ static void tell_machines(struct session *s)
                 "shorter, so do not rank one against the other",
                 computed, rows);
     for (int t = 0; t < s->ntargets; t++) pp_remarks_precision(&s->remarks[t]);
+    pp_remarks_machine(&s->remarks[0]);
 }
 
 /* How to predict or draw the first way alone: a line that a shell takes, however long it is. */
 static void tell_first(const struct session *s)
 {
     const json_t *first = json_array_get(s->rows, 0);
-    int64_t i = 0;
-    while (s->row_of[i] != first) i++;
-    const struct pp_config *config = s->targets[i / s->listed.each].predictor.config;
     const bool fits = !json_is_false(json_object_get(first, "fits"));
     fflush(stdout);
-    fprintf(stderr, "the first%s: ppsim", fits ? "" : ", which does not fit");
-    pp_row_options(first, &s->config, s->listed.points[i].point->schedule, pp_config_machine(config), stderr);
-    fputc('\n', stderr);
+    fprintf(stderr, "the first%s: ppsim %s\n", fits ? "" : ", which does not fit",
+            json_string_value(json_object_get(first, "options")));
 }
 
 static pp_status predict(struct session *s)
@@ -293,12 +320,6 @@ static pp_status predict_with(struct session *s)
     return status != PP_OK ? status : closed != PP_OK ? closed : ended;
 }
 
-static pp_status leave_pointless(void *session, const struct pp_point *point, const char *why)
-{
-    struct session *s = session;
-    return pp_remarks_all_leave_out(&s->remarks_all, point, NULL, why);
-}
-
 static pp_status find_ways(struct session *s)
 {
     PP_TRY(pp_ways(&s->config, &pp_schedules, &s->ways, &s->nways));
@@ -331,8 +352,9 @@ static void release(struct session *s)
 {
     if (s->drawings) fclose(s->drawings);
     free(s->drawn);
-    pp_listed_free(&s->listed);
+    for (int64_t i = 0; s->row_of && i < s->listed.npoints; i++) json_decref(s->row_of[i]);
     free(s->row_of);
+    pp_listed_free(&s->listed);
     pp_ways_free(s->ways, s->nways);
     pp_remarks_all_free(&s->remarks_all);
     free(s->remarks);

@@ -175,6 +175,15 @@ void pp_remarks_schedule(const struct pp_remarks *r)
             strcmp(only, "gpipe") == 0 ? ", which holds all microbatches" : " of this preset");
 }
 
+void pp_remarks_machine(const struct pp_remarks *r)
+{
+    const struct pp_config *config = r->predictor->config;
+    const bool plans = config->workers.n > 0 || config->price.n > 0 || config->train_tokens > 0;
+    const bool named = pp_config_machine(config) || pp_config_given(config, "device") || config->profile;
+    if (!plans || named || !r->computed || r->measured > 0) return;
+    pp_warn("no --machine was given, so times are of a cpu; for GPUs add --machine h100, or another that --list names");
+}
+
 void pp_remarks_precision(const struct pp_remarks *r)
 {
     static const double several = 4;

@@ -46,6 +46,10 @@ void pp_remarks_memory(struct pp_remarks *r, const struct pp_point *point, const
  * bf16, if --precision was not given. */
 void pp_remarks_precision(const struct pp_remarks *r);
 
+/* If times of tasks were computed for a plan (--workers, --price, --train-tokens), and nobody has named a machine or
+ * device: the remark that they are of a cpu. */
+void pp_remarks_machine(const struct pp_remarks *r);
+
 /* If ways to use --workers were compared: the remark that only the default schedule was tried, if it was not given. */
 void pp_remarks_schedule(const struct pp_remarks *r);
 

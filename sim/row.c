@@ -2,6 +2,7 @@
 #include "core/job_row.h"
 #include "sim/block_memory.h"
 #include "sim/output.h"
+#include "sim/row_options.h"
 #include "sim/throughput.h"
 
 static void set(json_t **row, const char *key, json_t *value) { *row = pp_json_set(*row, key, value); }
@@ -155,6 +156,7 @@ pp_status pp_row_create(const struct pp_predictor *p, const struct pp_prediction
     set_source(&row, p, prediction);
     set(&row, "parameters", job->model ? json_integer(job->model->parameters) : json_null());
     set(&row, "plan", json_string(hash));
+    set(&row, "options", pp_row_options(row, p->config, job->point.schedule));
     if (status == PP_OK && !row) status = pp_fail(PP_NOMEM, "cannot allocate the results of a configuration");
     if (status != PP_OK) json_decref(row);
     *out = status == PP_OK ? row : NULL;

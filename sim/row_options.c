@@ -1,33 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sim/row_options.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "core/printable.h"
+#include "sim/predict.h"
 
 enum { VALUE = 4400 }; /* a list of texts */
 
 /* Options of which a row has its own value. All are named, for a preset or a schedule may have another one. */
 static const struct {
     const char *option, *key;
-    bool of_experts; /* refused without */
+    enum { OF_ALL, OF_MODEL, OF_EXPERTS } of; /* refused without */
 } dimensions[] = {
-    {"stages", "stages", false},
-    {"virtual", "virtual", false},
-    {"replicas", "replicas", false},
-    {"chunks", "chunks", false},
-    {"tensor", "tensor", false},
-    {"expert-parallel", "expert_parallel", true},
-    {"context-parallel", "context_parallel", false},
-    {"zero", "zero", false},
-    {"shard-degree", "shard_degree", false},
-    {"overlap-tensor-sums", "overlap_tensor_sums", false},
-    {"overlap-expert-exchange", "overlap_expert_exchange", true},
-    {"checkpoint", "checkpoint", false},
+    {"stages", "stages", OF_ALL},
+    {"virtual", "virtual", OF_ALL},
+    {"replicas", "replicas", OF_ALL},
+    {"chunks", "chunks", OF_ALL},
+    {"tensor", "tensor", OF_ALL},
+    {"expert-parallel", "expert_parallel", OF_EXPERTS},
+    {"context-parallel", "context_parallel", OF_MODEL},
+    {"zero", "zero", OF_MODEL},
+    {"shard-degree", "shard_degree", OF_MODEL},
+    {"overlap-tensor-sums", "overlap_tensor_sums", OF_MODEL},
+    {"overlap-expert-exchange", "overlap_expert_exchange", OF_EXPERTS},
+    {"checkpoint", "checkpoint", OF_ALL},
 };
 enum { DIMENSIONS = sizeof dimensions / sizeof *dimensions };
 
 /* Options that are about several rows, or about what becomes of them; and what is printed by itself. */
-static const char *const others[] = {"workers",      "global-rows", "micro-batch-size", "auto",    "top", "price",
-                                     "train-tokens", "format",      "schedule",         "machine", "rows"};
+static const char *const others[] = {"workers", "global-rows", "micro-batch-size", "auto", "top",
+                                     "format",  "schedule",    "machine",          "rows"};
 
 /* Options that only have a meaning in rows where this is true, or more than 1. */
 static const struct {
@@ -38,18 +43,38 @@ static const struct {
     {"grad-reduce-in-bf16", "grad_reduce_in_bf16"}, {"cp-comm-type", "context_parallel"},
 };
 
+static bool is_printable(const char *value)
+{
+    char copy[VALUE];
+    snprintf(copy, sizeof copy, "%s", value);
+    return strcmp(pp_printable(copy), value) == 0;
+}
+
+/* In quotes; what is no printable text as $'...', with its bytes as numbers. */
+static void print_quoted(const char *value, FILE *out)
+{
+    const bool text = is_printable(value);
+    fputs(text ? " '" : " $'", out);
+    for (const char *c = value; *c; c++) {
+        const bool safe = *c >= ' ' && *c <= '~' && *c != '\'' && *c != '\\';
+        if (text && *c == '\'')
+            fputs("'\\''", out);
+        else if (text || safe)
+            fputc(*c, out);
+        else
+            fprintf(out, "\\%03o", (unsigned)(unsigned char)*c);
+    }
+    fputc('\'', out);
+}
+
 static void print(const char *option, const char *value, FILE *out)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./,:+-=%@";
-    fprintf(out, " --%s", option);
-    if (!value) return;
-    if (*value && value[strspn(value, plain)] == '\0') {
+    fprintf(out, "%s--%s", ftell(out) > 0 ? " " : "", option);
+    if (value && *value && value[strspn(value, plain)] == '\0')
         fprintf(out, " %s", value);
-        return;
-    }
-    fputs(" '", out);
-    for (; *value; value++) fputs(*value == '\'' ? "'\\''" : (const char[]){*value, '\0'}, out);
-    fputc('\'', out);
+    else if (value)
+        print_quoted(value, out);
 }
 
 static void print_dimension(int i, const json_t *row, FILE *out)
@@ -90,9 +115,10 @@ static void print_option(const struct pp_opt *option, const struct pp_config *co
         print(option->name, value, out);
 }
 
-void pp_row_options(const json_t *row, const struct pp_config *config, const char *schedule, const char *machine,
-                    FILE *out)
+static void print_all(const json_t *row, const struct pp_config *config, const char *schedule, FILE *out)
 {
+    const bool model = !pp_predict_only_times(config);
+    const char *machine = pp_config_machine(config);
     char rows[32];
     for (int i = 0; i < pp_config_nrows; i++) {
         const char *name = pp_config_rows[i].name;
@@ -102,8 +128,20 @@ void pp_row_options(const json_t *row, const struct pp_config *config, const cha
     if (machine) print("machine", machine, out);
     print("schedule", schedule, out);
     for (int i = 0; i < DIMENSIONS; i++)
-        if (config->experts || !dimensions[i].of_experts) print_dimension(i, row, out);
-    snprintf(rows, sizeof rows, "%" JSON_INTEGER_FORMAT,
-             config->global_rows / json_integer_value(json_object_get(row, "replicas")));
-    print("rows", rows, out);
+        if (dimensions[i].of == OF_ALL || (model && (config->experts || dimensions[i].of == OF_MODEL)))
+            print_dimension(i, row, out);
+    snprintf(rows, sizeof rows, "%d", config->rows);
+    if (model) print("rows", rows, out);
+}
+
+json_t *pp_row_options(const json_t *row, const struct pp_config *config, const char *schedule)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    if (!out) return NULL;
+    print_all(row, config, schedule, out);
+    json_t *made = fclose(out) == 0 ? json_string(text) : NULL;
+    free(text);
+    return made;
 }

@@ -212,10 +212,56 @@ pp_status pp_way_remove_pointless(struct pp_way *way, const struct pp_schedules 
     return PP_OK;
 }
 
+/* Is the schedule one for several stages on each rank, though the point may have one? */
+static bool is_for_several(const struct pp_point *point, const struct pp_schedules *schedules)
+{
+    struct pp_schedule_found found;
+    return schedules->find(point->schedule, &found) == PP_OK && found.virtual_stages > 1;
+}
+
+static bool differ_in_schedule_only(const struct pp_point *a, const struct pp_point *b)
+{
+    return a->stages == b->stages && a->virtual_stages == b->virtual_stages && a->chunks == b->chunks &&
+           a->checkpoint == b->checkpoint && a->tensor == b->tensor && a->sum_pieces == b->sum_pieces &&
+           a->exchange_pieces == b->exchange_pieces && a->zero == b->zero && a->shard_degree == b->shard_degree;
+}
+
+static bool is_no_better(const json_t *row, const json_t *than)
+{
+    static const char *const figures[] = {"ms_per_batch", "device_bytes"};
+    for (int i = 0; i < 2; i++)
+        if (json_number_value(json_object_get(row, figures[i])) < json_number_value(json_object_get(than, figures[i])))
+            return false;
+    return true;
+}
+
+pp_status pp_way_remove_no_better(const struct pp_way *way, json_t **rows, const struct pp_schedules *schedules,
+                                  pp_status (*left_out)(void *context, const struct pp_point *point, const char *why),
+                                  void *context)
+{
+    char why[160];
+    for (int i = 0; i < way->npoints; i++) {
+        const struct pp_point *point = &way->points[i];
+        if (!rows[i] || point->virtual_stages > 1 || !is_for_several(point, schedules)) continue;
+        int k = 0;
+        while (k < way->npoints && !(rows[k] && differ_in_schedule_only(point, &way->points[k]) &&
+                                     !is_for_several(&way->points[k], schedules) && is_no_better(rows[i], rows[k])))
+            k++;
+        if (k == way->npoints) continue;
+        snprintf(why, sizeof why, "with one stage on each rank it takes no less time or memory than %.64s",
+                 way->points[k].schedule);
+        PP_TRY(left_out(context, point, why));
+        json_decref(rows[i]);
+        rows[i] = NULL;
+    }
+    return PP_OK;
+}
+
 /* A row with what it is sorted by. */
 struct place {
     json_t *row;
     bool out;     /* it does not fit into memory */
+    double bytes; /* that it needs, if no row fits; else 0 */
     double value; /* less is better */
     int64_t workers;
     const char *machine; /* "": only one is predicted for */
@@ -226,9 +272,12 @@ static int by_value(const void *a, const void *b)
 {
     const struct place *x = a, *y = b;
     if (x->out != y->out) return x->out - y->out;
+    if (x->bytes != y->bytes) return x->bytes < y->bytes ? -1 : 1;
     if (x->value != y->value) return x->value < y->value ? -1 : 1;
     return x->before < y->before ? -1 : 1;
 }
+
+static bool does_not_fit(const json_t *row) { return json_is_false(json_object_get(row, "fits")); }
 
 static int64_t workers_of(const json_t *row)
 {
@@ -242,6 +291,14 @@ static const char *machine_of(const json_t *row)
 {
     const char *name = json_string_value(json_object_get(row, "for_machine"));
     return name ? name : "";
+}
+
+/* Does a row fit, or is that not known? */
+static bool has_fitting(const json_t *rows)
+{
+    size_t i = 0;
+    while (i < json_array_size(rows) && does_not_fit(json_array_get(rows, i))) i++;
+    return i < json_array_size(rows);
 }
 
 /* Number of better rows with the same number of workers on the same machine. */
@@ -258,14 +315,15 @@ pp_status pp_ways_order(json_t *rows, const struct pp_config *config)
 {
     const char *key = pp_config_price(config) > 0 ? "cost_per_gtoken" : "ms_per_batch";
     const size_t n = json_array_size(rows);
+    const bool fitting = has_fitting(rows);
     struct place *places;
     int failed = 0;
     PP_TRY(PP_NEW(&places, n));
     for (size_t i = 0; i < n; i++) {
         json_t *row = json_incref(json_array_get(rows, i));
-        const bool out = json_is_false(json_object_get(row, "fits"));
-        places[i] =
-            (struct place){row, out, json_number_value(json_object_get(row, key)), workers_of(row), machine_of(row), i};
+        const double value = json_number_value(json_object_get(row, key)),
+                     bytes = fitting ? 0 : json_number_value(json_object_get(row, "device_bytes"));
+        places[i] = (struct place){row, does_not_fit(row), bytes, value, workers_of(row), machine_of(row), i};
     }
     qsort(places, n, sizeof *places, by_value);
     failed |= json_array_clear(rows);

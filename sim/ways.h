@@ -41,12 +41,20 @@ pp_status pp_way_remove_pointless(struct pp_way *way, const struct pp_schedules 
                                   pp_status (*left_out)(void *context, const struct pp_point *point, const char *why),
                                   void *context) PP_MUST_CHECK;
 
+/* Removes rows (pp_row_create()) of a way of --workers that say nothing new: of a schedule that is for several stages
+ * on each rank, with one stage, if a schedule that is for one takes as little time and memory and is the same
+ * otherwise. rows[way->npoints]: of each point, or NULL; those that are removed are released, and become NULL.
+ * left_out: as above. */
+pp_status pp_way_remove_no_better(const struct pp_way *way, json_t **rows, const struct pp_schedules *schedules,
+                                  pp_status (*left_out)(void *context, const struct pp_point *point, const char *why),
+                                  void *context) PP_MUST_CHECK;
+
 /* *out: the config for the points of a way. It borrows everything that `config` owns. */
 void pp_way_config(const struct pp_config *config, const struct pp_way *way, struct pp_config *out);
 
 /* Sorts an array of rows (pp_row_create()) by ms/batch, or with --price by the cost of a token; rows that do not fit
- * into memory go last. Equal rows keep their order. With --top N only the first N rows for each number of workers on
- * each machine (field "for_machine") are kept. */
+ * into memory go last, and if none fits, they are sorted by the memory that they need. Equal rows keep their order.
+ * With --top N only the first N rows for each number of workers on each machine (field "for_machine") are kept. */
 pp_status pp_ways_order(json_t *rows, const struct pp_config *config) PP_MUST_CHECK;
 
 #endif

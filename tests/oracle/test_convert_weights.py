@@ -17,7 +17,7 @@ from tiny_models import MIXTRAL_SHAPES, ABSENT, Case, convert, numbered, raw_ten
 
 MISTRAL = dict(model_type="mistral", architectures=["MistralForCausalLM"])
 REFUSED = [  # a change of LLAMA, words of the message
-    (dict(model_type="gpt_neox"), 'model_type is "gpt_neox", but only gpt2, llama, mistral, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, dots1, glm4_moe, solar_open, deepseek_v2, deepseek_v3 are'),
+    (dict(model_type="gpt_neox"), 'model_type is "gpt_neox", but only gpt2, llama, mistral, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, dots1, glm4_moe, solar_open, deepseek_v2, deepseek_v3, kimi_k2 are'),
     (dict(model_type=None), "model_type is null"),
     (dict(model_type=ABSENT), "model_type is missing, but only gpt2,"),
     (dict(vocab_size=ABSENT), "vocab_size is missing, but must be a number of things"),
@@ -32,7 +32,8 @@ REFUSED = [  # a change of LLAMA, words of the message
     (dict(rope_scaling=dict(rope_type="llama3", factor=8.0)), "rope_scaling is"),
     (dict(rope_scaling=dict(type="linear")), "rope_scaling is"),
     (dict(rope_scaling=dict(type="longrope", factor=2.0)), "by llama3, yarn, linear and all their numbers"),
-    (dict(rope_scaling=dict(type="yarn", factor=2.0, beta_fast=1, original_max_position_embeddings=8)), "make no sense"),
+    (dict(rope_scaling=dict(type="yarn", factor=2.0, beta_fast=0.5, original_max_position_embeddings=8)), "make no sense"),
+    (dict(rope_scaling=dict(type="yarn", factor=2.0, beta_fast="1", original_max_position_embeddings=8)), "make no sense"),
     (dict(rope_scaling=dict(type="yarn", factor=2.0, truncate=1, original_max_position_embeddings=8)), "make no sense"),
     (dict(rope_scaling=dict(LLAMA3, factor=0.5)), "its numbers make no sense together"),
     (dict(rope_scaling=dict(LLAMA3, factor="8")), "its numbers make no sense together"),

@@ -38,6 +38,16 @@ TOLD_OF_EXPERTS = [  # a change of MIXTRAL, the lines besides that no token is l
     (dict(model_type="phimoe"), ["layer norms, biases of attention and decoder"]),
     (dict(model_type="gpt_oss", sliding_window=None, use_sliding_window=False), ["a sink for attention"]),
 ]
+# Kimi K2's published config.json, of what counts.
+KIMI = dict(model_type="kimi_k2", architectures=["DeepseekV3ForCausalLM"], hidden_size=7168, intermediate_size=18432)
+KIMI.update(moe_intermediate_size=2048, num_hidden_layers=61, num_attention_heads=64, num_key_value_heads=64)
+KIMI.update(n_routed_experts=384, num_experts_per_tok=8, n_shared_experts=1, first_k_dense_replace=1, moe_layer_freq=1)
+KIMI.update(n_group=1, topk_group=1, topk_method="noaux_tc", scoring_func="sigmoid", norm_topk_prob=True)
+KIMI.update(routed_scaling_factor=2.827, q_lora_rank=1536, kv_lora_rank=512, qk_nope_head_dim=128, qk_rope_head_dim=64)
+KIMI.update(v_head_dim=128, vocab_size=163840, rms_norm_eps=1e-6, rope_theta=50000.0, max_position_embeddings=131072)
+KIMI.update(rope_scaling=dict(type="yarn", factor=32.0, beta_fast=1.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0))
+KIMI["rope_scaling"].update(original_max_position_embeddings=4096)
+KIMI.update(hidden_act="silu", attention_bias=False, tie_word_embeddings=False, quantization_config=dict(quant_method="fp8"))
 TYPES = ["sliding_attention", "sliding_attention", "full_attention"] * 4
 QWEN_WINDOWS = dict(use_sliding_window=True, max_window_layers=0)
 WINDOWS = [  # a change of LLAMA of 12 layers with a sliding_window of 16, the options
@@ -145,6 +155,14 @@ class Options(unittest.TestCase):
         done = options(dict(values, moe_intermediate_size=3, intermediate_size=7))
         self.assertIn(" --dense-layers 1 --experts-every 2 --dense-ff 7 ", done.stdout)
 
+    def test_kimi_k2(self):
+        done = options(KIMI)
+        self.assertEqual((done.returncode, done.stderr.count("\n")), (0, 1), done.stderr)
+        self.assertIn("the model leaves out no token", done.stderr)
+        words = "--router-score sigmoid --shared-ff 2048 --expert-bias yes --gate-scale 2.827 --dense-layers 1 "
+        self.assertIn(words, done.stdout)
+        self.assertIn("--rope-high-freq-factor 1.0 --rope-low-freq-factor 1.0 ", done.stdout)
+
     def test_rotations_of_llama_3_1(self):
         words = "--rope-factor 8.0 --rope-low-freq-factor 1.0 --rope-high-freq-factor 4.0 --rope-original-tokens 8192 "
         plain = options(LLAMA).stdout
@@ -222,10 +240,14 @@ class Options(unittest.TestCase):
     def test_parameters(self):
         """LLAMA: embedding and decoder 5 x 4; q 4 x 4, k and v 2 x 4, o 4 x 4, 3 of 3 x 4, 3 norms of 4. GPT2: 4 x 2,
         5 x 2; 2 x 6 + 6, 2 x 2 + 2, 2 x 3 + 3, 3 x 2 + 2, and 3 norms of 4. MIXTRAL: LLAMA's three linears three times,
-        and a router of 3 x 4. Qwen3 has two norms of 2 more, Qwen2 a bias of 4 + 2 + 2."""
+        and a router of 3 x 4. Qwen3 has two norms of 2 more, Qwen2 a bias of 4 + 2 + 2. Kimi K2, in the order of d, its
+        layers' attention, feed-forwards and experts: a trillion."""
+        attention = 7168 * (1536 + 576 + 1 + 1) + 1536 * (64 * 192 + 1) + 512 * (64 * 256 + 1) + 64 * 128 * 7168
+        kimi = 2 * 163840 * 7168 + 7168 + 61 * attention + 3 * 7168 * 18432 + 60 * (385 * 3 * 7168 * 2048 + 384 * 7169)
+        self.assertEqual(round(kimi / 1e9), 1026)
         qwen = dict(LLAMA, architectures=None)
         cases = [(dict(qwen, model_type="qwen3"), 136 + 2 * 2), (dict(qwen, model_type="qwen2"), 136 + 4 + 2 + 2)]
-        cases += [(LLAMA, 40 + 48 + 36 + 12), (MIXTRAL, 40 + 48 + 3 * 36 + 12 + 12), (GPT2, 18 + 18 + 6 + 9 + 8 + 12)]
+        cases += [(KIMI, kimi), (LLAMA, 40 + 48 + 36 + 12), (MIXTRAL, 40 + 48 + 3 * 36 + 12 + 12), (GPT2, 18 + 18 + 6 + 9 + 8 + 12)]
         for values, parameters in cases:
             words = ["--stages", "1", "--tensor", "1", "--tokens", "5", "--format", "json"]
             command = [PPSIM, *options(values).stdout.split(), *words]

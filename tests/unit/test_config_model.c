@@ -17,7 +17,8 @@ static void combinations_without_sense_are_refused(void **state)
         {"--positions rope --rope-factor 8 --rope-attention-factor 2", "--rope-scaling yarn; add both"},
         {"--positions rope --rope-factor 8 --rope-scaling linear --rope-original-tokens 9",
          "--rope-original-tokens is of --rope-factor with --rope-scaling llama3 or yarn"},
-        {"--positions rope --rope-factor 8 --rope-scaling yarn --rope-low-freq-factor 32", "32 must be more than"},
+        {"--positions rope --rope-factor 8 --rope-scaling yarn --rope-low-freq-factor 33", "32 must be at least"},
+        {"--positions rope --rope-factor 8 --rope-low-freq-factor 4", "4 must be more than"},
         {"--score-factor 0", "is below"},
         {"--rotary-dim 32", "--rotary-dim is of --positions rope"},
         {"--positions rope --rotary-dim 31", "--rotary-dim 31: pairs of columns are rotated; choose an even number"},
@@ -49,6 +50,7 @@ static void kinds_of_scaling_have_numbers_of_their_own(void **state)
     assert_true(fabs(pp_rope_magnitude(&c.rope_scaling) - 1.36888794541139) < 1e-14);
     assert_int_equal(parse(PP_PPSIM,
                            "--positions rope --rope-factor 40 --rope-scaling yarn --rope-high-freq-factor 5 "
+                           "--rope-low-freq-factor 5 "
                            "--rope-attention-factor 0.5",
                            &c),
                      PP_OK);

@@ -116,6 +116,8 @@ static void test_rope(void **state)
                                    {1, 9, 2, 64, 0, 1, {10000, 8, 1, 32, 4096, 1.25f, PP_ROPE_YARN, 1}},
                                    {2, 9, 1, 64, 32, 1, {150000, 32, 1, 32, 4096, 0, PP_ROPE_YARN, 0}},
                                    {1, 5, 1, 8, 0, 1, {10000, 4, 1, 1.001f, 4096, 0.5f, PP_ROPE_YARN, 0}},
+                                   {1, 9, 2, 64, 0, 1, {50000, 32, 1, 1, 4096, 1, PP_ROPE_YARN, 1}},
+                                   {1, 9, 2, 64, 0, 1, {50000, 32, 1, 1, 4096, 1, PP_ROPE_YARN, 0}},
                                    /* all pairs between, or none fast enough to keep their speed */
                                    {1, 9, 2, 16, 0, 1, {3, 8, 1, 32, 64, 0, PP_ROPE_YARN, 1}},
                                    {1, 9, 2, 16, 0, 1, {10000, 8, 1, 32, 6, 0, PP_ROPE_YARN, 1}}};
