@@ -289,7 +289,7 @@ static pp_status find_place(struct pp_db *db, struct pp_statement **out)
 
 static pp_status prepared(struct pp_db *db, const char *text, sqlite3_stmt **out)
 {
-    struct pp_statement *place;
+    struct pp_statement *place = NULL;
     for (int i = 0; i < db->nstatements; i++) {
         *out = db->statement[i].handle;
         if (db->statement[i].text == text) return PP_OK;
