@@ -179,15 +179,21 @@ static pp_status seen_alone(const struct pp_exec *exec, pp_status status)
     return status == PP_USAGE && exec->processes.count > 1 ? PP_IO : status;
 }
 
-/* The first process: with report and result. */
+/* The first process: with report and result. Where all results were collected and something failed after that (its
+ * weights could not be saved), they are stored, and the failure is told. Who stops a run by a signal gets none. */
 static pp_status run_first(struct pp_exec *exec, struct pp_session *s, struct pp_result *out)
 {
     struct pp_report report;
+    char message[PP_MESSAGE_BYTES];
     PP_TRY(tell_remarks(s->job));
     PP_TRY(seen_alone(exec, pp_report_begin(&report, exec, s)));
-    pp_status status = run_crew(s, &report);
-    if (status == PP_OK) status = pp_result_make(s, out);
-    return end_report(&report, status, out);
+    const pp_status ran = run_crew(s, &report);
+    const bool has_results = s->collected && ran != PP_INTERRUPTED;
+    snprintf(message, sizeof message, "%s", pp_message());
+    const pp_status stored = end_report(&report, has_results ? pp_result_make(s, out) : ran, out);
+    if (!has_results || ran == PP_OK) return stored;
+    if (stored != PP_OK) pp_warn("%s", pp_message());
+    return pp_fail(ran, "%s", message);
 }
 
 /* Two numbers have one sum; of more it depends on the order. */

@@ -123,6 +123,7 @@ pp_status pp_result_make(const struct pp_session *s, struct pp_result *out)
     PP_TRY(run_figures(s, &out->stored));
     out->taken = taken(s);
     take_losses(s, out);
+    out->complete = true;
     return PP_OK;
 }
 

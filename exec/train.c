@@ -327,8 +327,9 @@ static pp_status run(struct pp_trainee *t)
     while (t->epoch < s->config->epochs) PP_TRY(run_epoch(t));
     PP_TRY(reference(t, &s->reference_ns[1]));
     PP_TRY(run_test(t));
+    PP_TRY(pp_collect(s, t->worker)); /* first: the weights may find no room, and the results stay good then */
+    if (t->worker->me == 0) s->collected = true;
     PP_TRY(save_weights(t));
-    PP_TRY(pp_collect(s, t->worker));
     /* Before anybody closes a channel that another one's device still takes from. */
     return s->backend->queue ? pp_barrier(s->world, t->worker->me) : PP_OK;
 }
