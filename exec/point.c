@@ -306,7 +306,8 @@ pp_status pp_exec_point(struct pp_exec *exec, const struct pp_point *point, stru
     pp_status status = plan(exec, point, s);
     if (status == PP_OK) status = open_checkpoint(exec, s);
     if (status == PP_OK) status = check_files(exec, s);
-    if (status == PP_OK || status == PP_USAGE) status = pp_agree_on_job(exec, s->job, status);
+    if (status == PP_OK || status == PP_USAGE) status = pp_agree_on_job(exec, s, status);
+    if (status == PP_OK) status = pp_restart_check(&s->restart, &exec->config);
     if (status == PP_OK) status = open_world(exec, s);
     if (status == PP_OK) status = run_session(exec, s, out);
     /* after a failure others still use the world: they are aborted next */

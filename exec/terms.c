@@ -108,16 +108,26 @@ static void add_stages(const struct pp_model *model, struct pp_terms *terms)
     pp_terms_add(terms, "split into stages", "give --split the layers of each stage", "%s", text);
 }
 
-pp_status pp_agree_on_job(struct pp_exec *exec, const struct pp_job *job, pp_status status)
+/* From different steps a run would end in a hang or in wrong numbers. */
+static void add_checkpoint(const struct pp_restart *restart, struct pp_terms *terms)
+{
+    char text[48] = "none";
+    if (restart->resumed) snprintf(text, sizeof text, "after step %d", restart->start.step);
+    pp_terms_add(terms, "checkpoint to resume from", "let all machines see the same file", "%s", text);
+}
+
+pp_status pp_agree_on_job(struct pp_exec *exec, const struct pp_session *session, pp_status status)
 {
     struct pp_terms *terms;
     if (exec->processes.count == 1) return status;
     PP_TRY(PP_NEW(&terms, 1));
     if (status == PP_OK) {
+        const struct pp_job *job = session->job;
         add_stages(job->model, terms);
         add_plan("plan", job->train, terms);
         add_plan("plan of evaluation", job->eval, terms);
         pp_terms_add(terms, "accumulation key", same_options, "%s", job->accumulation_key);
+        add_checkpoint(&session->restart, terms);
     }
     status = agree(exec, status, terms);
     free(terms);

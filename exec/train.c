@@ -166,18 +166,6 @@ static pp_status save_checkpoint(struct pp_trainee *t)
     return pp_restart_save(restart, t->worker, &state, t->best);
 }
 
-/* All workers go on from the same step, or this would end in a hang or in wrong numbers. */
-static pp_status agree(struct pp_trainee *t)
-{
-    int first = t->step;
-    PP_TRY(pp_broadcast(t->session->world, t->worker->me, 0, &first, sizeof first));
-    if (first == t->step) return PP_OK;
-    return pp_fail(PP_INPUT,
-                   "--resume: the first process goes on after step %d, this one, which %s a checkpoint %s, after step "
-                   "%d; let all machines see the same file",
-                   first, t->session->restart.resumed ? "has" : "does not find", t->session->restart.path, t->step);
-}
-
 /* Of a resumed run: where it was. */
 static pp_status go_on(struct pp_trainee *t)
 {
@@ -189,7 +177,6 @@ static pp_status go_on(struct pp_trainee *t)
     t->best_loss = restart->start.best_loss;
     t->has_best = t->best && t->best_loss < INFINITY;
     t->totals = restart->start.totals;
-    if (t->session->config->resume) PP_TRY(agree(t));
     return restart->resumed ? pp_restart_load(restart, t->worker, t->best) : PP_OK;
 }
 
