@@ -113,7 +113,7 @@ int64_t pp_data_bytes(const struct pp_data *data)
     return words * (int64_t)sizeof *data->words[0];
 }
 
-/* all: else only of what sets the vocabulary. */
+/* Finds how large the data is without keeping it. all: else only where that is needed for the vocabulary. */
 static pp_status survey(struct pp_config *config, bool all, struct pp_data *data)
 {
     const struct source *source;

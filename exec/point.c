@@ -78,7 +78,7 @@ static bool is_stuck(struct crew *crew)
     return pp_now_ns() - crew->failed_ns > PATIENCE_NS;
 }
 
-/* Until all have ended, *ended of them; reports now and then. */
+/* Waits until all workers have ended or one is stuck, and reports now and then. *ended: how many have ended. */
 static void attend(struct crew *crew, struct pp_report *report, int *ended)
 {
     for (*ended = 0; *ended < crew->started && !is_stuck(crew);) {

@@ -70,7 +70,7 @@ static void list_carriers(FILE *out)
     for (int i = 0; pp_carriers[i]; i++) pp_list_row(out, pp_carriers[i]->name, "%s", pp_carriers[i]->summary);
 }
 
-/* Of one process. An impossible configuration has none. */
+/* How many workers this process has in a configuration; at least 1, also where the configuration is impossible. */
 static int workers_of(const struct pp_exec *exec, const struct pp_point *point)
 {
     if (pp_point_check(&exec->config, point) != PP_OK) return 1;
@@ -297,7 +297,7 @@ static pp_status run(void *session, const char *operand)
 
 static void release(struct session *s)
 {
-    /* one more than there are, if it failed half made */
+    /* Not nresults: the next one may be there in part, if the run failed. Those that were never begun are zeros. */
     for (int i = 0; s->results && i < s->npoints; i++) pp_result_free(&s->results[i]);
     free(s->results);
     free(s->points);

@@ -44,7 +44,7 @@ static double median(double *values, int n)
     return (values[(n - 1) / 2] + values[n / 2]) / 2;
 }
 
-/* Of the first replica, over the traced steps. */
+/* The median figures of the first replica over the traced steps. */
 static pp_status trace_figures(const struct pp_session *s, struct pp_run_result *out)
 {
     enum { MAKESPAN, SPAN, BUBBLE, BUBBLE_SPAN, FIGURES };

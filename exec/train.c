@@ -166,7 +166,7 @@ static pp_status save_checkpoint(struct pp_trainee *t)
     return pp_restart_save(restart, t->worker, &state, t->best);
 }
 
-/* Of a resumed run: where it was. */
+/* Sets where the run begins: where the checkpoint left it, or at its first step. */
 static pp_status go_on(struct pp_trainee *t)
 {
     const struct pp_restart *restart = &t->session->restart;
