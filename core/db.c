@@ -181,26 +181,32 @@ static pp_status connect(struct pp_db *db, const char *name, int flags)
     return PP_OK;
 }
 
+/* The URI of a file that nobody writes meanwhile. Each byte of the path is a number there, so that none means
+ * anything else. NULL: there is no memory. The caller frees it. */
+static char *immutable_uri(const char *path)
+{
+    const size_t size = sizeof "file:?immutable=1" + 3 * strlen(path);
+    char *uri = malloc(size);
+    if (!uri) return NULL;
+    size_t n = (size_t)snprintf(uri, size, "file:");
+    for (; *path; path++) n += (size_t)snprintf(uri + n, size - n, "%%%02x", (unsigned)(unsigned char)*path);
+    snprintf(uri + n, size - n, "?immutable=1");
+    return uri;
+}
+
 /* A file in a folder that may not be written can only be read as one that nobody writes: SQLite could not make its lock
  * file. One that may not be written itself is read so too: the lock file would stay. */
 static pp_status connect_immutable(struct pp_db *db)
 {
     char *wal = sqlite3_mprintf("%s-wal", db->path);
-    char *name = sqlite3_mprintf("file:");
-    for (const char *c = db->path; name && *c; c++) {
-        char *longer = sqlite3_mprintf(strchr("%?#", *c) ? "%s%%%02x" : "%s%c", name, *c);
-        sqlite3_free(name);
-        name = longer;
-    }
-    char *uri = name ? sqlite3_mprintf("%s?immutable=1", name) : NULL;
+    char *uri = immutable_uri(db->path);
     pp_status status = PP_OK;
     if (uri && wal && access(wal, F_OK) != 0) {
         sqlite3_close(db->sql);
         db->sql = NULL;
         status = connect(db, uri, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI);
     }
-    sqlite3_free(uri);
-    sqlite3_free(name);
+    free(uri);
     sqlite3_free(wal);
     return status;
 }

@@ -7,7 +7,7 @@
 
 #include "core/distinct_files.h"
 
-enum { MOST_WORDS = 64 };
+enum { MOST_WORDS = 63, WORDS = MOST_WORDS + 2 /* the first place is not used, and the last has what is too many */ };
 static const char mark[] = "\xef\xbb\xbf"; /* the byte order mark, which some editors write before UTF-8 */
 static const char blanks[] = " \t\r\n";
 /* What the configurations of one run may differ in. */
@@ -29,11 +29,11 @@ struct reading {
 };
 
 /* Cuts the words of a line apart: word[1 .. returned - 1]. */
-static int words_of(char *line, char *word[MOST_WORDS])
+static int words_of(char *line, char *word[WORDS])
 {
     char *rest, *next = strtok_r(line, blanks, &rest);
     int n = 1;
-    for (; next && *next != '#' && n < MOST_WORDS; next = strtok_r(NULL, blanks, &rest)) word[n++] = next;
+    for (; next && *next != '#' && n < WORDS; next = strtok_r(NULL, blanks, &rest)) word[n++] = next;
     return n;
 }
 
@@ -94,11 +94,11 @@ static pp_status add_points(struct reading *r, const struct pp_config *config)
 
 static pp_status read_line(struct reading *r, char *text)
 {
-    char *word[MOST_WORDS];
+    char *word[WORDS];
     struct pp_points_line *line;
     const int n = words_of(text, word);
     if (n == 1) return PP_OK;
-    if (n == MOST_WORDS) return pp_fail(PP_USAGE, "a line has at most %d words", MOST_WORDS - 1);
+    if (n == WORDS) return pp_fail(PP_USAGE, "a line has at most %d words", MOST_WORDS);
     PP_TRY(PP_NEW(&line, 1));
     line->next = r->out->lines;
     r->out->lines = line;

@@ -78,18 +78,23 @@ void pp_metrics_finish(struct pp_metrics_sums *sums, struct pp_metrics *out, dou
     release(sums);
 }
 
-pp_status pp_trace_metrics(const struct pp_plan *plan, const struct pp_trace *trace, int replica, int step,
+pp_status pp_trace_metrics(const struct pp_plan *plan, const struct pp_trace *trace, int replica, int first, int n,
                            struct pp_metrics *out, double *rank_bubble)
 {
-    struct pp_metrics_sums sums;
-    PP_TRY(pp_metrics_begin(&sums, plan->ranks));
-    for (int64_t i = 0; i < trace->nevents; i++) {
+    struct pp_metrics_sums *sums;
+    pp_status status = PP_OK;
+    PP_TRY(PP_NEW(&sums, n));
+    for (int k = 0; k < n && status == PP_OK; k++) status = pp_metrics_begin(&sums[k], plan->ranks);
+    for (int64_t i = 0; i < trace->nevents && status == PP_OK; i++) {
         const struct pp_event *e = &trace->events[i];
         const int rank = pp_worker_rank(plan, e->worker);
         const bool computes = pp_kinds[plan->tasks[e->task].kind].computes;
-        if (e->step == step && e->worker == pp_worker_at(plan, replica, rank, 0) && computes)
-            pp_metrics_add(&sums, rank, e->start_ns, e->end_ns);
+        if (e->step >= first && e->step < first + n && e->worker == pp_worker_at(plan, replica, rank, 0) && computes)
+            pp_metrics_add(&sums[e->step - first], rank, e->start_ns, e->end_ns);
     }
-    pp_metrics_finish(&sums, out, rank_bubble);
-    return PP_OK;
+    for (int k = 0; k < n && status == PP_OK; k++)
+        pp_metrics_finish(&sums[k], &out[k], rank_bubble ? rank_bubble + (int64_t)k * plan->ranks : NULL);
+    for (int k = 0; k < n; k++) release(&sums[k]); /* after a failure */
+    free(sums);
+    return status;
 }

@@ -63,8 +63,10 @@ void pp_metrics_add(struct pp_metrics_sums *sums, int rank, int64_t start_ns, in
 /* rank_bubble: NULL, or [ranks] to fill with 1 - busy time of the rank / makespan. */
 void pp_metrics_finish(struct pp_metrics_sums *sums, struct pp_metrics *out, double *rank_bubble);
 
-/* The figures of one replica and one step of a trace, from the events of the first member of each rank. */
-pp_status pp_trace_metrics(const struct pp_plan *plan, const struct pp_trace *trace, int replica, int step,
+/* The figures of one replica in each of n steps of a trace, the first of which has the number `first`, from the events
+ * of the first member of each rank. The trace, which is long where n is large, is read once. out: [n]; rank_bubble:
+ * NULL, or [n][ranks]. */
+pp_status pp_trace_metrics(const struct pp_plan *plan, const struct pp_trace *trace, int replica, int first, int n,
                            struct pp_metrics *out, double *rank_bubble) PP_MUST_CHECK;
 
 #endif

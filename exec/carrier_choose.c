@@ -39,7 +39,7 @@ static int sharers(const struct pp_backend *backend, const struct pp_device_spec
     return backend->sharers ? backend->sharers(spec) : 1;
 }
 
-/* Workers of this host on the device of this process' first. */
+/* How many workers of this host use the same device as the first worker of this process. */
 static int sharers_here(const struct choice *c)
 {
     struct pp_device_spec spec = {.workers = c->workers,

@@ -155,7 +155,7 @@ static pp_status copy_from(struct pp_sum *s, const struct member *m, int64_t off
                                         (char *)m->memory + offset, bytes);
 }
 
-/* Those of member i for this one. */
+/* Queues copies of the pieces that member i has for this worker. */
 static pp_status copy_pieces(struct pp_sum *s, const struct pp_pieces *pieces, int i)
 {
     for (int turn = 0; turn < pp_pieces_turns(pieces); turn++) {
@@ -165,7 +165,9 @@ static pp_status copy_pieces(struct pp_sum *s, const struct pp_pieces *pieces, i
     return PP_OK;
 }
 
-/* What member i has for all, of sums or of its own; or for this one. */
+/* Queues copies of what this worker takes from member i, to the same place in its own memory: the slice that i has
+ * summed; of shares, the parts of tensors that are i's, if all are to have them; of pieces, those for this worker. All
+ * members must have issued the phase before (ADDED), or i's mark is that of an earlier round. */
 static pp_status copy_slice(struct pp_sum *s, const struct pp_parcel *parcel, int i)
 {
     const struct pp_shares *shares = parcel->shares;

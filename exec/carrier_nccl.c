@@ -112,7 +112,7 @@ static void sum_close(struct pp_sum *s)
     free(s);
 }
 
-/* Of the first member, to all. */
+/* What the first member of a group tells the others: how they sum, and where they meet. */
 struct invitation {
     bool staged;
     ncclUniqueId id;

@@ -117,7 +117,9 @@ static pp_status copy_share(struct pp_sum *s, const struct pp_parcel *parcel, in
     return PP_OK;
 }
 
-/* Of a sum the parts of all are fetched, else this member's own; those that are new to it are brought back. */
+/* Copies the shares of a segment to the host (`fetches`) or back. To the host go the shares of all members, where they
+ * are summed; where they are only gathered, this member's own. Back come those that this member did not have: its own,
+ * if it was summed, and the others', if they are gathered. */
 static pp_status copy_shares(struct pp_sum *s, const struct pp_parcel *parcel, int64_t number, bool fetches)
 {
     const bool sums = parcel->shares->use != PP_SHARES_GATHER, tells = parcel->shares->use != PP_SHARES_SCATTER;
@@ -128,7 +130,7 @@ static pp_status copy_shares(struct pp_sum *s, const struct pp_parcel *parcel, i
     return PP_OK;
 }
 
-/* To its place on the host, or from there. */
+/* Copies a segment to its place on the host (`fetches`), or from there to the device. */
 static pp_status copy_segment(struct pp_sum *s, const struct pp_parcel *parcel, int64_t number, bool fetches)
 {
     int64_t bytes;
@@ -137,7 +139,8 @@ static pp_status copy_segment(struct pp_sum *s, const struct pp_parcel *parcel, 
     return s->ops->copy(s->port.device, s->queue, fetches ? host : device, fetches ? device : host, bytes);
 }
 
-/* Into the place of the segment two before, whose way back is in the same queue. */
+/* Queues the copy of the next segment to the host. It takes the place of the segment two before, whose way back is in
+ * the same queue. */
 static pp_status fetch(struct pp_sum *s, const struct pp_parcel *parcel)
 {
     if (s->fetched == s->nsegments) return PP_OK;

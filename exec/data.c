@@ -53,12 +53,14 @@ static const struct source texts = {pp_data_survey_texts, pp_data_read_texts},
                            constant = {size_constant, make_constant},
                            generated = {pp_data_size_generated, pp_data_generate};
 
-static bool holds(const char *folder, const char *name)
+/* 0 if the folder has a file of that name; else the error that says why it is not found, ENOENT: it is not there. */
+static int find_in(const char *folder, const char *name)
 {
     char path[4096];
     struct stat info;
     const int length = snprintf(path, sizeof path, "%s/%s", folder, name);
-    return length > 0 && (size_t)length < sizeof path && stat(path, &info) == 0;
+    if (length < 0 || (size_t)length >= sizeof path) return ENAMETOOLONG;
+    return stat(path, &info) == 0 ? 0 : errno;
 }
 
 /* A folder by its training part. */
@@ -68,12 +70,12 @@ static pp_status find_source(const struct pp_config *config, const struct source
     struct stat info;
     *out = data ? &constant : &generated;
     if (!data || strcmp(data, "constant") == 0) return PP_OK;
-    const bool words = holds(data, "train.txt"), numbers = holds(data, "train.bin"), absent = errno == ENOENT;
-    if (words && numbers)
+    const int words = find_in(data, "train.txt"), numbers = find_in(data, "train.bin");
+    if (words == 0 && numbers == 0)
         return pp_fail(PP_INPUT, "--data: %s holds train.txt, a text, and train.bin, tokens; keep one of them", data);
-    if (!words && !numbers && absent && stat(data, &info) == 0 && S_ISDIR(info.st_mode))
+    if (words == ENOENT && numbers == ENOENT && stat(data, &info) == 0 && S_ISDIR(info.st_mode))
         return pp_fail(PP_INPUT, "--data: %s holds neither train.txt, for a text, nor train.bin, for tokens", data);
-    *out = numbers ? &tokens : &texts; /* what reads texts says what is wrong with a folder */
+    *out = numbers == 0 ? &tokens : &texts; /* what reads texts says what is wrong with a folder */
     return PP_OK;
 }
 
@@ -111,7 +113,7 @@ int64_t pp_data_bytes(const struct pp_data *data)
     return words * (int64_t)sizeof *data->words[0];
 }
 
-/* all: else only of what sets the vocabulary. */
+/* Finds how large the data is without keeping it. all: else only where that is needed for the vocabulary. */
 static pp_status survey(struct pp_config *config, bool all, struct pp_data *data)
 {
     const struct source *source;

@@ -15,7 +15,8 @@ struct pp_pieces pp_pieces_of(const struct pp_join_call *call, int members)
                               .piece_bytes = call->elements * pp_sum_bytes(call->type) / members / call->each};
 }
 
-/* Of chunks all get the same. */
+/* The place of the k-th piece for `member` in the layout `here` (exec/exchange.h). With halves all members get the same
+ * chunks, so there is only one of each. */
 static int64_t here(const struct pp_pieces *p, int member, int k)
 {
     return p->halves && !p->back ? k : (int64_t)member * p->each + k;

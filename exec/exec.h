@@ -44,6 +44,7 @@ struct pp_result {
     double taken; /* the part of traced tasks' time in which others had their cores; NAN: it is not known */
     int nlosses, nvalid;
     double *losses, *valid_losses;
+    bool complete; /* all of the above is there */
 };
 
 /* Text that must be equal, beside the accumulation key, for equal bits: the device, and the order of sums of
@@ -53,7 +54,8 @@ void pp_exec_bits(const struct pp_exec *exec, const struct pp_plan *plan, char *
 
 /* Runs one configuration. All processes call it; only the first gets a result. PP_USAGE where it is impossible: all
  * processes see the same then, and may go on with another. After any other failure of one process the others must be
- * aborted. */
+ * aborted. The result is complete also where something failed that comes after the training: saving its weights, or
+ * the database. */
 pp_status pp_exec_point(struct pp_exec *exec, const struct pp_point *point, struct pp_result *out) PP_MUST_CHECK;
 void pp_result_free(struct pp_result *result);
 /* Prints n results in the form of config->format. config: what the user asked for, with its lists. */

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "core/log.h"
 
 #define SUFFIX ".lock"
 
@@ -24,18 +25,30 @@ static bool is_named(int fd, const char *path)
            opened.st_dev == named.st_dev;
 }
 
+/* Is it no surprise that there is no lock? The file system has none, or nothing can be written there. (A lock that is
+ * there and refuses this user is somebody's.) */
+static bool is_usual(const char *path, int error)
+{
+    static const int usual[] = {ENOLCK, EOPNOTSUPP, ENOSYS, EROFS, ENOENT, ENOTDIR};
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
+        if (error == usual[i]) return true;
+    return error == EACCES && access(path, F_OK) != 0;
+}
+
 enum attempt { HELD, TAKEN, NO_LOCKS, AGAIN };
 
-/* *fd is -1 unless the lock is held. */
+/* *fd is -1 unless the lock is held. NO_LOCKS: errno says why. */
 static enum attempt attempt(const char *path, int *fd)
 {
     *fd = open(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666); /* a pipe is no reason to wait */
-    if (*fd < 0) return NO_LOCKS;
-    const bool locked = flock(*fd, LOCK_EX | LOCK_NB) == 0, taken = !locked && errno == EWOULDBLOCK;
+    const bool locked = *fd >= 0 && flock(*fd, LOCK_EX | LOCK_NB) == 0;
+    const int error = errno;
     if (locked && is_named(*fd, path)) return HELD;
-    close(*fd);
+    if (*fd >= 0) close(*fd);
     *fd = -1;
-    return taken ? TAKEN : locked ? AGAIN : NO_LOCKS;
+    errno = error;
+    if (locked || error == EINTR) return AGAIN;
+    return error == EWOULDBLOCK ? TAKEN : NO_LOCKS;
 }
 
 static pp_status lock(const char *path, const char *used, int *fd)
@@ -44,6 +57,9 @@ static pp_status lock(const char *path, const char *used, int *fd)
     const int64_t begin = pp_now_ns();
     for (;;) {
         const enum attempt result = attempt(path, fd);
+        const int error = errno;
+        if (result == NO_LOCKS && !is_usual(path, error))
+            pp_warn("--save: %s cannot be locked: %s; let no other run use %s", path, strerror(error), used);
         if (result == HELD || result == NO_LOCKS) return PP_OK;
         if (result == AGAIN) continue;
         if (pp_now_ns() - begin > PP_LOCK_PATIENCE_NS)

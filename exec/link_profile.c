@@ -37,8 +37,6 @@ struct side {
     int64_t room;
     struct pp_times one_way;
     struct pp_times calls[CALLS];
-    pp_status status;
-    char message[PP_MESSAGE_BYTES];
 };
 
 static int64_t now_of(const struct side *s) { return pp_now_ns() + s->world->processes.clock_offset_ns; }
@@ -262,13 +260,10 @@ static void release(struct side *s)
 static void *side_main(void *arg)
 {
     struct side *s = arg;
-    s->status = s->setup->pin ? s->setup->pin(s->setup->pin_arg, s->me) : PP_OK;
-    if (s->status == PP_OK)
-        s->status = s->setup->backend->queue ? pp_link_profile_queue(s->setup, s->world, s->me, s->out) : measure(s);
-    if (s->status != PP_OK) {
-        snprintf(s->message, sizeof s->message, "%s", pp_message());
-        pp_world_stop(s->world, s->status);
-    }
+    pp_status status = s->setup->pin ? s->setup->pin(s->setup->pin_arg, s->me) : PP_OK;
+    if (status == PP_OK)
+        status = s->setup->backend->queue ? pp_link_profile_queue(s->setup, s->world, s->me, s->out) : measure(s);
+    if (status != PP_OK) pp_world_stop(s->world, status);
     return NULL;
 }
 
@@ -283,15 +278,10 @@ static pp_status measure_threads(const struct pp_link_setup *setup, struct pp_wo
         error = pthread_create(&threads[i], NULL, side_main, &sides[i]);
         if (!error) started++;
     }
-    if (error) pp_world_stop(world, PP_IO);
+    if (error) pp_world_stop(world, pp_fail(PP_IO, "cannot start a thread: %s", strerror(error)));
     for (int i = 0; i < started; i++) pthread_join(threads[i], NULL);
     for (int i = 0; i < started; i++) release(&sides[i]);
-    if (error) return pp_fail(PP_IO, "cannot start a thread to measure links: %s", strerror(error));
-    /* One that gave up because the other failed has nothing to tell. */
-    for (int i = 0; i < 2; i++)
-        if (sides[i].status != PP_OK && sides[i].status != PP_PEER)
-            return pp_fail(sides[i].status, "measuring links between threads: %s", sides[i].message);
-    return PP_OK;
+    return pp_context(pp_world_failure(world), "measuring links between threads");
 }
 
 pp_status pp_link_profile_threads(const struct pp_link_setup *setup, struct pp_link_profile *out)

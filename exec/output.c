@@ -8,7 +8,7 @@
 #include "core/rows.h"
 #include "exec/exec.h"
 
-/* Of the largest process; null where the system does not tell. */
+/* The resident memory of the largest process; null where the system does not tell. */
 static json_t *process_bytes(const struct pp_result *r)
 {
     int64_t most = 0;

@@ -23,7 +23,8 @@ static struct kept kept_of(const struct pp_worker *w, int tensor)
     return kept;
 }
 
-/* Of the elements that a member of a rank has of a tensor, and of the whole tensor. */
+/* The longest run, of at most `most` elements, that begins at element `local` of what a member of the worker's rank has
+ * of a tensor and lies in one piece in the whole tensor. */
 static struct pp_slice slice_of(const struct pp_worker *w, int tensor, int member, int64_t local, int64_t most)
 {
     const struct pp_model *model = w->job->model;
@@ -34,7 +35,9 @@ static struct pp_slice slice_of(const struct pp_worker *w, int tensor, int membe
 
 /* --- from a file or `init` --- */
 
-/* Of what has the values of a tensor; of one in a file, where the model may be there several times. */
+/* The number of the tensor that has the values of tensor `number`: of a copy of the embedding that is the embedding,
+ * else itself. In files, which may have the tensors of the model several times, numbers go on: tensor k of the second
+ * time is ntensors + k. */
 static int source_of(const struct pp_model *model, int number)
 {
     const int tensor = number % model->ntensors;
@@ -166,7 +169,7 @@ pp_status pp_parameters_copy(struct pp_worker *w, float *to)
 
 /* --- between workers --- */
 
-/* Of the elements that a member of a rank has of a tensor. */
+/* A run of the elements that a member of a rank has of a tensor, and a worker that has them. */
 struct piece {
     int tensor, part, member, owner; /* owner: a worker that has it */
     int64_t first, n;
@@ -205,7 +208,7 @@ static pp_status restore_piece(struct pp_worker *w, const struct piece *p, int t
     return pp_worker_set(w, p->tensor, 0, p->first, p->n, buffer);
 }
 
-/* To all who evaluate and have the same of the tensor. */
+/* Sends a piece from its owner to all workers that evaluate with the tensor whole and are to have this piece of it. */
 static pp_status restore_for_all(struct pp_worker *w, const struct piece *p, float *buffer)
 {
     const struct pp_plan *plan = w->job->train;
@@ -269,7 +272,7 @@ static void put(const struct pp_worker *w, const struct piece *p, const float *v
     }
 }
 
-/* From its owner to worker 0 and to its place there. */
+/* Sends a piece from its owner to worker 0, which puts it where it belongs in its window. */
 static pp_status collect_piece(struct pp_worker *w, const struct piece *p, const struct window *window)
 {
     const int owner = p->owner;

@@ -31,9 +31,6 @@ struct member {
     pthread_t thread;
     struct pp_trainee *trainee;
     int me;
-    atomic_bool ended; /* and the two below are set */
-    pp_status status;
-    char message[PP_MESSAGE_BYTES];
 };
 
 struct crew {
@@ -49,17 +46,13 @@ static void *work(void *arg)
     struct member *m = arg;
     struct pp_session *s = m->crew->session;
     pp_place_worker(s->world, m->me, s->config->threads);
-    m->status = pp_train(s, m->me, &m->trainee);
-    if (m->status != PP_OK) {
-        snprintf(m->message, sizeof m->message, "%s", pp_message());
-        pp_world_stop(s->world, m->status);
-    }
-    atomic_store(&m->ended, true);
+    const pp_status status = pp_train(s, m->me, &m->trainee);
+    if (status != PP_OK) pp_world_stop(s->world, status);
     sem_post(&m->crew->ended);
     return NULL;
 }
 
-static pp_status start(struct crew *crew)
+static void start(struct crew *crew)
 {
     struct pp_world *world = crew->session->world;
     for (int i = 0; i < world->count; i++) {
@@ -67,12 +60,11 @@ static pp_status start(struct crew *crew)
         *m = (struct member){.crew = crew, .me = world->first + i};
         int error = pthread_create(&m->thread, NULL, work, m);
         if (error) {
-            pp_world_stop(world, PP_NOMEM);
-            return pp_fail(PP_NOMEM, "cannot start the thread of worker %d: %s", m->me, strerror(error));
+            pp_world_stop(world, pp_fail(PP_NOMEM, "cannot start the thread of worker %d: %s", m->me, strerror(error)));
+            return;
         }
         crew->started++;
     }
-    return PP_OK;
 }
 
 /* A worker that waits in a call for a device, which waits for a process that is gone, never learns that all is over.
@@ -86,7 +78,7 @@ static bool is_stuck(struct crew *crew)
     return pp_now_ns() - crew->failed_ns > PATIENCE_NS;
 }
 
-/* Until all have ended, *ended of them; reports now and then. */
+/* Waits until all workers have ended or one is stuck, and reports now and then. *ended: how many have ended. */
 static void attend(struct crew *crew, struct pp_report *report, int *ended)
 {
     for (*ended = 0; *ended < crew->started && !is_stuck(crew);) {
@@ -98,17 +90,6 @@ static void attend(struct crew *crew, struct pp_report *report, int *ended)
         if (sem_timedwait(&crew->ended, &until) == 0) ++*ended;
         if (report) pp_report_update(report);
     }
-}
-
-/* Of the failures the one that came first by itself, not because others failed. */
-static pp_status first_failure(const struct crew *crew)
-{
-    const struct member *worst = NULL;
-    for (int i = 0; i < crew->started; i++) {
-        const struct member *m = &crew->members[i];
-        if (atomic_load(&m->ended) && m->status != PP_OK && (!worst || worst->status == PP_PEER)) worst = m;
-    }
-    return worst ? pp_fail(worst->status, "%s", worst->message) : PP_OK;
 }
 
 static void dismiss(struct crew *crew)
@@ -140,9 +121,9 @@ static pp_status run_crew(struct pp_session *s, struct pp_report *report)
         return status;
     }
     sem_init(&crew->ended, 0, 0);
-    status = start(crew);
+    start(crew);
     attend(crew, report, &ended);
-    if (status == PP_OK) status = first_failure(crew);
+    status = pp_world_failure(s->world);
     s->stuck = ended < crew->started;
     if (!s->stuck) {
         status = tell_whose_signal(s->world, status);
@@ -179,15 +160,21 @@ static pp_status seen_alone(const struct pp_exec *exec, pp_status status)
     return status == PP_USAGE && exec->processes.count > 1 ? PP_IO : status;
 }
 
-/* The first process: with report and result. */
+/* The first process: with report and result. Where all results were collected and something failed after that (its
+ * weights could not be saved), they are stored, and the failure is told. Who stops a run by a signal gets none. */
 static pp_status run_first(struct pp_exec *exec, struct pp_session *s, struct pp_result *out)
 {
     struct pp_report report;
+    char message[PP_MESSAGE_BYTES];
     PP_TRY(tell_remarks(s->job));
     PP_TRY(seen_alone(exec, pp_report_begin(&report, exec, s)));
-    pp_status status = run_crew(s, &report);
-    if (status == PP_OK) status = pp_result_make(s, out);
-    return end_report(&report, status, out);
+    const pp_status ran = run_crew(s, &report);
+    const bool has_results = s->collected && ran != PP_INTERRUPTED;
+    snprintf(message, sizeof message, "%s", pp_message());
+    const pp_status stored = end_report(&report, has_results ? pp_result_make(s, out) : ran, out);
+    if (!has_results || ran == PP_OK) return stored;
+    if (stored != PP_OK) pp_warn("%s", pp_message());
+    return pp_fail(ran, "%s", message);
 }
 
 /* Two numbers have one sum; of more it depends on the order. */
@@ -300,7 +287,8 @@ pp_status pp_exec_point(struct pp_exec *exec, const struct pp_point *point, stru
     pp_status status = plan(exec, point, s);
     if (status == PP_OK) status = open_checkpoint(exec, s);
     if (status == PP_OK) status = check_files(exec, s);
-    if (status == PP_OK || status == PP_USAGE) status = pp_agree_on_job(exec, s->job, status);
+    if (status == PP_OK || status == PP_USAGE) status = pp_agree_on_job(exec, s, status);
+    if (status == PP_OK) status = pp_restart_check(&s->restart, &exec->config);
     if (status == PP_OK) status = open_world(exec, s);
     if (status == PP_OK) status = run_session(exec, s, out);
     /* after a failure others still use the world: they are aborted next */

@@ -70,7 +70,7 @@ static void list_carriers(FILE *out)
     for (int i = 0; pp_carriers[i]; i++) pp_list_row(out, pp_carriers[i]->name, "%s", pp_carriers[i]->summary);
 }
 
-/* Of one process. An impossible configuration has none. */
+/* How many workers this process has in a configuration; at least 1, also where the configuration is impossible. */
 static int workers_of(const struct pp_exec *exec, const struct pp_point *point)
 {
     if (pp_point_check(&exec->config, point) != PP_OK) return 1;
@@ -251,6 +251,18 @@ static pp_status check_point(struct pp_exec *exec, const struct pp_point *point)
     return pp_compare_devices(exec);
 }
 
+/* What fails after the training, such as --save, takes no results away: they are printed before it is told. */
+static pp_status end_failed(struct session *s, pp_status status)
+{
+    char message[PP_MESSAGE_BYTES];
+    if (!s->results[s->nresults].complete) return status;
+    snprintf(message, sizeof message, "%s", pp_message());
+    pp_status printed = pp_results_print(s->results, s->nresults + 1, &s->exec.config, stdout);
+    if (printed == PP_OK) printed = pp_flush_output(); /* the process may be aborted, together with others */
+    if (printed != PP_OK) pp_warn("%s", pp_message());
+    return pp_fail(status, "%s", message);
+}
+
 /* In a sweep the impossible configurations are left out. */
 static pp_status train(struct session *s)
 {
@@ -263,7 +275,7 @@ static pp_status train(struct session *s)
         if (status == PP_USAGE && s->npoints > 1)
             pp_warn("left out %s: %s", pp_point_text(p, text), pp_message());
         else if (status != PP_OK)
-            return status;
+            return end_failed(s, status);
         else
             s->nresults++;
     }
@@ -285,7 +297,7 @@ static pp_status run(void *session, const char *operand)
 
 static void release(struct session *s)
 {
-    /* one more than there are, if it failed half made */
+    /* Not nresults: the next one may be there in part, if the run failed. Those that were never begun are zeros. */
     for (int i = 0; s->results && i < s->npoints; i++) pp_result_free(&s->results[i]);
     free(s->results);
     free(s->points);

@@ -198,15 +198,19 @@ pp_status pp_restart_open(const struct pp_config *config, const struct pp_job *j
     if (!config->resume) return PP_OK;
     struct pp_restart_state state;
     PP_TRY(pp_restart_read(out->path, &out->identity, job->model, config->resume_changed, &state, &out->resumed));
-    if (!out->resumed && !config->save_every && writes) /* of the others agree() tells more */
+    if (out->resumed) out->start = state;
+    return PP_OK;
+}
+
+pp_status pp_restart_check(const struct pp_restart *restart, const struct pp_config *config)
+{
+    if (!config->resume || restart->resumed) return PP_OK;
+    if (!config->save_every)
         return pp_fail(PP_USAGE,
                        "--resume: there is no %s, and without --save-every none is made: add --save-every N, or leave "
                        "--resume out",
-                       out->path);
-    if (out->resumed)
-        out->start = state;
-    else
-        pp_warn("--resume: there is no %s; the run starts from the beginning", out->path);
+                       restart->path);
+    pp_warn("--resume: there is no %s; the run starts from the beginning", restart->path);
     return PP_OK;
 }
 

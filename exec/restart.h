@@ -41,10 +41,13 @@ struct pp_restart {
  * other bits is a warning. writes: true in the first process, which alone writes and locks the file.
  *
  * PP_INPUT where the checkpoint is damaged or of another run, or where options differ that may not. PP_IO where another
- * run holds the lock. Where there is no checkpoint, the run starts from the beginning, with a warning, or PP_USAGE if
- * none will be written either. The caller closes *out, also after a failure. */
+ * run holds the lock. Where there is no checkpoint, the run starts from the beginning. The caller closes *out, also
+ * after a failure. */
 pp_status pp_restart_open(const struct pp_config *config, const struct pp_job *job, const struct pp_data *data,
                           const char *bits, bool writes, struct pp_restart *out) PP_MUST_CHECK;
+/* Once all processes are known to have read the same (exec/terms.h): warns where --resume found no checkpoint; PP_USAGE
+ * if none will be written either. */
+pp_status pp_restart_check(const struct pp_restart *restart, const struct pp_config *config) PP_MUST_CHECK;
 void pp_restart_close(struct pp_restart *restart);
 
 /* Reads what the file says of its run, and checks it against this run's identity and model; *found is false where there

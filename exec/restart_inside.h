@@ -12,7 +12,7 @@
 /* Names of notes: the device, and the learning rate. */
 extern const char pp_note_bits[], pp_note_rate[];
 
-/* Of what differs between a checkpoint and this run. */
+/* What differs between a checkpoint and this run. */
 struct pp_restart_differences {
     char text[704]; /* "" where nothing does */
     size_t used;

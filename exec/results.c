@@ -44,24 +44,24 @@ static double median(double *values, int n)
     return (values[(n - 1) / 2] + values[n / 2]) / 2;
 }
 
-/* Of the first replica, over the traced steps. */
+/* The median figures of the first replica over the traced steps. */
 static pp_status trace_figures(const struct pp_session *s, struct pp_run_result *out)
 {
     enum { MAKESPAN, SPAN, BUBBLE, BUBBLE_SPAN, FIGURES };
-    int n = s->agenda->steps - s->agenda->first_traced;
+    const int first = s->agenda->first_traced, n = s->agenda->steps - first;
     double *values, *figures[] = {&out->makespan_ms, &out->span_ms, &out->bubble, &out->bubble_span};
-    pp_status status = PP_OK;
+    struct pp_metrics *metrics = NULL;
     PP_TRY(PP_NEW(&values, FIGURES * n));
-    for (int i = 0; i < n; i++) {
-        struct pp_metrics metrics;
-        status = pp_trace_metrics(s->job->train, &s->trace, 0, s->agenda->first_traced + i, &metrics, NULL);
-        if (status != PP_OK) break;
-        values[MAKESPAN * n + i] = (double)metrics.makespan_ns / 1e6;
-        values[SPAN * n + i] = (double)metrics.span_ns / 1e6;
-        values[BUBBLE * n + i] = metrics.bubble;
-        values[BUBBLE_SPAN * n + i] = metrics.bubble_span;
+    pp_status status = PP_NEW(&metrics, n);
+    if (status == PP_OK) status = pp_trace_metrics(s->job->train, &s->trace, 0, first, n, metrics, NULL);
+    for (int i = 0; i < n && status == PP_OK; i++) {
+        values[MAKESPAN * n + i] = (double)metrics[i].makespan_ns / 1e6;
+        values[SPAN * n + i] = (double)metrics[i].span_ns / 1e6;
+        values[BUBBLE * n + i] = metrics[i].bubble;
+        values[BUBBLE_SPAN * n + i] = metrics[i].bubble_span;
     }
     for (int f = 0; f < FIGURES && status == PP_OK; f++) *figures[f] = median(values + f * n, n);
+    free(metrics);
     free(values);
     return status;
 }
@@ -123,6 +123,7 @@ pp_status pp_result_make(const struct pp_session *s, struct pp_result *out)
     PP_TRY(run_figures(s, &out->stored));
     out->taken = taken(s);
     take_losses(s, out);
+    out->complete = true;
     return PP_OK;
 }
 

@@ -71,10 +71,13 @@ static pp_status meet(const struct pp_port *port)
     return needed ? pp_barrier(port->world, port->me) : PP_OK;
 }
 
-/* All processes have equally many workers: all workers know it of all pairs. */
+/* Are the two workers in different processes? All processes have equally many workers, so each can tell it of any two,
+ * also of those of other processes. */
 static bool crosses(const struct pp_world *world, int src, int dst) { return src / world->count != dst / world->count; }
 
-/* Of each worker of a rank to the one of the other rank that holds the same part. */
+/* Opens the channels of a lane in one replica: from each member of one rank to the same member of the other, which
+ * holds the same part. Each worker opens those of which it is an end, and meets the others for all that cross
+ * processes. */
 static pp_status open_lane(const struct pp_port *port, const struct pp_job *job, int replica,
                            const struct pp_lane *lane, struct pp_routes *routes)
 {
@@ -129,7 +132,7 @@ static bool joins(const struct pp_job *job, int worker, enum pp_join_group group
            pp_rank_joins(job, pp_worker_rank(job->train, worker), group, type);
 }
 
-/* One after the other, those of each group together. */
+/* The sums inside tasks, numbered: all types of the first group, then those of the second, ... */
 enum { ALL_JOINED = PP_JOIN_GROUPS * PP_SUM_TYPES };
 #define JOINED(routes, i) (&(routes)->joined[(i) / PP_SUM_TYPES][(i) % PP_SUM_TYPES])
 
@@ -179,7 +182,8 @@ static struct pp_group expert_group(const struct pp_plan *plan, int worker)
 
 typedef struct pp_group group_fn(const struct pp_plan *plan, int worker);
 
-/* Of gradients, or of shares of them: by the group's first worker. */
+/* Opens the sum of this worker's group. All workers go through all groups of this kind together, in the order of the
+ * groups' first workers, and meet after each one. */
 static pp_status open_sums_of(const struct pp_port *port, const struct pp_plan *plan, group_fn *group_of,
                               const struct pp_sum_spec *spec, struct pp_sum_route *out)
 {
@@ -216,7 +220,8 @@ static pp_status open_gradient_sums(const struct pp_port *port, const struct pp_
     return open_sums_of(port, plan, pp_share_group, &share, &out->share);
 }
 
-/* Of the copies of the embedding, replica after replica, one member after the other. */
+/* Opens the sum of the gradients of the two copies of the embedding. All workers go through replicas and members
+ * together, and meet after each. */
 static pp_status open_tied_sums(const struct pp_port *port, const struct pp_job *job, struct pp_routes *out)
 {
     const struct pp_plan *plan = job->train;
@@ -235,7 +240,7 @@ static pp_status open_tied_sums(const struct pp_port *port, const struct pp_job 
     return PP_OK;
 }
 
-/* Of squares, replica after replica; of shares group after group. */
+/* Opens the sum of squares for the norm: over the workers of a replica, or with shares over those of a shard group. */
 static pp_status open_norm_sums(const struct pp_port *port, const struct pp_job *job, struct pp_routes *out)
 {
     const struct pp_plan *plan = job->train;
@@ -260,7 +265,8 @@ static struct pp_sum_spec join_spec(const struct pp_port *port, const struct pp_
                                 .exchanged_bytes = pp_most_exchanged_bytes(job, group)};
 }
 
-/* A kind of group: by the group's first worker, of each the types. */
+/* Opens the sums inside tasks of one kind of group. All workers go through the groups together, in the order of their
+ * first workers, and for each through the types of numbers. */
 static pp_status open_joined_in(const struct pp_port *port, const struct pp_job *job, enum pp_join_group group,
                                 struct pp_routes *out)
 {
@@ -279,7 +285,7 @@ static pp_status open_joined_in(const struct pp_port *port, const struct pp_job 
     return PP_OK;
 }
 
-/* Inside tasks, one group after the other. */
+/* Opens the sums inside tasks, one kind of group after the other. */
 static pp_status open_joined_sums(const struct pp_port *port, const struct pp_job *job, struct pp_routes *out)
 {
     for (int group = 0; group < PP_JOIN_GROUPS; group++)

@@ -13,7 +13,7 @@ static const char same_options[] = "start all processes with the same options",
                   same_file[] = "is the file the same on all hosts?", same_data[] = "is --data the same on all hosts?",
                   same_points[] = "is --points the same file on all hosts?";
 
-/* Of paths the content counts, or that there is one. */
+/* Adds the options. Files may have other names in other processes: of a path it only counts here that there is one. */
 static void add_options(const struct pp_config *config, struct pp_terms *terms)
 {
     char text[1024];
@@ -37,7 +37,8 @@ static pp_status agree(struct pp_exec *exec, pp_status status, const struct pp_t
 
 pp_status pp_agree_on_status(struct pp_exec *exec, pp_status status) { return agree(exec, status, NULL); }
 
-/* But for the schedules, which may be files of other names: plans are compared. */
+/* Adds the list of configurations, without the names of their schedules: these may be files, which have other names in
+ * other processes. The plans that are made of them are compared later (pp_agree_on_job()). */
 static void add_points(const struct pp_exec *exec, const struct pp_point *points, int n, struct pp_terms *terms)
 {
     uint64_t hash = 0;
@@ -108,16 +109,26 @@ static void add_stages(const struct pp_model *model, struct pp_terms *terms)
     pp_terms_add(terms, "split into stages", "give --split the layers of each stage", "%s", text);
 }
 
-pp_status pp_agree_on_job(struct pp_exec *exec, const struct pp_job *job, pp_status status)
+/* From different steps a run would end in a hang or in wrong numbers. */
+static void add_checkpoint(const struct pp_restart *restart, struct pp_terms *terms)
+{
+    char text[48] = "none";
+    if (restart->resumed) snprintf(text, sizeof text, "after step %d", restart->start.step);
+    pp_terms_add(terms, "checkpoint to resume from", "let all machines see the same file", "%s", text);
+}
+
+pp_status pp_agree_on_job(struct pp_exec *exec, const struct pp_session *session, pp_status status)
 {
     struct pp_terms *terms;
     if (exec->processes.count == 1) return status;
     PP_TRY(PP_NEW(&terms, 1));
     if (status == PP_OK) {
+        const struct pp_job *job = session->job;
         add_stages(job->model, terms);
         add_plan("plan", job->train, terms);
         add_plan("plan of evaluation", job->eval, terms);
         pp_terms_add(terms, "accumulation key", same_options, "%s", job->accumulation_key);
+        add_checkpoint(&session->restart, terms);
     }
     status = agree(exec, status, terms);
     free(terms);

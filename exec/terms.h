@@ -18,8 +18,8 @@ pp_status pp_agree_on_options(struct pp_exec *exec, const struct pp_point *point
 /* Compares the devices. Where processes have different ones, such as processors of another kind, bits depend on which
  * worker does what: warns, sets exec->mixed, and says so in exec->device_text. That is no failure. */
 pp_status pp_compare_devices(struct pp_exec *exec) PP_MUST_CHECK;
-/* Before a configuration is trained: compares its plans, stages and accumulation key. job: read only where status is
- * PP_OK. */
-pp_status pp_agree_on_job(struct pp_exec *exec, const struct pp_job *job, pp_status status) PP_MUST_CHECK;
+/* Before a configuration is trained: compares its plans, stages and accumulation key, and the step after which it goes
+ * on. session: read only where status is PP_OK. */
+pp_status pp_agree_on_job(struct pp_exec *exec, const struct pp_session *session, pp_status status) PP_MUST_CHECK;
 
 #endif

@@ -166,19 +166,7 @@ static pp_status save_checkpoint(struct pp_trainee *t)
     return pp_restart_save(restart, t->worker, &state, t->best);
 }
 
-/* All workers go on from the same step, or this would end in a hang or in wrong numbers. */
-static pp_status agree(struct pp_trainee *t)
-{
-    int first = t->step;
-    PP_TRY(pp_broadcast(t->session->world, t->worker->me, 0, &first, sizeof first));
-    if (first == t->step) return PP_OK;
-    return pp_fail(PP_INPUT,
-                   "--resume: the first process goes on after step %d, this one, which %s a checkpoint %s, after step "
-                   "%d; let all machines see the same file",
-                   first, t->session->restart.resumed ? "has" : "does not find", t->session->restart.path, t->step);
-}
-
-/* Of a resumed run: where it was. */
+/* Sets where the run begins: where the checkpoint left it, or at its first step. */
 static pp_status go_on(struct pp_trainee *t)
 {
     const struct pp_restart *restart = &t->session->restart;
@@ -189,7 +177,6 @@ static pp_status go_on(struct pp_trainee *t)
     t->best_loss = restart->start.best_loss;
     t->has_best = t->best && t->best_loss < INFINITY;
     t->totals = restart->start.totals;
-    if (t->session->config->resume) PP_TRY(agree(t));
     return restart->resumed ? pp_restart_load(restart, t->worker, t->best) : PP_OK;
 }
 
@@ -327,8 +314,9 @@ static pp_status run(struct pp_trainee *t)
     while (t->epoch < s->config->epochs) PP_TRY(run_epoch(t));
     PP_TRY(reference(t, &s->reference_ns[1]));
     PP_TRY(run_test(t));
+    PP_TRY(pp_collect(s, t->worker)); /* first: the weights may find no room, and the results stay good then */
+    if (t->worker->me == 0) s->collected = true;
     PP_TRY(save_weights(t));
-    PP_TRY(pp_collect(s, t->worker));
     /* Before anybody closes a channel that another one's device still takes from. */
     return s->backend->queue ? pp_barrier(s->world, t->worker->me) : PP_OK;
 }

@@ -51,6 +51,7 @@ struct pp_session {
     struct pp_restart restart;
     struct pp_journal journal; /* filled in by worker 0 */
     /* results, by worker 0 */
+    bool collected;                      /* all of them are there, whatever failed afterwards */
     struct pp_trace trace;               /* of all workers */
     struct pp_worker_summary *summaries; /* [workers] */
     int64_t reference_ns[2];             /* time of the reference kernel before and after the training */

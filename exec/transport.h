@@ -128,16 +128,18 @@ struct pp_scratch {
 struct pp_world {
     const struct pp_transport *transport;
     struct pp_processes processes;
-    int workers;                /* of the world */
-    int first, count;           /* this process has workers first .. first+count-1 */
-    bool remote;                /* there are other processes */
-    bool crowded;               /* there are more busy threads than cores: a waiting thread yields its core */
-    bool polled;                /* workers wait for devices, which ring no bell. Set before the workers start */
-    bool dozes;                 /* devices wait instead of computing (pp_backend.waits). Set before the workers start */
-    int cores;                  /* that this process may use */
-    atomic_int stop;            /* enum pp_status: PP_OK, or why workers of this process are to stop */
-    struct pp_bell *bells;      /* [count] */
-    struct pp_scratch *scratch; /* [count] */
+    int workers;        /* of the world */
+    int first, count;   /* this process has workers first .. first+count-1 */
+    bool remote;        /* there are other processes */
+    bool crowded;       /* there are more busy threads than cores: a waiting thread yields its core */
+    bool polled;        /* workers wait for devices, which ring no bell. Set before the workers start */
+    bool dozes;         /* devices wait instead of computing (pp_backend.waits). Set before the workers start */
+    int cores;          /* that this process may use */
+    atomic_int stop;    /* enum pp_status: PP_OK, or why workers of this process are to stop */
+    atomic_flag failed; /* a worker of this process was the first to fail, and sets `stop` next */
+    char message[PP_MESSAGE_BYTES]; /* why it failed; written before `stop` */
+    struct pp_bell *bells;          /* [count] */
+    struct pp_scratch *scratch;     /* [count] */
     void *local_state, *remote_state;
     /* Moves the memory of devices between processes (exec/carrier.h); NULL where devices use the host's memory. */
     const struct pp_carrier *carrier;
@@ -173,8 +175,12 @@ pp_status pp_recv_now(struct pp_world *world, int src, int dst, int kind, void *
  * use it. out: address of the pointer to set. */
 pp_status pp_world_scratch(struct pp_world *world, int me, int64_t bytes, void *out) PP_MUST_CHECK;
 
-/* Tells the workers of this process to give up; their next pp_world_check() fails. */
+/* Tells the workers of this process to give up; their next pp_world_check() fails. Called by a thread that has just
+ * failed, as pp_message() says. */
 void pp_world_stop(struct pp_world *world, pp_status why);
+/* The failure with which pp_world_stop() was called first, and its message: others may have failed because of it.
+ * PP_OK: there was none. */
+pp_status pp_world_failure(const struct pp_world *world) PP_MUST_CHECK;
 /* PP_INTERRUPTED after a signal, PP_PEER after pp_world_stop(). */
 pp_status pp_world_check(struct pp_world *world) PP_MUST_CHECK;
 

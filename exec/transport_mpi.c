@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "core/clock.h"
+#include "core/log.h"
 #include "exec/signals.h"
 #include "exec/transport.h"
 
@@ -54,16 +55,30 @@ static pp_status measure_clock(int peer, int index, struct pp_processes *out)
     return PP_OK;
 }
 
-static pp_status find_hosts(struct pp_processes *out)
+/* How many processes a communicator has, and which of them this is. */
+static pp_status places_in(MPI_Comm comm, int *count, int *index)
+{
+    PP_TRY(check(MPI_Comm_size(comm, count), "MPI_Comm_size"));
+    return check(MPI_Comm_rank(comm, index), "MPI_Comm_rank");
+}
+
+/* leader: the index of the host's first process. */
+static pp_status find_host(struct pp_processes *out, int *leader)
 {
     MPI_Comm host;
     PP_TRY(check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, out->index, MPI_INFO_NULL, &host),
                  "MPI_Comm_split_type"));
-    int leader = out->index;
-    MPI_Comm_size(host, &out->on_host);
-    MPI_Comm_rank(host, &out->host_index);
-    PP_TRY(check(MPI_Bcast(&leader, 1, MPI_INT, 0, host), "MPI_Bcast within a host"));
-    MPI_Comm_free(&host);
+    *leader = out->index;
+    pp_status status = places_in(host, &out->on_host, &out->host_index);
+    if (status == PP_OK) status = check(MPI_Bcast(leader, 1, MPI_INT, 0, host), "MPI_Bcast within a host");
+    const int freed = MPI_Comm_free(&host);
+    return status == PP_OK ? check(freed, "MPI_Comm_free") : status;
+}
+
+static pp_status find_hosts(struct pp_processes *out)
+{
+    int leader;
+    PP_TRY(find_host(out, &leader));
     int leads = out->host_index == 0;
     PP_TRY(check(MPI_Allreduce(&leads, &out->hosts, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD), "MPI_Allreduce of hosts"));
     for (int i = 1; i < out->count; i++) {
@@ -80,18 +95,21 @@ static pp_status start(struct pp_processes *out)
     PP_TRY(check(MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread"));
     /* Else the library ends the process itself. Communicators that are made from this one inherit it. */
     PP_TRY(check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler"));
-    MPI_Comm_size(MPI_COMM_WORLD, &out->count);
-    MPI_Comm_rank(MPI_COMM_WORLD, &out->index);
+    PP_TRY(places_in(MPI_COMM_WORLD, &out->count, &out->index));
     return find_hosts(out);
 }
 
-static void finish(void) { MPI_Finalize(); }
+/* All is done, and the library may not be asked any more what its codes mean. */
+static void finish(void)
+{
+    if (MPI_Finalize() != MPI_SUCCESS) pp_warn("MPI_Finalize failed");
+}
 
+/* Others would wait for ever: only who is known to be alone does not end them. */
 static void abort_all(int exit_code)
 {
-    int count = 1;
-    MPI_Comm_size(MPI_COMM_WORLD, &count);
-    if (count > 1) MPI_Abort(MPI_COMM_WORLD, exit_code);
+    int count = 0;
+    if (MPI_Comm_size(MPI_COMM_WORLD, &count) != MPI_SUCCESS || count > 1) MPI_Abort(MPI_COMM_WORLD, exit_code);
 }
 
 /* A process that waits leaves its core to those that still load data. */
@@ -115,36 +133,43 @@ static void tell_stopped(int64_t until_ns)
 {
     const struct timespec nap = {.tv_nsec = 200000};
     MPI_Request request;
-    int done = 0;
-    MPI_Isend(NULL, 0, MPI_BYTE, 0, STOPPED_TAG, MPI_COMM_WORLD, &request);
+    int done = 0, code = MPI_Isend(NULL, 0, MPI_BYTE, 0, STOPPED_TAG, MPI_COMM_WORLD, &request);
     while (pp_now_ns() < until_ns) {
-        if (!done) MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+        if (code == MPI_SUCCESS && !done) code = MPI_Test(&request, &done, MPI_STATUS_IGNORE);
         nanosleep(&nap, NULL);
     }
 }
 
+/* Counts one more process that has told so, if there is one. */
+static pp_status hear_stopped(int *heard)
+{
+    MPI_Status status;
+    int there = 0;
+    PP_TRY(check(MPI_Iprobe(MPI_ANY_SOURCE, STOPPED_TAG, MPI_COMM_WORLD, &there, &status), "MPI_Iprobe"));
+    if (!there) return PP_OK;
+    PP_TRY(check(MPI_Recv(NULL, 0, MPI_BYTE, status.MPI_SOURCE, STOPPED_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE),
+                 "MPI_Recv of a signal"));
+    ++*heard;
+    return PP_OK;
+}
+
+/* Where the library fails nothing is known of the others. */
 static bool all_stopped(void)
 {
     enum { MOMENT_NS = 400000000 }; /* mpirun kills a process 1 s after the signal */
     const struct timespec nap = {.tv_nsec = 200000};
     const int64_t until_ns = pp_now_ns() + MOMENT_NS;
-    int count = 1, index = 0, heard = 1;
-    MPI_Comm_size(MPI_COMM_WORLD, &count);
-    MPI_Comm_rank(MPI_COMM_WORLD, &index);
+    int count, index, heard = 1;
+    if (places_in(MPI_COMM_WORLD, &count, &index) != PP_OK) return false;
     if (count > 1 && provided < MPI_THREAD_MULTIPLE) return false; /* a worker may be stuck in a call */
     if (index > 0) {
         tell_stopped(until_ns);
         return false;
     }
     while (heard < count && pp_now_ns() < until_ns) {
-        MPI_Status status;
-        int there = 0;
-        MPI_Iprobe(MPI_ANY_SOURCE, STOPPED_TAG, MPI_COMM_WORLD, &there, &status);
-        if (there)
-            MPI_Recv(NULL, 0, MPI_BYTE, status.MPI_SOURCE, STOPPED_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        else
-            nanosleep(&nap, NULL);
-        heard += there != 0;
+        const int before = heard;
+        if (hear_stopped(&heard) != PP_OK) return false;
+        if (heard == before) nanosleep(&nap, NULL);
     }
     return heard == count;
 }
@@ -236,7 +261,7 @@ static pp_status test(struct pp_world *world, struct pp_request *request)
     memcpy(&request->native, &native, sizeof native);
     request->done = done;
     int bytes = (int)request->bytes;
-    if (done && request->receive) MPI_Get_count(&status, MPI_BYTE, &bytes);
+    if (done && request->receive) PP_TRY(check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count"));
     if (bytes != (int)request->bytes)
         return pp_fail(PP_INTERNAL, "worker %d sent %d bytes where worker %d expects %lld (message kind %d)",
                        request->src, bytes, request->dst, (long long)request->bytes, request->kind);

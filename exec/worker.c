@@ -287,7 +287,7 @@ pp_status pp_worker_step(struct pp_worker *w, const struct pp_step *step, double
     return PP_OK;
 }
 
-/* Of the step's list the gathering alone: channels stay as they are at its end. */
+/* Runs only the tasks of a step that gather parameters; channels stay as they are at its end. */
 pp_status pp_worker_gather(struct pp_worker *w)
 {
     const struct pp_walk *walk = w->tracks[PP_TRACK_TRAIN].walk;

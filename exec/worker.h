@@ -141,8 +141,8 @@ struct pp_worker {
     struct pp_trace trace;
     int64_t uncertainty_ns; /* how far the times of its events may be off the clock of its process */
     int64_t waits;          /* how often it found nothing to do and had to wait */
-    /* Of traced tasks: how long they took, and for how long of it the thread had a core. 0: it is not known, because
-     * the device computes elsewhere, or tasks wait for other workers. */
+    /* How long traced tasks took, and for how long of it the thread had a core. 0: it is not known, because the device
+     * computes elsewhere, or tasks wait for other workers. */
     int64_t traced_ns, traced_cpu_ns;
     pp_status status; /* a failure inside a callback (poll, join), which the next wait returns */
 };

@@ -11,7 +11,9 @@ static struct pp_group members_of(const struct pp_worker *w, bool share, enum pp
     return share ? pp_share_group(w->job->train, w->me) : pp_replica_group(w->job->train, w->me, set);
 }
 
-/* Of a set. What is not shared is summed as a whole, and so is all that a worker keeps with shards. */
+/* Sets what the collectives of a class work on for one set of parameters; leaves zeros where they have none of it.
+ * `whole`: all gradients are summed at once. These are the ones of a tied embedding, those of which replicas have no
+ * shares, and with shards the worker's own share, which is all that it keeps. */
 static pp_status open_set(const struct pp_worker *w, const struct pp_plan *plan, const struct pp_class *cls,
                           enum pp_param_set set, struct pp_combined *out)
 {
@@ -49,7 +51,7 @@ void pp_worker_close_combined(struct pp_track *track)
     free(track->combined);
 }
 
-/* Of a tensor: what this worker sums with the rank that has a copy. */
+/* The gradient of the embedding or of its copy (`tensor`), or this worker's share of it, which the two ranks sum. */
 static char *tied_gradient(const struct pp_worker *w, int tensor, int64_t *bytes)
 {
     const struct pp_extent extent =

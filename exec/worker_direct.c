@@ -194,7 +194,7 @@ static pp_status end(struct pp_worker *w, const double **losses)
 
 /* --- transfers --- */
 
-/* Of another rank: the one that holds the same part. */
+/* The worker of another rank that holds the same part as this one, and exchanges activations with it. */
 static int worker_of(const struct pp_worker *w, int rank)
 {
     return pp_worker_at(w->job->train, w->replica, rank, w->member);
@@ -268,7 +268,7 @@ static pp_status ask_reduction(struct pp_worker *w)
     return PP_OK;
 }
 
-/* The collective of a set. */
+/* Starts the collective of a set in the reduction that is under way. */
 static pp_status start_set(struct pp_worker *w, enum pp_param_set set)
 {
     const struct pp_combining c = pp_worker_combining(w, w->reductions_done, set);
@@ -290,7 +290,8 @@ static pp_status start_reduction(struct pp_worker *w)
     return start_set(w, PP_DENSE);
 }
 
-/* Of the collective that is under way; starts the one of the next set, where there is one. */
+/* Ends the collective that is under way, and starts that of the experts, if the reduction has one behind it. *ended:
+ * that was the last one of the reduction. */
 static pp_status end_reduction(struct pp_worker *w, bool *ended)
 {
     const struct pp_combining c = pp_worker_combining(w, w->reductions_done, w->reduction_set);

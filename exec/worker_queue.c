@@ -70,7 +70,7 @@ static bool is_joined(struct pp_worker *w, const void *arg)
     return w->status == PP_OK && parcel->issued;
 }
 
-/* Behind what runs beside the compute queue; else of that alone. */
+/* The mark that tells the end of a collective inside a task: one of those that run beside products has its own. */
 static struct pp_mark *mark_of(struct pp_worker *w, const struct pp_join_call *call)
 {
     return call->beside ? w->queue->beside[call->beside - 1] : w->queue->joined[call->group].marks.done;

@@ -5,7 +5,9 @@
  */
 #include "exec/worker_queue.h"
 
-/* For the first n. Those of a set end in their order; some of the last may have none of the second. */
+/* The collectives of a set end in their order, and in a reduction that of the experts behind the other one. So it is
+ * enough to wait for the last collective of reduction n - 1 and, if that has none of the experts, for the last one of
+ * these that an earlier reduction has. */
 pp_status pp_worker_queue_hold_for_reductions(struct pp_worker *w, int n)
 {
     int experts = n - 1;
@@ -37,7 +39,7 @@ pp_status pp_worker_queue_ask_reduction(struct pp_worker *w)
     return PP_OK;
 }
 
-/* In the compute queue: this rank has both copies. */
+/* Sums the gradients of both copies of the embedding, where this rank has both: that needs no other queue. */
 static pp_status sum_here(struct pp_worker *w, const struct pp_combining *c, struct pp_parcel *parcel)
 {
     const void *const both[] = {c->memory, c->copy};
@@ -73,7 +75,7 @@ static struct pp_mark *after_of(const struct pp_worker *w, const struct pp_combi
     return behind ? pp_worker_last_summing(w, w->reductions_done - 1)->parcel.done : summing->after;
 }
 
-/* The collective of the set that is next. */
+/* Starts the collective of the reduction that is under way, for the set w->reduction_set. */
 static pp_status start_set(struct pp_worker *w)
 {
     struct pp_summing *summing = pp_worker_summing(w, w->reductions_done, w->reduction_set);

@@ -61,7 +61,8 @@ static pp_status times_of(struct pp_worker *w, int turn, struct pp_mark *begin, 
     return PP_OK;
 }
 
-/* The marks of a step's tasks count until the next step. */
+/* Notes when a transfer was ready, before the next step uses the mark that tells it. Those of earlier steps have been
+ * noted. */
 static pp_status note_ready(struct pp_worker *w, struct pp_transfer *transfer)
 {
     if (!transfer->traced || transfer->step != w->step.number) return PP_OK;
@@ -77,7 +78,7 @@ pp_status pp_worker_trace_transfer(struct pp_worker *w, struct pp_transfer *tran
     return pp_worker_record(w, &event);
 }
 
-/* Of sends that are still under way. */
+/* Notes it of the sends that are still under way at the end of a step. */
 static pp_status note_sends(struct pp_worker *w)
 {
     for (int i = 0; i < w->track->walk->nsend; i++) {

@@ -7,6 +7,7 @@
 #include <linux/futex.h>
 #include <sched.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -139,9 +140,17 @@ void pp_world_sleep(struct pp_world *world, int me, unsigned seen, int64_t until
 
 void pp_world_stop(struct pp_world *world, pp_status why)
 {
-    int none = PP_OK;
-    atomic_compare_exchange_strong(&world->stop, &none, (int)why);
+    if (!atomic_flag_test_and_set(&world->failed)) {
+        snprintf(world->message, sizeof world->message, "%s", pp_message());
+        atomic_store(&world->stop, (int)why);
+    }
     for (int i = 0; i < world->count; i++) pp_bell_ring(world, world->first + i);
+}
+
+pp_status pp_world_failure(const struct pp_world *world)
+{
+    const pp_status why = (pp_status)atomic_load(&world->stop);
+    return why == PP_OK ? PP_OK : pp_fail(why, "%s", world->message);
 }
 
 pp_status pp_world_check(struct pp_world *world)

@@ -78,7 +78,7 @@ static void try_all(struct pp_zb_walk *w, uint8_t *kinds)
     struct best best = {{INT64_MAX, INT64_MAX}, INT_MAX, kinds, 0};
     w->limit = INT64_MAX;
     for (int lead = 1; lead <= MOST_LEAD; lead++)
-        if (pp_zb_by_hand(w, lead)) finish(w, LEADS * PP_ZB_WAYS + PREFERENCES + lead, &best);
+        if (pp_zb_by_hand(w, lead)) finish(w, LEADS * PP_ZB_WAYS + PREFERENCES + lead - 1, &best);
     for (int i = 0; i < LEADS; i++) try_lead(w, leads[i], PP_ZB_WAYS * i, &best);
     for (int i = 0; i < PREFERENCES; i++) {
         if (3 * (double)w->p->microbatches * w->p->ranks * w->p->ranks > MOST_LOOKS) break;

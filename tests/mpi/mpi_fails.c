@@ -14,8 +14,34 @@ static bool fails(const char *call, MPI_Comm comm)
 {
     const char *wanted = getenv("PP_MPI_FAILS");
     if (!wanted || strcmp(wanted, call) != 0) return false;
-    MPI_Comm_call_errhandler(comm, MPI_ERR_OTHER); /* may not return */
+    if (comm != MPI_COMM_NULL) MPI_Comm_call_errhandler(comm, MPI_ERR_OTHER); /* may not return */
     return true;
+}
+
+EXPORT int MPI_Comm_size(MPI_Comm comm, int *size)
+{
+    return fails("MPI_Comm_size", comm) ? MPI_ERR_OTHER : PMPI_Comm_size(comm, size);
+}
+
+EXPORT int MPI_Comm_rank(MPI_Comm comm, int *rank)
+{
+    return fails("MPI_Comm_rank", comm) ? MPI_ERR_OTHER : PMPI_Comm_rank(comm, rank);
+}
+
+EXPORT int MPI_Comm_free(MPI_Comm *comm)
+{
+    return fails("MPI_Comm_free", *comm) ? MPI_ERR_OTHER : PMPI_Comm_free(comm);
+}
+
+EXPORT int MPI_Get_count(const MPI_Status *status, MPI_Datatype type, int *count)
+{
+    return fails("MPI_Get_count", MPI_COMM_WORLD) ? MPI_ERR_OTHER : PMPI_Get_count(status, type, count);
+}
+
+EXPORT int MPI_Finalize(void)
+{
+    const int code = PMPI_Finalize();
+    return fails("MPI_Finalize", MPI_COMM_NULL) ? MPI_ERR_OTHER : code;
 }
 
 EXPORT int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *out)

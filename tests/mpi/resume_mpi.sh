@@ -43,11 +43,27 @@ done
 
 # A process that does not see the file: all end, with a message, rather than going on from different steps.
 mkdir elsewhere
+refused() { # STATUS TEXT COMMAND...: one message, in which the text is
+    local expected=$1 text=$2
+    shift 2
+    mpirun -n 2 bash apart.sh "$@" >out.log 2>err.log &
+    await_end $!
+    [ "$status" -eq "$expected" ] || fail "$*: exit status $status, not $expected"
+    grep '^ppexec: ' err.log >told.log || fail "$*: no message"
+    [ "$(grep -c -e "$text" told.log)/$(wc -l <told.log)" = 1/1 ] || fail "$*: not one message '$text'"
+}
 cat >apart.sh <<'SCRIPT'
 [ "${OMPI_COMM_WORLD_RANK:-0}" = 0 ] || cd elsewhere
 exec "$@"
 SCRIPT
-status=0
-mpirun -n 2 bash apart.sh "${run[@]}" --replicas 2 --epochs 3 --save run.st --resume >out.log 2>err.log || status=$?
-[ "$status" -ne 0 ] || fail "processes with different checkpoints: exit status 0"
-grep -q 'does not find a checkpoint run.st.checkpoint.*let all machines see the same file' err.log || fail "no message"
+again=("${run[@]}" --replicas 2 --epochs 3 --save run.st --resume)
+refused 1 'process 1 has another checkpoint to resume from (none) than process 0 (after step [0-9]*): let all machines see the same file' \
+    "${again[@]}"
+# Nor does the first one begin anew alone, nor refuse what others accept; what none sees all refuse, as threads do.
+mv run.st.checkpoint elsewhere
+for every in "" "--save-every 5"; do
+    # shellcheck disable=SC2086 # words
+    refused 1 'process 1 has another checkpoint to resume from (after step [0-9]*) than process 0 (none): let all' "${again[@]}" $every
+done
+rm elsewhere/run.st.checkpoint
+refused 2 '--resume: there is no run.st.checkpoint, and without --save-every none is made' "${again[@]}"

@@ -20,37 +20,29 @@ struct crew_member {
     crew_fn fn;
     void *arg;
     int me;
-    pp_status status;
-    char message[256];
 };
 
 static inline void *crew_work(void *arg)
 {
     struct crew_member *m = arg;
-    m->status = m->fn(m->world, m->me, m->arg);
-    if (m->status != PP_OK) {
-        snprintf(m->message, sizeof m->message, "worker %d: %s", m->me, pp_message());
-        pp_world_stop(m->world, m->status);
-    }
+    const pp_status status = m->fn(m->world, m->me, m->arg);
+    if (status != PP_OK) pp_world_stop(m->world, status);
     return NULL;
 }
 
-/* The failure that was not caused by another; its message is this thread's. workers: of the whole world. */
+/* The first failure; its message is this thread's. workers: of the whole world. */
 static inline pp_status crew_run_on(const struct pp_transport *transport, const struct pp_processes *processes,
                                     int workers, crew_fn fn, void *arg)
 {
     struct crew_member members[CREW_MAX];
     struct pp_world *world;
-    pp_status status = PP_OK;
     PP_TRY(pp_world_open(transport, processes, workers, 1, &world));
     for (int i = 0; i < world->count; i++) {
         members[i] = (struct crew_member){.world = world, .fn = fn, .arg = arg, .me = world->first + i};
         pthread_create(&members[i].thread, NULL, crew_work, &members[i]);
     }
     for (int i = 0; i < world->count; i++) pthread_join(members[i].thread, NULL);
-    for (int i = 0; i < world->count; i++)
-        if (members[i].status != PP_OK && (status == PP_OK || status == PP_PEER))
-            status = pp_fail(members[i].status, "%s", members[i].message);
+    const pp_status status = pp_world_failure(world);
     pp_world_close(world);
     return status;
 }

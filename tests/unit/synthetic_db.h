@@ -177,7 +177,7 @@ static inline int64_t synthetic_run(struct pp_db *db, const struct synthetic_cas
     for (int step = 0; !predicted && step < 23; step++)
         must(pp_db_add_step(db, run, step, 0, ns + (step % 5 - 2) * ns / 100, 5.0, 700, step >= 20));
     struct pp_metrics metrics;
-    must(pp_trace_metrics(plan, &trace, 0, 20, &metrics, NULL));
+    must(pp_trace_metrics(plan, &trace, 0, 20, 1, &metrics, NULL));
     for (int w = 0; w < plan->ranks * plan->members * (predicted ? 1 : plan->replicas); w++) {
         must(pp_db_add_memory(db, run, w, "arena", 90000000 + 1000000 * pp_worker_rank(plan, w)));
         must(pp_db_add_memory(db, run, w, "parameters", 30000000));

@@ -2,6 +2,7 @@
  *
  * Words, vocabulary, and the data that needs no file.
  */
+#include <errno.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -166,6 +167,17 @@ static void bad_folders_are_refused(void **state)
     expect_load_failure(config_of("words.txt"), PP_INPUT, "no folder 'words.txt'");
 }
 
+/* Whatever went wrong before: the name of such a file is never looked for. */
+static void a_path_that_is_too_long_is_told(void **state)
+{
+    (void)state;
+    char here[4095]; /* of the folder alone it is not */
+    for (size_t i = 0; i < sizeof here; i++) here[i] = "./"[i % 2];
+    here[sizeof here - 1] = '\0';
+    errno = ENOENT;
+    expect_load_failure(config_of(here), PP_INPUT, "--data: the path is too long");
+}
+
 /* --- constant --- */
 
 /* Two replicas of 2 rows see what one of 4 rows sees, each its half of the rows. */
@@ -246,13 +258,10 @@ static void generated_text_can_be_learned(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(words_by_the_rules),
-        cmocka_unit_test(what_is_no_text_is_refused),
-        cmocka_unit_test(code_points_go_around),
-        cmocka_unit_test(a_folder_is_read),
-        cmocka_unit_test(bad_folders_are_refused),
-        cmocka_unit_test(constant_sequences),
-        cmocka_unit_test(generated_text_can_be_learned),
+        cmocka_unit_test(words_by_the_rules),      cmocka_unit_test(what_is_no_text_is_refused),
+        cmocka_unit_test(code_points_go_around),   cmocka_unit_test(a_folder_is_read),
+        cmocka_unit_test(bad_folders_are_refused), cmocka_unit_test(a_path_that_is_too_long_is_told),
+        cmocka_unit_test(constant_sequences),      cmocka_unit_test(generated_text_can_be_learned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

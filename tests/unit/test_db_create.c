@@ -2,6 +2,7 @@
  *
  * How a database begins: several processes make one file at once, one that makes it is killed, and it cannot be made.
  */
+#include <limits.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -121,11 +122,16 @@ static const struct {
     {"locked.db/new.db", "Not a directory"},
 };
 
-/* As nobody: root may write everywhere. */
-static void refused_to_nobody(const char *folder)
+/* Root may read and write everywhere. */
+static void become_nobody(const char *folder)
 {
     if (geteuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0)) _exit(1);
     if (chdir(folder) != 0) _exit(1);
+}
+
+static void refused_to_nobody(const char *folder)
+{
+    become_nobody(folder);
     int wrong = 0;
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
         struct pp_db *db;
@@ -146,14 +152,19 @@ static void make(const char *path, mode_t mode)
     assert_int_equal(chmod(path, mode), 0);
 }
 
-/* A folder that others can go through, whatever this one lies in. */
+/* Goes to a new folder that others can go through, whatever this one lies in. folder: a template of mkdtemp(). */
+static void enter(char *folder, char here[4096])
+{
+    assert_non_null(mkdtemp(folder));
+    assert_non_null(getcwd(here, 4096));
+    assert_int_equal(chdir(folder), 0);
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
     char folder[] = "/tmp/ppkit-db-XXXXXX", here[4096];
-    assert_non_null(mkdtemp(folder));
-    assert_non_null(getcwd(here, sizeof here));
-    assert_int_equal(chdir(folder), 0);
+    enter(folder, here);
     assert_int_equal(mkdir("closed", 0755), 0);
     make("closed/old.db", 0666), make("locked.db", 0444), make("secret.db", 0);
     assert_int_equal(chmod("closed", 0555) + chmod(".", 0777), 0);
@@ -168,12 +179,50 @@ static void test_refusals(void **state)
     assert_int_equal(status, 0);
 }
 
+/* The name of a file is a path in any encoding, and the same path as a part of a URI. */
+static const char *const names[] = {"\xc3\xa9.db", "\xe9\xff.db", "100%41?a=b#c&d.db", ".//x y+z.db"};
+enum { NAMES = sizeof names / sizeof *names };
+
+static void read_by_nobody(const char *folder)
+{
+    become_nobody(folder);
+    int wrong = 0;
+    for (int i = 0; i < 2 * NAMES; i++) {
+        char path[PATH_MAX];
+        struct pp_db *db;
+        snprintf(path, sizeof path, "/%s/", folder); /* begins with two slashes, as the name of a host does in a URI */
+        snprintf(path + (i < NAMES ? 0 : strlen(path)), NAME_MAX, "%s", names[i % NAMES]);
+        if (pp_db_open(path, PP_DB_READ, &db) == PP_OK && pp_db_close(db) == PP_OK) continue;
+        fprintf(stderr, "%s\n", pp_message());
+        wrong++;
+    }
+    _exit(wrong);
+}
+
+static void test_read_only(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/ppkit-db-XXXXXX", here[4096];
+    enter(folder, here);
+    for (int i = 0; i < NAMES; i++) make(names[i], 0444);
+    assert_int_equal(chmod(".", 0555), 0);
+    const pid_t pid = fork();
+    if (pid == 0) read_by_nobody(folder);
+    int status;
+    waitpid(pid, &status, 0);
+    chmod(".", 0755);
+    for (int i = 0; i < NAMES; i++) unlink(names[i]);
+    assert_int_equal(chdir(here), 0);
+    assert_int_equal(rmdir(folder), 0);
+    assert_int_equal(status, 0);
+}
+
 int main(int argc, char **argv)
 {
     (void)argv;
     if (argc > 1) open_and_leave(PP_DB_WRITE);
 #define TEST(name) cmocka_unit_test_setup(name, empty_folder)
     const struct CMUnitTest tests[] = {TEST(test_many_at_once), TEST(test_made_between), TEST(test_killed_maker),
-                                       TEST(test_refusals)};
+                                       TEST(test_refusals), TEST(test_read_only)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

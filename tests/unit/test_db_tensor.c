@@ -87,7 +87,7 @@ static void test_views(void **state)
     near(number(db, "SELECT count(*) FROM v_memory WHERE arena_bytes = 1000 * (1 + (worker / 2) % 2)"), 8);
     near(number(db, "SELECT per_step FROM v_task_kind"), 2); /* of 4 passes: as rank 0 and as rank 1 */
     struct pp_metrics metrics;
-    must(pp_trace_metrics(s.job.train, &trace, 1, trace.events[0].step, &metrics, NULL)); /* of workers 4 and 6 */
+    must(pp_trace_metrics(s.job.train, &trace, 1, trace.events[0].step, 1, &metrics, NULL)); /* of workers 4 and 6 */
     near((double)metrics.busy_ns, 50 + 70);
     near((double)metrics.makespan_ns, 670 - 400);
     must(pp_db_close(db));

@@ -207,9 +207,34 @@ static void test_trace(void **state)
         assert_true(e->posted_ns <= e->start_ns && e->start_ns <= e->end_ns);
         assert_true(e->end_ns <= c.result.metrics.makespan_ns && e->step == 0);
     }
-    assert_int_equal(pp_trace_metrics(c.plan, &c.result.trace, 0, 0, &m, bubble), PP_OK);
+    assert_int_equal(pp_trace_metrics(c.plan, &c.result.trace, 0, 0, 1, &m, bubble), PP_OK);
     assert_memory_equal(&m, &c.result.metrics, sizeof m);
     assert_memory_equal(bubble, c.result.rank_bubble, sizeof bubble);
+    release_case(&c);
+}
+
+/* Of three steps that come mixed, each a thousand times as long as the one before, the last two. */
+static void test_trace_of_steps(void **state)
+{
+    (void)state;
+    struct sim_case c = times_case("interleaved", 3, 2, 6, with_hops);
+    const struct pp_metrics *one = &c.result.metrics;
+    struct pp_metrics m[2];
+    double bubble[2][3];
+    struct pp_trace trace = {0};
+    for (int64_t i = 0; i < c.result.trace.nevents; i++) {
+        struct pp_event e = c.result.trace.events[i];
+        for (e.step = 7; e.step < 10; e.step++, e.start_ns *= 1000, e.end_ns *= 1000)
+            assert_int_equal(pp_trace_add(&trace, &e), PP_OK);
+    }
+    assert_int_equal(pp_trace_metrics(c.plan, &trace, 0, 8, 2, m, bubble[0]), PP_OK);
+    for (int k = 0, factor = 1000; k < 2; k++, factor *= 1000) {
+        assert_int_equal(m[k].makespan_ns, factor * one->makespan_ns);
+        assert_int_equal(m[k].span_ns, factor * one->span_ns);
+        assert_int_equal(m[k].busy_ns, factor * one->busy_ns);
+        for (int r = 0; r < 3; r++) assert_true(fabs(bubble[k][r] - c.result.rank_bubble[r]) < 1e-12);
+    }
+    pp_trace_clear(&trace);
     release_case(&c);
 }
 
@@ -271,19 +296,13 @@ static void test_too_long(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_small_cases),
-        cmocka_unit_test(test_formulas_without_hops),
-        cmocka_unit_test(test_formulas_with_hops),
-        cmocka_unit_test(test_peaks),
-        cmocka_unit_test(test_published_rates),
-        cmocka_unit_test(test_published_cases),
-        cmocka_unit_test(test_published_bounds),
-        cmocka_unit_test(test_bound_is_reached),
-        cmocka_unit_test(test_critical_path),
-        cmocka_unit_test(test_trace),
-        cmocka_unit_test(test_steps_without_barrier),
-        cmocka_unit_test(test_steps_drift_apart),
-        cmocka_unit_test(test_too_long),
+        cmocka_unit_test(test_small_cases),        cmocka_unit_test(test_formulas_without_hops),
+        cmocka_unit_test(test_formulas_with_hops), cmocka_unit_test(test_peaks),
+        cmocka_unit_test(test_published_rates),    cmocka_unit_test(test_published_cases),
+        cmocka_unit_test(test_published_bounds),   cmocka_unit_test(test_bound_is_reached),
+        cmocka_unit_test(test_critical_path),      cmocka_unit_test(test_trace),
+        cmocka_unit_test(test_trace_of_steps),     cmocka_unit_test(test_steps_without_barrier),
+        cmocka_unit_test(test_steps_drift_apart),  cmocka_unit_test(test_too_long),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

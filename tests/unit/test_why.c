@@ -269,7 +269,7 @@ static void test_any_trace(void **state)
         must(pp_db_add_events(db, run, s.job.train, &trace));
         must(pp_path_read(db, run, 0, &sharing, &path));
         check_sums(&path, path.length_ns);
-        must(pp_trace_metrics(s.job.train, &trace, 0, 0, &metrics, NULL));
+        must(pp_trace_metrics(s.job.train, &trace, 0, 0, 1, &metrics, NULL));
         assert_int_equal(path.length_ns, metrics.makespan_ns);
         assert_int_equal(path.tasks[path.n - 1].until_ns, path.length_ns);
         for (int64_t i = 1; i < path.n; i++) {

@@ -2,9 +2,11 @@
  *
  * Training runs of tiny models with dropout and clipping: losses of training, validation and test and final weights
  * have the same bits for every schedule, every cut into ranks and stages and every checkpoint mode; replicas agree with
- * one replica of their rows together.
+ * one replica of their rows together. How a run ends that fails.
  */
 #include <signal.h>
+#include <stdatomic.h>
+#include <unistd.h>
 
 #include "exec/signals.h"
 #include "trained.h"
@@ -114,6 +116,35 @@ static void replicas_agree_with_more_rows(void **state)
     }
 }
 
+/* Worker 1 fails, and worker 0 by itself too, once the thread of worker 1 has ended. */
+static atomic_int ended_thread;
+
+static pp_status open_failing(const struct pp_device_spec *spec, struct pp_device **out)
+{
+    char path[64];
+    *out = NULL;
+    if (spec->worker == 1) {
+        atomic_store(&ended_thread, (int)gettid());
+        return pp_fail(PP_IO, "the first failure");
+    }
+    while (!atomic_load(&ended_thread)) usleep(1000);
+    snprintf(path, sizeof path, "/proc/self/task/%d", atomic_load(&ended_thread));
+    while (access(path, F_OK) == 0) usleep(1000);
+    return pp_fail(PP_INPUT, "the second failure");
+}
+
+static void the_first_failure_is_told(void **state)
+{
+    (void)state;
+    const struct pp_backend *cpu;
+    struct outcome out;
+    assert_int_equal(pp_backend_find("cpu", &cpu), PP_OK);
+    struct pp_backend failing = *cpu;
+    failing.open = open_failing;
+    assert_int_equal(train(&failing, BASE "--schedule gpipe --stages 2", NULL, &out), PP_IO);
+    assert_string_equal(pp_message(), "worker 1: the first failure");
+}
+
 /* A device that knows of no signals, and counts what is written to it. */
 static int uploads;
 
@@ -162,9 +193,8 @@ static void a_signal_ends_the_preparations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bits_do_not_depend_on_the_pipeline),
-        cmocka_unit_test(every_schedule_has_these_bits),
-        cmocka_unit_test(replicas_agree_with_more_rows),
+        cmocka_unit_test(bits_do_not_depend_on_the_pipeline), cmocka_unit_test(every_schedule_has_these_bits),
+        cmocka_unit_test(replicas_agree_with_more_rows),      cmocka_unit_test(the_first_failure_is_told),
         cmocka_unit_test(a_signal_ends_the_preparations),
     };
     pp_log_init("test_worker", true);
