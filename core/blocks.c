@@ -212,6 +212,31 @@ void pp_blocks_free(struct pp_blocks *blocks)
 
 /* --- stages --- */
 
+static int compare(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Blocks that differ by little are equal but for how they were measured: each gets the mean of those like it. Else a
+ * cut would follow the noise. */
+static pp_status level_out(double *cost, int n)
+{
+    static const double alike = 1.1; /* the largest of those alike, over the least */
+    double *sorted;
+    PP_TRY(PP_NEW(&sorted, n));
+    memcpy(sorted, cost, (size_t)n * sizeof *cost);
+    qsort(sorted, (size_t)n, sizeof *sorted, compare);
+    for (int first = 0, end; first < n; first = end) {
+        double sum = 0;
+        for (end = first; end < n && sorted[end] <= alike * sorted[first]; end++) sum += sorted[end];
+        for (int i = 0; i < n; i++)
+            if (cost[i] >= sorted[first] && cost[i] <= sorted[end - 1]) cost[i] = sum / (end - first);
+    }
+    free(sorted);
+    return PP_OK;
+}
+
 static bool any_has_several(int stages, const int *stage_rank)
 {
     for (int s = 1; s < stages; s++)
@@ -221,22 +246,26 @@ static bool any_has_several(int stages, const int *stage_rank)
 }
 
 /* The first and the last block are the ends of the row. */
-static pp_status cut_by_time(const struct pp_blocks *blocks, int stages, const int *stage_rank, int *counts)
+static pp_status cut_by_time(const struct pp_blocks *blocks, enum pp_even even, int stages, const int *stage_rank,
+                             int *counts)
 {
     double *cost;
     PP_TRY(PP_NEW(&cost, blocks->n));
     for (int i = 0; i < blocks->n; i++) cost[i] = blocks->block[i].forward_ms + blocks->block[i].backward_ms;
     const struct pp_cut_row row = {.layers = blocks->n - 2, .cost = cost};
-    const pp_status status = any_has_several(stages, stage_rank) ? pp_cut_ranks(&row, stage_rank, true, stages, counts)
-                                                                 : pp_cut_balanced(&row, stages, counts);
+    pp_status status = level_out(cost, blocks->n);
+    if (status == PP_OK && even == PP_EVEN_RANKS && any_has_several(stages, stage_rank))
+        status = pp_cut_ranks(&row, stage_rank, true, stages, counts);
+    else if (status == PP_OK)
+        status = pp_cut_balanced(&row, stages, counts);
     free(cost);
     counts[0]++;
     counts[stages - 1]++;
     return status;
 }
 
-pp_status pp_blocks_cut(const struct pp_blocks *blocks, const char *split, int stages, const int *stage_rank,
-                        int *counts)
+pp_status pp_blocks_cut(const struct pp_blocks *blocks, const char *split, enum pp_even even, int stages,
+                        const int *stage_rank, int *counts)
 {
     const struct pp_cut_list list = {.words = "time, uniform", .item = "block", .items = blocks->n};
     const bool time = strcmp(split, "time") == 0, uniform = strcmp(split, "uniform") == 0;
@@ -245,7 +274,7 @@ pp_status pp_blocks_cut(const struct pp_blocks *blocks, const char *split, int s
                        "%d stages (--stages times --virtual) need at least as many blocks, and --times has %d", stages,
                        blocks->n);
     if (!time && !uniform) return pp_cut_list(&list, split, stages, counts);
-    if (time && stages > 1) return cut_by_time(blocks, stages, stage_rank, counts);
+    if (time && stages > 1) return cut_by_time(blocks, even, stages, stage_rank, counts);
     pp_cut_uniform(blocks->n, stages, counts);
     return PP_OK;
 }

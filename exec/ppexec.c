@@ -251,13 +251,18 @@ static pp_status check_point(struct pp_exec *exec, const struct pp_point *point)
     return pp_compare_devices(exec);
 }
 
-/* What fails after the training, such as --save, takes no results away: they are printed before it is told. */
-static pp_status end_failed(struct session *s, pp_status status)
+/* A failure takes no results away: those that are complete are printed before it is told. One of them may be that of
+ * the configuration that failed, if that had only to save its weights. left: configurations that were not begun. Who
+ * stops a run by a signal wants nothing more. */
+static pp_status end_failed(struct session *s, pp_status status, int left)
 {
     char message[PP_MESSAGE_BYTES];
-    if (!s->results[s->nresults].complete) return status;
+    const int complete = s->nresults + s->results[s->nresults].complete;
+    if (status == PP_INTERRUPTED || s->exec.processes.index != 0) return status;
     snprintf(message, sizeof message, "%s", pp_message());
-    pp_status printed = pp_results_print(s->results, s->nresults + 1, &s->exec.config, stdout);
+    if (left > 0) pp_warn("%d of %d configurations %s not begun", left, s->npoints, left == 1 ? "was" : "were");
+    if (complete == 0) return pp_fail(status, "%s", message);
+    pp_status printed = pp_results_print(s->results, complete, &s->exec.config, stdout);
     if (printed == PP_OK) printed = pp_flush_output(); /* the process may be aborted, together with others */
     if (printed != PP_OK) pp_warn("%s", pp_message());
     return pp_fail(status, "%s", message);
@@ -275,7 +280,7 @@ static pp_status train(struct session *s)
         if (status == PP_USAGE && s->npoints > 1)
             pp_warn("left out %s: %s", pp_point_text(p, text), pp_message());
         else if (status != PP_OK)
-            return end_failed(s, status);
+            return end_failed(s, status, s->npoints - 1 - i);
         else
             s->nresults++;
     }

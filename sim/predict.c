@@ -2,62 +2,11 @@
 #include "sim/predict.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/devices.h"
+#include "sim/given_job.h"
 #include "sim/split.h"
-
-/* --times names a file of blocks: deals them out. */
-static pp_status cut_blocks(const struct pp_predictor *p, struct pp_job *job)
-{
-    const struct pp_point *point = &job->point;
-    const int stages = point->stages * point->virtual_stages;
-    int *stage_rank;
-    if (!job->times.blocks) return PP_OK;
-    PP_TRY(PP_NEW(&stage_rank, stages));
-    pp_status status = p->schedules->place(point->schedule, point->stages, point->virtual_stages, stage_rank);
-    if (status == PP_OK) status = pp_given_times_cut(&job->times, p->config, stages, stage_rank);
-    free(stage_rank);
-    return status;
-}
-
-/* With --times alone: builds the plan without a model. It has one microbatch of one row for each chunk, one replica,
- * any number of stages, and no optimizer unless blocks say how long that takes. */
-static pp_status build_given(const struct pp_predictor *p, struct pp_job *job)
-{
-    const struct pp_config *config = p->config;
-    const struct pp_point *point = &job->point;
-    struct pp_plan_spec spec = {.schedule = point->schedule,
-                                .ranks = point->stages,
-                                .virtual_stages = point->virtual_stages,
-                                .microbatches = point->chunks,
-                                .replicas = 1,
-                                .checkpoint = point->checkpoint,
-                                .recv_buffers = pp_config_recv_buffers(config, point->chunks, 0),
-                                .training = true,
-                                .optimizer = job->times.blocks && job->times.blocks->stepped};
-    PP_TRY(cut_blocks(p, job));
-    PP_TRY(pp_job_build_train(job, p->schedules, &spec));
-    return pp_plan_check(job->train);
-}
-
-static pp_status create_given(const struct pp_predictor *p, const struct pp_point *point, struct pp_job **out)
-{
-    struct pp_job *job;
-    PP_TRY(PP_NEW(&job, 1));
-    job->config = p->config;
-    job->model_ops = p->ops;
-    job->point = *point;
-    pp_status status = pp_config_check_values(p->config, point->checkpoint, point->zero);
-    if (status == PP_OK) status = pp_given_times_of(p->config, &job->times);
-    if (status == PP_OK) status = build_given(p, job);
-    if (status != PP_OK)
-        pp_job_free(job);
-    else
-        *out = job;
-    return status;
-}
 
 /* Would a run evaluate, and so need memory for that? Constant sequences have no validation data. */
 static bool evaluates(const struct pp_config *config)
@@ -92,7 +41,7 @@ pp_status pp_predict_job(const struct pp_predictor *p, const struct pp_point *po
 {
     struct pp_config config;
     *out = NULL;
-    if (pp_predict_only_times(p->config)) return create_given(p, point, out);
+    if (pp_predict_only_times(p->config)) return pp_given_job(p, point, out);
     PP_TRY(pp_split_point(p, point, &config));
     pp_status status = pp_job_create(&config, point, p->schedules, p->ops, evaluates(p->config), NULL, out);
     pp_split_point_free(p, &config);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -52,6 +53,8 @@ static void test_version_2(void **state)
 {
     (void)state;
     system_of("two", "0::/a/b\n");
+    (void)unlink("two/sys/fs/cgroup/a/memory.max"); /* of the test's last run */
+    (void)unlink("two/sys/fs/cgroup/a/memory.stat");
     file("two", "/sys/fs/cgroup/a/b/memory.max", "max\n");
     file("two", "/sys/fs/cgroup/a/b/memory.current", "1000\n");
     assert_int_equal(pp_memory_left("two"), 2 * MIB);

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sim/given_job.h"
+
+#include <stdlib.h>
+
+#include "sim/costs.h"
+#include "sim/engine.h"
+
+/* --times names a file of blocks: deals them out. */
+static pp_status cut_blocks(const struct pp_predictor *p, enum pp_even even, struct pp_job *job)
+{
+    const struct pp_point *point = &job->point;
+    const int stages = point->stages * point->virtual_stages;
+    int *stage_rank;
+    if (!job->times.blocks) return PP_OK;
+    PP_TRY(PP_NEW(&stage_rank, stages));
+    pp_status status = p->schedules->place(point->schedule, point->stages, point->virtual_stages, stage_rank);
+    if (status == PP_OK) status = pp_given_times_cut(&job->times, p->config, even, stages, stage_rank);
+    free(stage_rank);
+    return status;
+}
+
+/* The plan has one microbatch of one row for each chunk, one replica, any number of stages, and no optimizer unless
+ * blocks say how long that takes. */
+static pp_status build(const struct pp_predictor *p, enum pp_even even, struct pp_job *job)
+{
+    const struct pp_config *config = p->config;
+    const struct pp_point *point = &job->point;
+    struct pp_plan_spec spec = {.schedule = point->schedule,
+                                .ranks = point->stages,
+                                .virtual_stages = point->virtual_stages,
+                                .microbatches = point->chunks,
+                                .replicas = 1,
+                                .checkpoint = point->checkpoint,
+                                .recv_buffers = pp_config_recv_buffers(config, point->chunks, 0),
+                                .training = true,
+                                .optimizer = job->times.blocks && job->times.blocks->stepped};
+    PP_TRY(cut_blocks(p, even, job));
+    PP_TRY(pp_job_build_train(job, p->schedules, &spec));
+    return pp_plan_check(job->train);
+}
+
+static pp_status create(const struct pp_predictor *p, const struct pp_point *point, enum pp_even even,
+                        struct pp_job **out)
+{
+    struct pp_job *job;
+    PP_TRY(PP_NEW(&job, 1));
+    job->config = p->config;
+    job->model_ops = p->ops;
+    job->point = *point;
+    pp_status status = pp_config_check_values(p->config, point->checkpoint, point->zero);
+    if (status == PP_OK) status = pp_given_times_of(p->config, &job->times);
+    if (status == PP_OK) status = build(p, even, job);
+    if (status != PP_OK)
+        pp_job_free(job);
+    else
+        *out = job;
+    return status;
+}
+
+static pp_status batch_ns(const struct pp_job *job, int64_t *out)
+{
+    struct pp_cost *cost;
+    struct pp_sim_result result;
+    PP_TRY(pp_cost_from_times(job->train, &job->times, &cost));
+    const pp_status status = pp_sim_run(job->train, cost, &(struct pp_sim_options){0}, &result);
+    pp_cost_free(cost);
+    PP_TRY(status);
+    *out = result.batch_ns;
+    pp_sim_result_free(&result);
+    return PP_OK;
+}
+
+/* Takes the job in place of *best, if it is quicker; else releases it. */
+static pp_status take_quicker(struct pp_job *job, struct pp_job **best, int64_t *best_ns)
+{
+    int64_t ns = 0;
+    const pp_status status = batch_ns(job, &ns);
+    const bool quicker = status == PP_OK && (!*best || ns < *best_ns);
+    if (quicker) *best_ns = ns;
+    pp_job_free(quicker ? *best : job);
+    if (quicker) *best = job;
+    return status;
+}
+
+pp_status pp_given_job(const struct pp_predictor *p, const struct pp_point *point, struct pp_job **out)
+{
+    const bool several = p->config->blocks && point->virtual_stages > 1;
+    struct pp_job *job, *best = NULL;
+    int64_t best_ns = 0;
+    *out = NULL;
+    if (!several) return create(p, point, PP_EVEN_RANKS, out);
+    for (int even = 0; even < PP_EVENS; even++) {
+        pp_status status = create(p, point, even, &job);
+        if (status == PP_OK) status = take_quicker(job, &best, &best_ns);
+        if (status == PP_OK) continue;
+        pp_job_free(best);
+        return status;
+    }
+    *out = best;
+    return PP_OK;
+}
