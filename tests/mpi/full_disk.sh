@@ -41,5 +41,9 @@ rm small/fill
 "${run[@]}" --epochs 2 --save small/run.st --save-every 1 --resume >/dev/null 2>run.log || fail "it does not go on"
 grep -q '^resumed .* after 2 steps' run.log || fail "it begins anew"
 expect_failure 0 'small/run.db' "${run[@]}" --epochs 500 --db small/run.db
-# The first configuration of several is printed, and it is told that the others were not begun.
-expect_failure 1 '2 of 3 configurations were not begun' ppexec --preset lab --epochs 1 --save /dev/full --schedule gpipe,1f1b,zb-h1
+# The first configuration of several is printed, and it is told that the others were not begun. There is room for tables and a
+# run, but not for its events.
+rm -f small/*
+mount -o remount,size=300k small
+dd if=/dev/zero of=small/fill bs=1k count=130 2>/dev/null
+expect_failure 1 '2 of 3 configurations were not begun' "${run[@]}" --max-batches 60 --trace-steps 60 --db small/run.db --schedule gpipe,1f1b,zb-h1
