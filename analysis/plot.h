@@ -37,10 +37,18 @@ pp_status pp_plot_all(struct pp_db *db, const struct pp_table *table, int64_t ro
 /* The folder of pictures without --plots: for the database "runs/pp.db" it is "runs/pp-plots". The caller frees it. */
 pp_status pp_plot_folder(const char *database, char **folder) PP_MUST_CHECK;
 
+/* What the pictures of one kind are called: NAME, NAME-2, NAME-3, ... */
+struct pp_plot_names {
+    const char *picture;
+    const char *data[2]; /* ends of the names of a picture's data files, such as "-measured.dat"; NULL: one less */
+};
+
 /* For each row of plots.def: pp_plot_NAME() in plot_NAME.c, which writes data and scripts of its pictures, of one row
- * of the table; and pp_plot_NAME_gp, the text of plots/NAME.gp. */
+ * of the table; pp_plot_NAME_names, which tells all files that these may be; and pp_plot_NAME_gp, the text of
+ * plots/NAME.gp. */
 #define PP_PLOT(name, most)                                                                                            \
     pp_status pp_plot_##name(struct pp_plots *plots, int64_t row) PP_MUST_CHECK;                                       \
+    extern const struct pp_plot_names pp_plot_##name##_names;                                                          \
     extern const char pp_plot_##name##_gp[];
 #include "analysis/plots.def"
 #undef PP_PLOT

@@ -8,6 +8,8 @@
 #include "analysis/plot.h"
 #include "core/log.h"
 
+const struct pp_plot_names pp_plot_chunks_names = {"ms-per-batch", {"-predicted.dat", "-measured.dat"}};
+
 enum { LINES_MAX = 24, LINE_TEXT = 64 };
 
 /* What makes two rows of the table points of one picture, and then of one line. */
