@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "core/log.h"
 #include "core/printable.h"
 
 extern const char pp_plot_style_gp[];
@@ -154,5 +155,11 @@ pp_status pp_plot_all(struct pp_db *db, const struct pp_table *table, int64_t ro
     struct pp_plots plots = {.db = db, .table = table, .folder = folder};
     if (mkdir(folder, 0777) != 0 && errno != EEXIST) return failed(&plots, "");
     for (int kind = 0; kind < PP_PLOT_KINDS; kind++) PP_TRY(pp_plot_draw(&plots, kind, row));
-    return run_gnuplot(&plots);
+    if (!plots.n) {
+        pp_info("There are no pictures: neither times of steps nor tasks are known.");
+        return PP_OK;
+    }
+    PP_TRY(run_gnuplot(&plots));
+    pp_info("Pictures are in %s/.", folder);
+    return PP_OK;
 }

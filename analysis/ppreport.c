@@ -67,7 +67,6 @@ static pp_status draw(struct pp_db *db, const struct pp_config *config, const ch
     PP_TRY(pp_plot_folder(path, &beside));
     const char *folder = config->plots ? config->plots : beside;
     pp_status status = pp_plot_all(db, table, row, folder);
-    if (status == PP_OK) pp_info("Pictures are in %s/.", folder);
     if (status == PP_UNSUPPORTED) {
         pp_warn("%s", pp_message());
         status = PP_OK;
