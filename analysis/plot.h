@@ -8,6 +8,9 @@
 
 #include "analysis/compare.h"
 
+/* What scripts begin with: by this they are told from those of others. */
+#define PP_PLOT_MARK "# Made by ppreport."
+
 #define PP_PLOT(name, most) +1
 enum {
     PP_PLOT_KINDS = 0
@@ -32,7 +35,8 @@ struct pp_plots {
 };
 
 /* Makes all pictures: ms/batch by chunks of all configurations, the others of one row of the table. Makes the folder if
- * it is not there. Says where they are. PP_UNSUPPORTED if gnuplot is missing; data and scripts are then written all the same. */
+ * it is not there, and removes what was drawn there before. Says where they are. PP_UNSUPPORTED if gnuplot is missing;
+ * data and scripts are then written all the same. */
 pp_status pp_plot_all(struct pp_db *db, const struct pp_table *table, int64_t row, const char *folder) PP_MUST_CHECK;
 /* The folder of pictures without --plots: for the database "runs/pp.db" it is "runs/pp-plots". The caller frees it. */
 pp_status pp_plot_folder(const char *database, char **folder) PP_MUST_CHECK;
