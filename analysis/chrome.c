@@ -13,12 +13,24 @@
 enum { THREADS = 4 };
 static const char *const thread_names[THREADS] = {"compute", "activations in", "gradients in", "collectives"};
 
+/* What a thread shows is disjoint: viewers drop slices that overlap. Several transfers can be under way to a worker at
+ * once, so that threads have lanes, each of which is a thread to viewers. */
+struct lane {
+    int64_t end_ns; /* of its last bar so far */
+    int32_t next;   /* the further lane of the same thread; 0 = none */
+    bool used;
+};
+
 struct chrome {
     FILE *out;
     bool comma;
     int process;
     int64_t flows; /* arrows so far: their ids */
     const struct pp_timeline *timeline;
+    int threads;
+    int64_t nlanes;
+    struct lane *lanes; /* [nlanes] the first of each thread, then further ones */
+    int32_t *lane_of;   /* [bars of the timeline] */
     /* [steps][replicas][tensor][stages][microbatches][2] bar that makes an activation, a gradient: the last part of a
      * task; -1 = none */
     int32_t *made;
@@ -32,6 +44,8 @@ static void begin(struct chrome *c, const char *phase, int thread)
     c->comma = true;
 }
 
+static int lane_of(const struct chrome *c, const struct pp_bar *bar) { return c->lane_of[bar - c->timeline->bars]; }
+
 static int thread_of(const struct pp_bar *bar)
 {
     int place = 3;
@@ -39,6 +53,38 @@ static int thread_of(const struct pp_bar *bar)
     if (bar->kind == PP_XFER_F) place = 1;
     if (bar->kind == PP_XFER_B) place = 2;
     return bar->worker * THREADS + place;
+}
+
+/* Of a thread's lanes the first one that is free at that time; a new one if none is. */
+static pp_status find_lane(struct chrome *c, int thread, int64_t start_ns, int64_t *room, int32_t *lane)
+{
+    *lane = thread;
+    while (c->lanes[*lane].used && c->lanes[*lane].end_ns > start_ns) {
+        if (!c->lanes[*lane].next) {
+            PP_TRY(PP_GROW(&c->lanes, c->nlanes + 1, room));
+            c->lanes[c->nlanes] = (struct lane){0};
+            c->lanes[*lane].next = (int32_t)c->nlanes++;
+        }
+        *lane = c->lanes[*lane].next;
+    }
+    return PP_OK;
+}
+
+/* As few lanes as there are, because bars are in order of their start. */
+static pp_status find_lanes(struct chrome *c)
+{
+    const struct pp_timeline *t = c->timeline;
+    int64_t room = c->nlanes = c->threads = t->ranks * t->replicas * t->tensor * THREADS;
+    PP_TRY(PP_NEW(&c->lanes, room));
+    PP_TRY(PP_NEW(&c->lane_of, t->nbars));
+    for (int64_t i = 0; i < t->nbars; i++) {
+        const struct pp_bar *bar = &t->bars[i];
+        PP_TRY(find_lane(c, thread_of(bar), bar->start_ns, &room, &c->lane_of[i]));
+        struct lane *lane = &c->lanes[c->lane_of[i]];
+        lane->used = true;
+        lane->end_ns = bar->end_ns;
+    }
+    return PP_OK;
 }
 
 static void metadata(struct chrome *c, int thread, const char *what, const char *value)
@@ -66,23 +112,31 @@ static const char *thread_text(const struct pp_timeline *t, int thread, char *bu
     return buf;
 }
 
-static pp_status name_threads(struct chrome *c, const char *process_name)
+/* Further lanes are numbered from 2. */
+static void name_lane(struct chrome *c, int thread, int32_t lane, int number, int position)
 {
-    const struct pp_timeline *t = c->timeline;
-    char text[96];
-    bool *used;
-    const int threads = t->ranks * t->replicas * t->tensor * THREADS;
-    PP_TRY(PP_NEW(&used, threads));
-    for (int64_t i = 0; i < t->nbars; i++) used[thread_of(&t->bars[i])] = true;
+    char text[112], name[96];
+    thread_text(c->timeline, thread, name, sizeof name);
+    if (number == 1)
+        snprintf(text, sizeof text, "%s", name);
+    else
+        snprintf(text, sizeof text, "%s %d", name, number);
+    metadata(c, lane, "thread_name", text);
+    begin(c, "M", lane);
+    fprintf(c->out, ",\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%d}}", position);
+}
+
+static void name_lanes(struct chrome *c, const char *process_name)
+{
+    int position = 0;
     metadata(c, 0, "process_name", process_name);
-    for (int thread = 0; thread < threads; thread++) {
-        if (!used[thread]) continue;
-        metadata(c, thread, "thread_name", thread_text(t, thread, text, sizeof text));
-        begin(c, "M", thread);
-        fprintf(c->out, ",\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%d}}", thread);
+    for (int thread = 0; thread < c->threads; thread++) {
+        int number = 0;
+        int32_t lane = thread;
+        if (!c->lanes[lane].used) continue;
+        do name_lane(c, thread, lane, ++number, position++);
+        while ((lane = c->lanes[lane].next));
     }
-    free(used);
-    return PP_OK;
 }
 
 static void write_slice(struct chrome *c, const struct pp_bar *bar)
@@ -90,7 +144,7 @@ static void write_slice(struct chrome *c, const struct pp_bar *bar)
     char name[64];
     struct pp_task task = {
         .kind = (uint8_t)bar->kind, .count = (uint16_t)bar->count, .stage = bar->stage, .microbatch = bar->microbatch};
-    begin(c, "X", thread_of(bar));
+    begin(c, "X", lane_of(c, bar));
     fprintf(c->out, ",\"name\":\"%s\",\"cat\":\"%s\",\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"step\":%d,\"task\":%d}}",
             pp_task_text(&task, name, sizeof name), pp_kinds[bar->kind].name, (double)bar->start_ns / 1e3,
             (double)(bar->end_ns - bar->start_ns) / 1e3, bar->step, bar->task);
@@ -99,7 +153,7 @@ static void write_slice(struct chrome *c, const struct pp_bar *bar)
 /* An arrow is drawn from slice to slice by points in time that lie inside them. */
 static void write_point(struct chrome *c, const char *phase, const struct pp_bar *bar, int64_t at_ns)
 {
-    begin(c, phase, thread_of(bar));
+    begin(c, phase, lane_of(c, bar));
     fprintf(c->out, ",\"name\":\"transfer\",\"cat\":\"flow\",\"id\":%lld,\"ts\":%.3f%s}", (long long)c->flows,
             (double)at_ns / 1e3, phase[0] == 'f' ? ",\"bp\":\"e\"" : "");
 }
@@ -174,9 +228,10 @@ static pp_status write_run(struct chrome *c, struct pp_db *db, int64_t run, cons
     PP_TRY(pp_timeline_read(db, run, -1, &timeline));
     c->timeline = &timeline;
     pp_status status = timeline.nbars ? index_bars(c) : PP_OK;
+    if (status == PP_OK && timeline.nbars) status = find_lanes(c);
     if (status == PP_OK && timeline.nbars) {
-        status = name_threads(c, name);
-        for (int64_t i = 0; i < timeline.nbars && status == PP_OK; i++) {
+        name_lanes(c, name);
+        for (int64_t i = 0; i < timeline.nbars; i++) {
             const struct pp_bar *bar = &timeline.bars[i];
             write_slice(c, bar);
             if (pp_is_transfer(bar->kind)) write_flow(c, bar);
@@ -184,7 +239,10 @@ static pp_status write_run(struct chrome *c, struct pp_db *db, int64_t run, cons
     }
     free(c->made);
     free(c->used);
-    c->made = c->used = NULL;
+    free(c->lanes);
+    free(c->lane_of);
+    c->made = c->used = c->lane_of = NULL;
+    c->lanes = NULL;
     c->microbatches = 0;
     pp_timeline_free(&timeline);
     return status;

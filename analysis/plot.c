@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "analysis/picture_files.h"
+#include "core/log.h"
 #include "core/printable.h"
 
 extern const char pp_plot_style_gp[];
@@ -75,7 +77,7 @@ FILE *pp_plot_begin(struct pp_plots *plots, const char *name, const char *title,
     snprintf(file_name, sizeof file_name, "%s.gp", name);
     FILE *script = pp_plot_open(plots, file_name);
     if (!script) return NULL;
-    fprintf(script, "# Made by ppreport. To draw again: gnuplot %s\nreset session\n", file_name);
+    fprintf(script, PP_PLOT_MARK " To draw again: gnuplot %s\nreset session\n", file_name);
     pp_plot_text("name = ", name, script);
     pp_plot_text("\ntitle = ", title, script);
     write_workload(plots->table, row, script);
@@ -153,6 +155,13 @@ pp_status pp_plot_all(struct pp_db *db, const struct pp_table *table, int64_t ro
 {
     struct pp_plots plots = {.db = db, .table = table, .folder = folder};
     if (mkdir(folder, 0777) != 0 && errno != EEXIST) return failed(&plots, "");
+    PP_TRY(pp_pictures_remove(folder));
     for (int kind = 0; kind < PP_PLOT_KINDS; kind++) PP_TRY(pp_plot_draw(&plots, kind, row));
-    return run_gnuplot(&plots);
+    if (!plots.n) {
+        pp_info("There are no pictures: neither times of steps nor tasks are known.");
+        return PP_OK;
+    }
+    PP_TRY(run_gnuplot(&plots));
+    pp_info("Pictures are in %s/.", folder);
+    return PP_OK;
 }

@@ -8,6 +8,9 @@
 
 #include "analysis/compare.h"
 
+/* What scripts begin with: by this they are told from those of others. */
+#define PP_PLOT_MARK "# Made by ppreport."
+
 #define PP_PLOT(name, most) +1
 enum {
     PP_PLOT_KINDS = 0
@@ -32,15 +35,24 @@ struct pp_plots {
 };
 
 /* Makes all pictures: ms/batch by chunks of all configurations, the others of one row of the table. Makes the folder if
- * it is not there. PP_UNSUPPORTED if gnuplot is missing; data and scripts are then written all the same. */
+ * it is not there, and removes what was drawn there before. Says where they are. PP_UNSUPPORTED if gnuplot is missing;
+ * data and scripts are then written all the same. */
 pp_status pp_plot_all(struct pp_db *db, const struct pp_table *table, int64_t row, const char *folder) PP_MUST_CHECK;
 /* The folder of pictures without --plots: for the database "runs/pp.db" it is "runs/pp-plots". The caller frees it. */
 pp_status pp_plot_folder(const char *database, char **folder) PP_MUST_CHECK;
 
+/* What the pictures of one kind are called: NAME, NAME-2, NAME-3, ... */
+struct pp_plot_names {
+    const char *picture;
+    const char *data[2]; /* ends of the names of a picture's data files, such as "-measured.dat"; NULL: one less */
+};
+
 /* For each row of plots.def: pp_plot_NAME() in plot_NAME.c, which writes data and scripts of its pictures, of one row
- * of the table; and pp_plot_NAME_gp, the text of plots/NAME.gp. */
+ * of the table; pp_plot_NAME_names, which tells all files that these may be; and pp_plot_NAME_gp, the text of
+ * plots/NAME.gp. */
 #define PP_PLOT(name, most)                                                                                            \
     pp_status pp_plot_##name(struct pp_plots *plots, int64_t row) PP_MUST_CHECK;                                       \
+    extern const struct pp_plot_names pp_plot_##name##_names;                                                          \
     extern const char pp_plot_##name##_gp[];
 #include "analysis/plots.def"
 #undef PP_PLOT

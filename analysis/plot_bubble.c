@@ -7,6 +7,8 @@
 
 #include "analysis/plot.h"
 
+const struct pp_plot_names pp_plot_bubble_names = {"bubble", {".dat"}};
+
 static const char by_rank[] = "SELECT rank, avg(bubble) FROM v_bubble WHERE run = ?1 GROUP BY rank ORDER BY rank";
 
 /* values[rank], and the mean of all in values[ranks]; NAN where nothing was traced. */

@@ -8,6 +8,8 @@
 #include "analysis/plot.h"
 #include "core/log.h"
 
+const struct pp_plot_names pp_plot_chunks_names = {"ms-per-batch", {"-predicted.dat", "-measured.dat"}};
+
 enum { LINES_MAX = 24, LINE_TEXT = 64 };
 
 /* What makes two rows of the table points of one picture, and then of one line. */
@@ -46,11 +48,24 @@ static int line_of(const struct picture *picture, int64_t row)
     return line;
 }
 
-/* True if no earlier row belongs to the same picture. */
+/* A run that did no steps, because it resumed one that had ended, has no time. */
+static bool has_point(const struct pp_table *table, int64_t row)
+{
+    return !isnan(pp_cell_real(pp_table_cell(table, row, "predicted_ms"))) ||
+           !isnan(pp_cell_real(pp_table_cell(table, row, "measured_ms")));
+}
+
+static bool is_shown(const struct picture *picture, int64_t row)
+{
+    return has_point(picture->table, row) && same_picture(picture->table, picture->first, row);
+}
+
+/* True if it has something to show, and no earlier row of the same picture has. */
 static bool begins_picture(const struct pp_table *table, int64_t row)
 {
+    if (!has_point(table, row)) return false;
     for (int64_t earlier = 0; earlier < row; earlier++)
-        if (same_picture(table, earlier, row)) return false;
+        if (has_point(table, earlier) && same_picture(table, earlier, row)) return false;
     return true;
 }
 
@@ -61,7 +76,7 @@ static void find_lines(struct picture *picture)
     int64_t other = -1; /* a measured row, to tell whether transports differ */
     for (int pass = 0; pass < 2; pass++)
         for (int64_t row = picture->first; row < table->nrows; row++) {
-            if (!same_picture(table, picture->first, row) || measured(table, row) != (pass == 0)) continue;
+            if (!is_shown(picture, row) || measured(table, row) != (pass == 0)) continue;
             if (pass == 0 && other >= 0 && !pp_table_same(table, other, row, of_measured_line, 1))
                 picture->transports = true;
             if (pass == 0) other = row;
@@ -128,7 +143,7 @@ static void write_tics(const struct picture *picture, FILE *script)
     int least = 1 << 30, most = 0;
     fputs("set xtics (", script);
     for (int64_t row = picture->first; row < picture->table->nrows; row++) {
-        if (!same_picture(picture->table, picture->first, row)) continue;
+        if (!is_shown(picture, row)) continue;
         int chunks = (int)pp_cell_integer(pp_table_cell(picture->table, row, "chunks"));
         fprintf(script, "%s%d", most ? ", " : "", chunks);
         if (chunks < least) least = chunks;

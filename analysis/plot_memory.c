@@ -8,6 +8,8 @@
 #include "analysis/plot.h"
 #include "analysis/timeline.h"
 
+const struct pp_plot_names pp_plot_memory_names = {"memory", {"-predicted.dat", "-measured.dat"}};
+
 /* A change at a moment. */
 struct change {
     int64_t at_ns, bytes;

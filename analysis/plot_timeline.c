@@ -10,6 +10,8 @@
 #include "analysis/timeline.h"
 #include "core/log.h"
 
+const struct pp_plot_names pp_plot_timeline_names = {"timeline", {"-predicted.dat", "-measured.dat"}};
+
 /* Must agree with plots/timeline.gp: what a label has room for is decided here. */
 enum { WIDTH = 1400, WIDTH_MAX = 2400, BAR_PIXELS = 20, DIGIT_PIXELS = 7, MARGIN_PIXELS = 4, BARS_MAX = 100000 };
 static const double used_width = 0.91;

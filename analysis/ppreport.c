@@ -7,6 +7,7 @@
 
 #include "analysis/chrome.h"
 #include "analysis/compare.h"
+#include "analysis/picture_files.h"
 #include "analysis/plot.h"
 #include "analysis/why.h"
 #include "core/config.h"
@@ -36,16 +37,36 @@ static const struct pp_program_info info = {
                 "ppreport pp.db --format json --no-plots\tfor programs\n",
 };
 
+static bool wants_pictures(const struct pp_config *config)
+{
+    return !config->no_plots && !config->profiles && (!config->why || config->plots);
+}
+
+/* Also the pictures are written to files that may be others of the run, by their names or by links. */
+static pp_status check_pictures(const struct pp_config *config, const char *operand, const char *path)
+{
+    char *beside = NULL;
+    struct pp_folder_files files = {0};
+    if (!wants_pictures(config)) return PP_OK;
+    PP_TRY(pp_plot_folder(path, &beside));
+    files.what = config->plots ? "--plots" : "the pictures";
+    files.folder = config->plots ? config->plots : beside;
+    pp_status status = pp_picture_files(&files);
+    if (status == PP_OK) status = pp_check_distinct_folder(config, info.tool, operand, &files);
+    free(files.names);
+    free(beside);
+    return status;
+}
+
 /* Pictures are an extra: without gnuplot the tables stand, and so does the exit code. */
 static pp_status draw(struct pp_db *db, const struct pp_config *config, const char *path, const struct pp_table *table,
                       int64_t row)
 {
     char *beside = NULL;
-    if (config->no_plots || (config->why && !config->plots)) return PP_OK;
+    if (!wants_pictures(config)) return PP_OK;
     PP_TRY(pp_plot_folder(path, &beside));
     const char *folder = config->plots ? config->plots : beside;
     pp_status status = pp_plot_all(db, table, row, folder);
-    if (status == PP_OK) pp_info("Pictures are in %s/.", folder);
     if (status == PP_UNSUPPORTED) {
         pp_warn("%s", pp_message());
         status = PP_OK;
@@ -106,6 +127,7 @@ static pp_status run(void *session, const char *operand)
     const struct pp_config *config = session;
     const char *path = operand ? operand : "pp.db";
     PP_TRY(check_usage(config));
+    PP_TRY(check_pictures(config, operand, path));
     PP_TRY(pp_config_check_database(path));
     return report_file(config, path);
 }

@@ -44,16 +44,16 @@ struct file {
     const char *path; /* NULL: a standard stream */
     const char *suffix;
     bool written;
-    dev_t device; /* of the file, or where it does not exist of its folder */
+    dev_t device; /* of the file, or where it does not exist of the nearest folder that does */
     ino_t number;
-    char name[NAME_MAX + 1]; /* in that folder; "": the file exists */
+    char name[2 * NAME_MAX]; /* in that folder; "": the file exists */
 };
 
 enum { FILES = 40 + 2 * PP_LIST_MAX };
 
 struct files {
-    int n;
-    struct file v[FILES];
+    int n, most;
+    struct file *v;
 };
 
 static bool set_number(struct file *f, const struct stat *info)
@@ -63,18 +63,32 @@ static bool set_number(struct file *f, const struct stat *info)
     return true;
 }
 
-/* Of a file that does not exist: its folder and its name there, behind symbolic links. */
+/* The nearest folder that exists: whoever writes the file may make the others first. *name: the rest of the path. */
+static bool find_folder(const char *path, struct stat *info, const char **name)
+{
+    char folder[PATH_MAX];
+    const char *rest = path + strlen(path);
+    do {
+        while (rest > path && rest[-1] == '/') rest--;
+        while (rest > path && rest[-1] != '/') rest--;
+        snprintf(folder, sizeof folder, "%.*s", (int)(rest - path), path);
+    } while (stat(*folder ? folder : ".", info) != 0 && *folder);
+    *name = rest;
+    return *folder || stat(".", info) == 0;
+}
+
+/* Of a file that does not exist: a folder and its name there, behind symbolic links. */
 static bool find_place(struct file *f, const char *path)
 {
     struct pp_new_file file;
     struct stat info;
+    const char *name;
+    size_t length = 0;
     if (pp_new_file_choose(f->what, path, false, &file) != PP_OK) return false;
-    char *slash = strrchr(file.path, '/');
-    const char *name = slash ? slash + 1 : file.path;
-    if (strlen(name) >= sizeof f->name) return false;
-    strcpy(f->name, name);
-    if (slash) slash[slash == file.path] = '\0';
-    return stat(slash ? file.path : ".", &info) == 0 && set_number(f, &info);
+    if (!find_folder(file.path, &info, &name) || strlen(name) >= sizeof f->name) return false;
+    for (; *name; name++)
+        if (*name != '/' || name[1] != '/') f->name[length++] = *name;
+    return set_number(f, &info);
 }
 
 /* false: it is no regular file, and never will be one. */
@@ -91,7 +105,7 @@ static bool identify(struct file *f)
 static void add(struct files *files, const char *what, const char *path, const char *suffix, bool written)
 {
     struct file *f = &files->v[files->n];
-    if (!path || files->n == FILES) return;
+    if (!path || files->n == files->most) return;
     *f = (struct file){.what = what, .path = path, .suffix = suffix, .written = written};
     if (identify(f)) files->n++;
 }
@@ -100,7 +114,7 @@ static void add_stream(struct files *files, const char *what, int fd)
 {
     struct file *f = &files->v[files->n];
     struct stat info;
-    if (files->n == FILES || fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return;
+    if (files->n == files->most || fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return;
     *f = (struct file){.what = what, .written = true};
     set_number(f, &info);
     files->n++;
@@ -172,18 +186,25 @@ static pp_status compare(const struct files *files)
     return PP_OK;
 }
 
+pp_status pp_check_distinct_folder(const struct pp_config *config, unsigned tool, const char *operand,
+                                   const struct pp_folder_files *folder)
+{
+    struct files files = {.most = FILES + folder->n};
+    PP_TRY(PP_NEW(&files.v, files.most));
+    add_named(&files, config, tool);
+    add_checkpoint(&files, config);
+    add_list(&files, "--schedule", &config->schedule);
+    add_list(&files, "--machine", &config->machine);
+    add_database(&files, config, tool, operand);
+    add_stream(&files, "standard output", STDOUT_FILENO);
+    add_stream(&files, "standard error", STDERR_FILENO);
+    for (int i = 0; i < folder->n; i++) add(&files, folder->what, folder->folder, folder->names[i], true);
+    const pp_status status = compare(&files);
+    free(files.v);
+    return status;
+}
+
 pp_status pp_check_distinct_files(const struct pp_config *config, unsigned tool, const char *operand)
 {
-    struct files *files;
-    PP_TRY(PP_NEW(&files, 1));
-    add_named(files, config, tool);
-    add_checkpoint(files, config);
-    add_list(files, "--schedule", &config->schedule);
-    add_list(files, "--machine", &config->machine);
-    add_database(files, config, tool, operand);
-    add_stream(files, "standard output", STDOUT_FILENO);
-    add_stream(files, "standard error", STDERR_FILENO);
-    const pp_status status = compare(files);
-    free(files);
-    return status;
+    return pp_check_distinct_folder(config, tool, operand, &(struct pp_folder_files){0});
 }

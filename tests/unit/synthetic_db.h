@@ -168,10 +168,13 @@ static inline int64_t synthetic_run(struct pp_db *db, const struct synthetic_cas
     must(pp_db_run_begin(db, &info, &s.config, &s.job, &run));
     must(pp_db_add_tasks(db, &s.job, plan));
     for (int step = 0; step < steps; step++) {
-        for (int i = 0; i < (predicted ? 1 : plan->replicas * plan->members); i++)
+        int64_t longest = 0; /* of all workers, which begin the next step together */
+        for (int i = 0; i < (predicted ? 1 : plan->replicas * plan->members); i++) {
             ns = synthetic_step(plan, 20 + step, i / plan->members, i % plan->members, factor, predicted ? 0 : 0.04,
                                 origin, &trace);
-        origin += ns;
+            if (ns > longest) longest = ns;
+        }
+        origin += longest;
     }
     must(pp_db_add_events(db, run, plan, &trace));
     for (int step = 0; !predicted && step < 23; step++)

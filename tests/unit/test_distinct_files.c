@@ -96,6 +96,7 @@ static void names_do_not_deceive(void **state)
     refused(PP_PPEXEC, "--db ./new --save away/new", NULL, "--db (./new)", "--save (away/new)");
     allowed(PP_PPEXEC, "--db new --save folder/new");
     allowed(PP_PPEXEC, "--db new --save no/such/new");
+    refused(PP_PPEXEC, "--db no/such/new --save ./no//such/new", NULL, "--db (no/", "--save (./no/");
 }
 
 static void files_that_belong_to_others_are_compared(void **state)

@@ -15,6 +15,7 @@
 
 #include "analysis/chrome.h"
 #include "analysis/compare.h"
+#include "analysis/picture_files.h"
 #include "analysis/plot.h"
 #include "tests/unit/synthetic_db.h"
 
@@ -190,6 +191,24 @@ static void check_scripts(bool gnuplot)
     globfree(&scripts);
 }
 
+/* Nothing is written that pp_picture_files() does not tell, and so nothing that is not compared with other files. */
+static void check_names(const char *folder)
+{
+    struct pp_folder_files files;
+    char pattern[96];
+    glob_t found;
+    must(pp_picture_files(&files));
+    snprintf(pattern, sizeof pattern, "%s/*", folder);
+    assert_int_equal(glob(pattern, 0, NULL, &found), 0);
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        int known = 0;
+        while (known < files.n && strcmp(files.names[known], strrchr(found.gl_pathv[i], '/')) != 0) known++;
+        if (known == files.n) fail_msg("%s is no file of pp_picture_files()", found.gl_pathv[i]);
+    }
+    globfree(&found);
+    free(files.names);
+}
+
 static void test_pictures(void **state)
 {
     static const char *const files[] = {"ms-per-batch.gp", "ms-per-batch-2-measured.dat", "bubble.dat",
@@ -206,6 +225,7 @@ static void test_pictures(void **state)
         if (stat(path, &info) != 0 || info.st_size == 0) fail_msg("%s is missing", path);
     }
     check_scripts(status == PP_OK);
+    check_names("pictures");
     must(pp_plot_folder("runs/pp.db", &folder));
     assert_string_equal(folder, "runs/pp-plots");
     free(folder);

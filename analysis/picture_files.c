@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "analysis/picture_files.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct {
+    const struct pp_plot_names *names;
+    int most;
+} kinds[PP_PLOT_KINDS] = {
+#define PP_PLOT(name, most) {&pp_plot_##name##_names, most},
+#include "analysis/plots.def"
+#undef PP_PLOT
+};
+
+/* The script and what gnuplot makes of it; then come the data. */
+static const char *const ends[] = {".gp", ".png", ".svg"};
+enum { ENDS = sizeof ends / sizeof *ends, FILES = ENDS + 2 };
+typedef char file_name[PP_FOLDER_FILE_NAME];
+
+/* The files of one picture, number = 1, 2, ...; returns how many. */
+static int name_files(const struct pp_plot_names *of, int number, file_name names[FILES])
+{
+    char which[16] = "";
+    int n = 0;
+    if (number > 1) snprintf(which, sizeof which, "-%d", number);
+    for (int i = 0; i < FILES; i++) {
+        const char *end = i < ENDS ? ends[i] : of->data[i - ENDS];
+        if (end) snprintf(names[n++], sizeof names[0], "/%s%s%s", of->picture, which, end);
+    }
+    return n;
+}
+
+pp_status pp_picture_files(struct pp_folder_files *out)
+{
+    out->n = 0;
+    PP_TRY(PP_NEW(&out->names, PP_PLOTS_MAX * FILES));
+    for (int kind = 0; kind < PP_PLOT_KINDS; kind++)
+        for (int number = 1; number <= kinds[kind].most; number++)
+            out->n += name_files(kinds[kind].names, number, out->names + out->n);
+    return PP_OK;
+}
+
+static bool is_of_ppreport(const char *script)
+{
+    char begin[sizeof PP_PLOT_MARK] = "";
+    FILE *file = fopen(script, "r");
+    if (!file) return false;
+    const bool is = fread(begin, 1, sizeof begin - 1, file) == sizeof begin - 1 && strcmp(begin, PP_PLOT_MARK) == 0;
+    fclose(file);
+    return is;
+}
+
+static bool set_path(const char *folder, const char *name, char path[PATH_MAX])
+{
+    const int length = snprintf(path, PATH_MAX, "%s%s", folder, name);
+    return length > 0 && length < PATH_MAX;
+}
+
+/* The script, which says whose they are, is the last to go. */
+static pp_status remove_files(const char *folder, file_name *names, int n)
+{
+    char path[PATH_MAX];
+    if (!set_path(folder, names[0], path) || !is_of_ppreport(path)) return PP_OK;
+    for (int i = n - 1; i >= 0; i--)
+        if (set_path(folder, names[i], path) && unlink(path) != 0 && errno != ENOENT)
+            return pp_fail(PP_IO, "%s: cannot be replaced: %s: choose another folder with --plots, or --no-plots", path,
+                           strerror(errno));
+    return PP_OK;
+}
+
+pp_status pp_pictures_remove(const char *folder)
+{
+    file_name names[FILES];
+    for (int kind = 0; kind < PP_PLOT_KINDS; kind++)
+        for (int number = 1; number <= kinds[kind].most; number++) {
+            const int n = name_files(kinds[kind].names, number, names);
+            PP_TRY(remove_files(folder, names, n));
+        }
+    return PP_OK;
+}
