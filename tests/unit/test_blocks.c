@@ -99,7 +99,8 @@ static void test_bad_files(void **state)
     assert_int_equal(pp_blocks_read(".", &blocks), PP_IO);
     FILE *out = fopen("zero.tsv", "w");
     assert_non_null(out);
-    fwrite(HEADER "\n1\t2\0\t3\n", 1, sizeof HEADER + 9, out);
+    static const char zero[] = HEADER "\n1\t2\0\t3\n";
+    assert_int_equal(fwrite(zero, 1, sizeof zero - 1, out), sizeof zero - 1);
     assert_int_equal(fclose(out), 0);
     assert_int_equal(pp_blocks_read("zero.tsv", &blocks), PP_INPUT);
 }
