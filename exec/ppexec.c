@@ -252,13 +252,15 @@ static pp_status check_point(struct pp_exec *exec, const struct pp_point *point)
 }
 
 /* A failure takes no results away: those that are complete are printed before it is told. One of them may be that of
- * the configuration that failed, if that had only to save its weights. left: configurations that were not begun. Who
- * stops a run by a signal wants nothing more. */
+ * the configuration that failed, if that had only to save its weights; of several processes only then, for otherwise
+ * the launcher may end this one at any moment, and what is printed would be chance. left: configurations that were not
+ * begun. Who stops a run by a signal wants nothing more. */
 static pp_status end_failed(struct session *s, pp_status status, int left)
 {
     char message[PP_MESSAGE_BYTES];
-    const int complete = s->nresults + s->results[s->nresults].complete;
-    if (status == PP_INTERRUPTED || s->exec.processes.index != 0) return status;
+    const bool itself = s->results[s->nresults].complete;
+    const int complete = s->nresults + itself;
+    if (status == PP_INTERRUPTED || (s->exec.processes.count > 1 && !itself)) return status;
     snprintf(message, sizeof message, "%s", pp_message());
     if (left > 0) pp_warn("%d of %d configurations %s not begun", left, s->npoints, left == 1 ? "was" : "were");
     if (complete == 0) return pp_fail(status, "%s", message);

@@ -128,16 +128,15 @@ struct pp_scratch {
 struct pp_world {
     const struct pp_transport *transport;
     struct pp_processes processes;
-    int workers;        /* of the world */
-    int first, count;   /* this process has workers first .. first+count-1 */
-    bool remote;        /* there are other processes */
-    bool crowded;       /* there are more busy threads than cores: a waiting thread yields its core */
-    bool polled;        /* workers wait for devices, which ring no bell. Set before the workers start */
-    bool dozes;         /* devices wait instead of computing (pp_backend.waits). Set before the workers start */
-    int cores;          /* that this process may use */
-    atomic_int stop;    /* enum pp_status: PP_OK, or why workers of this process are to stop */
-    atomic_flag failed; /* a worker of this process was the first to fail, and sets `stop` next */
-    char message[PP_MESSAGE_BYTES]; /* why it failed; written before `stop` */
+    int workers;      /* of the world */
+    int first, count; /* this process has workers first .. first+count-1 */
+    bool remote;      /* there are other processes */
+    bool crowded;     /* there are more busy threads than cores: a waiting thread yields its core */
+    bool polled;      /* workers wait for devices, which ring no bell. Set before the workers start */
+    bool dozes;       /* devices wait instead of computing (pp_backend.waits). Set before the workers start */
+    int cores;        /* that this process may use */
+    atomic_int stop;  /* enum pp_status: PP_OK, or why workers of this process are to stop */
+    char message[PP_MESSAGE_BYTES]; /* with `stop`: see pp_world_failure() */
     struct pp_bell *bells;          /* [count] */
     struct pp_scratch *scratch;     /* [count] */
     void *local_state, *remote_state;
@@ -178,7 +177,8 @@ pp_status pp_world_scratch(struct pp_world *world, int me, int64_t bytes, void *
 /* Tells the workers of this process to give up; their next pp_world_check() fails. Called by a thread that has just
  * failed, as pp_message() says. */
 void pp_world_stop(struct pp_world *world, pp_status why);
-/* The failure with which pp_world_stop() was called first, and its message: others may have failed because of it.
+/* The failure with which pp_world_stop() was called first, and its message: others may have failed because of it. Of
+ * workers that a signal has stopped, the one with the longest message.
  * PP_OK: there was none. */
 pp_status pp_world_failure(const struct pp_world *world) PP_MUST_CHECK;
 /* PP_INTERRUPTED after a signal, PP_PEER after pp_world_stop(). */

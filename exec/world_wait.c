@@ -5,9 +5,11 @@
  */
 #include <limits.h>
 #include <linux/futex.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -138,19 +140,35 @@ void pp_world_sleep(struct pp_world *world, int me, unsigned seen, int64_t until
         sleep_until_rung(bell_of(world, me), seen, left < longest ? left : longest);
 }
 
+static pthread_mutex_t telling = PTHREAD_MUTEX_INITIALIZER; /* guards the message of a world */
+
+/* Is this failure the one to tell, after one with another message? A signal comes to all workers alike, so of these who
+ * has most to say tells. */
+static bool tells_more(const struct pp_world *world, pp_status why)
+{
+    const int before = atomic_load(&world->stop);
+    if (before == PP_OK) return true;
+    return before == PP_INTERRUPTED && why == PP_INTERRUPTED && strlen(pp_message()) > strlen(world->message);
+}
+
 void pp_world_stop(struct pp_world *world, pp_status why)
 {
-    if (!atomic_flag_test_and_set(&world->failed)) {
+    pthread_mutex_lock(&telling);
+    if (tells_more(world, why)) {
         snprintf(world->message, sizeof world->message, "%s", pp_message());
         atomic_store(&world->stop, (int)why);
     }
+    pthread_mutex_unlock(&telling);
     for (int i = 0; i < world->count; i++) pp_bell_ring(world, world->first + i);
 }
 
 pp_status pp_world_failure(const struct pp_world *world)
 {
-    const pp_status why = (pp_status)atomic_load(&world->stop);
-    return why == PP_OK ? PP_OK : pp_fail(why, "%s", world->message);
+    pthread_mutex_lock(&telling);
+    const pp_status why = (pp_status)atomic_load(&world->stop),
+                    told = why == PP_OK ? why : pp_fail(why, "%s", world->message);
+    pthread_mutex_unlock(&telling);
+    return told;
 }
 
 pp_status pp_world_check(struct pp_world *world)
