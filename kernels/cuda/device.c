@@ -65,11 +65,10 @@ static pp_status open_products(const struct pp_device_spec *spec, const struct c
 {
     char name[160];
     snprintf(name, sizeof name, "%.128s, %d SMs", gpu->name, gpu->multiProcessorCount);
+    const bool hopper = gpu->major == 9 && gpu->minor == 0;
+    const int part = device->share.context ? device->share.sms : 0, all = part ? part : gpu->multiProcessorCount;
     const struct pp_cuda_gemm_spec products = {
-        .sms = device->share.context ? device->share.sms : 0,
-        .turns = gpu->major == 9,
-        .gpu = name,
-        .algorithms = spec->algorithms};
+        .sms = part, .hopper_sms = hopper ? all : 0, .gpu = name, .algorithms = spec->algorithms};
     return pp_cuda_gemm_open(&products, &device->gemm);
 }
 

@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/gemm_plan.h"
+#include "kernels/cuda/tf32.h"
 
 static pp_status open_workspace(struct pp_cuda_gemm *gemm)
 {
@@ -32,7 +33,7 @@ pp_status pp_cuda_gemm_open(const struct pp_cuda_gemm_spec *spec, struct pp_cuda
     struct pp_cuda_gemm *gemm = *out;
     const size_t version = cublasLtGetVersion();
     gemm->sms = spec->sms;
-    gemm->turns = spec->turns;
+    gemm->hopper_sms = spec->hopper_sms;
     pp_algorithms_begin(&gemm->algorithms, spec->gpu);
     snprintf(gemm->text, sizeof gemm->text, "cuBLAS %zu.%zu.%zu", version / 10000, version / 100 % 100, version % 100);
     pp_status status = pp_gemm_check(cublasLtCreate(&gemm->handle), NULL, "start on this device");
@@ -107,20 +108,14 @@ static pp_status load(const struct pp_cuda_gemm *gemm, const struct pp_gemm_plan
     return status;
 }
 
-static pp_status prepare_key(struct pp_cuda_gemm *gemm, const struct pp_gemm_key *key, cudaStream_t stream)
-{
-    struct pp_gemm_plan *plan;
-    if (plan_find(gemm, key)) return PP_OK;
-    PP_TRY(plan_make(gemm, key, &plan));
-    return load(gemm, plan, stream);
-}
-
 pp_status pp_cuda_gemm_prepare(struct pp_cuda_gemm *gemm, const struct pp_call *call, cudaStream_t stream)
 {
     if (!pp_kernel_is_product(call->kernel)) return PP_OK;
-    const struct pp_gemm_parts parts = pp_gemm_divide_offsets(gemm, call);
-    PP_TRY(prepare_key(gemm, &parts.key, stream));
-    return prepare_key(gemm, &parts.last, stream);
+    const struct pp_gemm_key key = pp_gemm_key_of_offsets(call);
+    struct pp_gemm_plan *plan;
+    if (plan_find(gemm, &key) || pp_gemm_own_rows(gemm, call, &key, pp_tf32_bytes(call)) > 0) return PP_OK;
+    PP_TRY(plan_make(gemm, &key, &plan));
+    return load(gemm, plan, stream);
 }
 
 static pp_status multiply(const struct pp_cuda_call *c, const struct pp_gemm_key *key, void *const *p)
@@ -131,18 +126,28 @@ static pp_status multiply(const struct pp_cuda_call *c, const struct pp_gemm_key
     return pp_gemm_multiply(c->gemm, plan, p, add ? 1 : 0, c->stream);
 }
 
-/* Turns a part of A's columns, and multiplies: that many rows of C. */
-static pp_status run_turned(const struct pp_cuda_call *c, const struct pp_gemm_parts *parts, void **p)
+/* By a kernel of our own, so many rows of C at a time. Of a product with A', A is turned: as many of its columns. */
+static pp_status multiply_own(const struct pp_cuda_call *c, int rows)
 {
     const struct pp_gemm_dims *n = &c->call->gemm;
-    const float *a = p[PP_GEMM_SECOND];
-    float *to = p[PP_GEMM_RESULT];
-    p[PP_GEMM_SECOND] = c->scratch;
-    for (int i = 0; i < parts->n; i++, a += parts->rows, to += (int64_t)parts->rows * n->n) {
-        const struct pp_gemm_key *key = i < parts->n - 1 ? &parts->key : &parts->last;
-        PP_CUDA(pp_cuda_turn(c->stream, c->scratch, a, n->k, key->m, n->m), "turning a factor");
-        p[PP_GEMM_RESULT] = to;
-        PP_TRY(multiply(c, key, p));
+    const bool turns = c->call->kernel == PP_KERNEL_GEMM_TN;
+    struct pp_tf32_product p = {.a = c->at.gemm.a,
+                                .b = c->at.gemm.b,
+                                .c = c->at.gemm.c,
+                                .n = n->n,
+                                .k = n->k,
+                                .pitch = turns ? pp_tf32_pitch(n->k) : n->k,
+                                .as_it_lies = c->call->kernel != PP_KERNEL_GEMM_NT,
+                                .adds = pp_gemm_adds(c->call, n->mode, c->frame),
+                                .sms = c->gemm->hopper_sms};
+    const float *a = c->at.gemm.a;
+    for (int first = 0; first < n->m; first += rows, p.c += (int64_t)rows * n->n) {
+        p.m = n->m - first < rows ? n->m - first : rows;
+        if (turns) {
+            PP_CUDA(pp_cuda_turn(c->stream, c->scratch, a + first, n->k, p.m, n->m, p.pitch), "turning a factor");
+            p.a = c->scratch;
+        }
+        PP_CUDA(pp_cuda_tf32(c->stream, &p), "multiplying");
     }
     return PP_OK;
 }
@@ -153,8 +158,9 @@ pp_status pp_cuda_gemm_run(const struct pp_cuda_call *c)
     void *p[PP_GEMM_ADDRESSES];
     for (int i = 0; i < PP_GEMM_OPERANDS; i++) where[i] = (uint64_t)(uintptr_t)c->p[i];
     for (int i = 0; i < PP_GEMM_ADDRESSES; i++) p[i] = c->p[pp_gemm_operand_of[i]];
-    const struct pp_gemm_parts parts = pp_gemm_divide(c->gemm, c->call, where, c->scratch_bytes);
-    return parts.rows > 0 ? run_turned(c, &parts, p) : multiply(c, &parts.key, p);
+    const struct pp_gemm_key key = pp_gemm_key_of(c->call, where);
+    const int rows = pp_gemm_own_rows(c->gemm, c->call, &key, c->scratch_bytes);
+    return rows > 0 ? multiply_own(c, rows) : multiply(c, &key, p);
 }
 
 static cudaError_t launch(const struct pp_cuda_call *c)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix products through cublasLt: what pp_cuda_gemm_nt, _nn, _tn and _fp8 (kernels/cuda/launch.h) work with.
+ * Matrix products through cublasLt: what pp_cuda_gemm_nt, _nn, _tn and _fp8 (kernels/cuda/launch.h) work with. Where
+ * kernels of our own are faster (tf32.h), and no file names an algorithm of cuBLAS, these are taken instead.
  *
  * A plan holds what cublasLt needs for a product: descriptors and an algorithm. A plan is made once for each operation,
  * shape, number of matrices, precision, type of A and C and alignment of the operands, and then kept. So equal products
@@ -29,7 +30,7 @@ enum { PP_CUDA_GEMM_WORKSPACE_BYTES = 64 << 20 };
 
 struct pp_cuda_gemm_spec {
     int sms; /* multiprocessors that the worker may use, for which algorithms are chosen; 0: all of the device */
-    bool turns; /* factors of TF32 gradients of weights are turned first, where that gains (turned.h) */
+    int hopper_sms; /* the same, of a GPU of compute capability 9.0, which has its own TF32 kernels (tf32.h); else 0 */
     const char *gpu; /* "NVIDIA H200, 132 SMs": the GPU that a file of algorithms must name; needed with a file */
     const char *algorithms; /* path of the file; NULL: there is none */
 };

@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-#include "kernels/cuda/turned.h"
+#include "kernels/cuda/tf32.h"
 
 /* MOST_ALIGNMENT: no algorithm asks for more bytes, since a thread loads 16 at most. ODD_ALIGNMENT: of bfloat16 at an
  * odd index, which a library may refuse. OFFERS: so many algorithms the heuristic is asked for, of which one that runs
@@ -310,43 +310,21 @@ struct pp_gemm_key pp_gemm_key_of(const struct pp_call *call, const uint64_t *wh
     return key;
 }
 
-static void where_offsets(const struct pp_call *call, uint64_t *where)
-{
-    for (int i = 0; i < PP_GEMM_OPERANDS; i++)
-        where[i] = (uint64_t)call->ref[i].offset | (uint64_t)call->ref[i].row_bytes;
-}
-
 struct pp_gemm_key pp_gemm_key_of_offsets(const struct pp_call *call)
 {
     uint64_t where[PP_GEMM_OPERANDS];
-    where_offsets(call, where);
+    for (int i = 0; i < PP_GEMM_OPERANDS; i++)
+        where[i] = (uint64_t)call->ref[i].offset | (uint64_t)call->ref[i].row_bytes;
     return pp_gemm_key_of(call, where);
 }
 
-/* Of so many rows of C, by A turned. */
-static struct pp_gemm_key turned_key(struct pp_gemm_key key, int rows)
+int pp_gemm_own_rows(const struct pp_cuda_gemm *gemm, const struct pp_call *call, const struct pp_gemm_key *key,
+                     int64_t scratch_bytes)
 {
-    key.kernel = PP_KERNEL_GEMM_NN;
-    key.m = rows;
-    key.alignment[PP_GEMM_SECOND] = MOST_ALIGNMENT;
-    return key;
-}
-
-struct pp_gemm_parts pp_gemm_divide(const struct pp_cuda_gemm *gemm, const struct pp_call *call, const uint64_t *where,
-                                    int64_t scratch_bytes)
-{
-    const struct pp_gemm_key key = pp_gemm_key_of(call, where);
-    const int rows = gemm->turns && pp_turned_gains(call) ? pp_turned_rows(&call->gemm, scratch_bytes) : 0;
-    if (rows == 0) return (struct pp_gemm_parts){key, key, 1, 0};
-    const int n = (key.m + rows - 1) / rows;
-    return (struct pp_gemm_parts){turned_key(key, rows), turned_key(key, key.m - (n - 1) * rows), n, rows};
-}
-
-struct pp_gemm_parts pp_gemm_divide_offsets(const struct pp_cuda_gemm *gemm, const struct pp_call *call)
-{
-    uint64_t where[PP_GEMM_OPERANDS];
-    where_offsets(call, where);
-    return pp_gemm_divide(gemm, call, where, pp_turned_bytes(call));
+    if (gemm->hopper_sms == 0 || pp_algorithms_find(&gemm->algorithms, key, gemm->sms)) return 0;
+    for (int i = 0; i < PP_GEMM_OPERANDS; i++)
+        if (key->alignment[i] < PP_TF32_ALIGNMENT) return 0;
+    return pp_tf32_gains(call, gemm->hopper_sms) ? pp_tf32_rows(call, scratch_bytes) : 0;
 }
 
 int64_t pp_gemm_operand_bytes(const struct pp_gemm_key *key, int operand)

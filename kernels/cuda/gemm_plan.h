@@ -23,7 +23,7 @@ struct pp_cuda_gemm {
     cublasLtHandle_t handle;
     void *workspace;
     int sms;
-    bool turns; /* as in struct pp_cuda_gemm_spec */
+    int hopper_sms; /* as in struct pp_cuda_gemm_spec */
     struct pp_gemm_plan *plans;
     int nplans;
     int64_t room;
@@ -40,17 +40,10 @@ extern const int pp_gemm_operand_of[PP_GEMM_ADDRESSES];
 struct pp_gemm_key pp_gemm_key_of(const struct pp_call *call, const uint64_t *where);
 /* The same, from the offsets in the call. */
 struct pp_gemm_key pp_gemm_key_of_offsets(const struct pp_call *call);
-/* The products of a call: one, or, of a factor that is turned (turned.h), one for each part of C's rows. */
-struct pp_gemm_parts {
-    struct pp_gemm_key key, last; /* of all products but the last one, and of the last one */
-    int n;
-    int rows; /* of a turned part, the last of which may have fewer; 0: nothing is turned */
-};
-/* where: as above. scratch_bytes: for what is turned. */
-struct pp_gemm_parts pp_gemm_divide(const struct pp_cuda_gemm *gemm, const struct pp_call *call, const uint64_t *where,
-                                    int64_t scratch_bytes);
-/* The same, from the offsets in the call, with as much scratch as it asks for. */
-struct pp_gemm_parts pp_gemm_divide_offsets(const struct pp_cuda_gemm *gemm, const struct pp_call *call);
+/* Rows of C that a kernel of our own computes at a time, all or, of a product that turns a factor, so many as there is
+ * scratch for. 0: cuBLAS computes it. key: of the call. */
+int pp_gemm_own_rows(const struct pp_cuda_gemm *gemm, const struct pp_call *call, const struct pp_gemm_key *key,
+                     int64_t scratch_bytes);
 
 /* Bytes of all matrices of an operand (FIRST, SECOND or RESULT). */
 int64_t pp_gemm_operand_bytes(const struct pp_gemm_key *key, int operand);

@@ -65,9 +65,11 @@ cudaError_t pp_cuda_sum(cudaStream_t stream, void *to, const void *const *parts,
 cudaError_t pp_cuda_clip_factor(cudaStream_t stream, const double *sums, int n, double most, float *factor);
 /* The kernel of pp_backend.draw(); init: any but PP_INIT_NORMAL. */
 cudaError_t pp_cuda_draw_values(cudaStream_t stream, void *to, const struct pp_draw *draw);
-/* to [columns, rows] = from', of whose rows, which lie `pitch` numbers apart, the first `columns` numbers are taken.
- * For products (turned.h). */
-cudaError_t pp_cuda_turn(cudaStream_t stream, float *to, const float *from, int rows, int columns, int pitch);
+/* to [columns, pitch_to] = from', of whose rows, which lie pitch_from numbers apart, the first `columns` numbers are
+ * taken; behind `rows` numbers of each row of `to` are zeros. All but rows are multiples of 4, and addresses of 16. For
+ * products (tf32.h). */
+cudaError_t pp_cuda_turn(cudaStream_t stream, float *to, const float *from, int rows, int columns, int pitch_from,
+                         int pitch_to);
 /* Runs `blocks` thread blocks of one thread, each of which takes `cycles` cycles of its multiprocessor's clock: the
  * work of the probe (probe.c) and of the reference kernel (measure.c). */
 cudaError_t pp_cuda_spin(cudaStream_t stream, int blocks, int64_t cycles);

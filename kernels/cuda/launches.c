@@ -2,7 +2,7 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/flash.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/turned.h"
+#include "kernels/cuda/tf32.h"
 
 /* MOST_LAUNCHES: of a kernel that is not named below. NORM_GRAD_LAUNCHES: two for the column sums, one for the rows.
  * PART_LAUNCHES: of attention that stores scores, for each part that goes through scratch; more than a part has (four),
@@ -31,7 +31,7 @@ static bool has_way(const struct pp_call *call, bool multiplies)
  * a GPU is idle at the end of each, when the longest of its blocks still run. */
 int64_t pp_cuda_scratch_bytes(const struct pp_call *call)
 {
-    int64_t most = pp_flash_most(PP_CUDA_SCRATCH_BYTES, pp_turned_bytes(call));
+    int64_t most = pp_flash_most(PP_CUDA_SCRATCH_BYTES, pp_tf32_bytes(call));
     for (int way = 0; way < 2; way++)
         if (has_way(call, way)) {
             const struct pp_flash_parts p = pp_flash_divide(call, way, PP_CUDA_SCRATCH_BYTES);
@@ -56,7 +56,7 @@ static int flash_grad(const struct pp_call *call)
 /* Of each part: the copy, and the product. */
 static int gemm_tn(const struct pp_call *call)
 {
-    const int rows = pp_turned_gains(call) ? pp_turned_rows(&call->gemm, pp_cuda_scratch_bytes(call)) : 0;
+    const int rows = pp_tf32_bytes(call) > 0 ? pp_tf32_rows(call, pp_cuda_scratch_bytes(call)) : 0;
     return rows > 0 ? (1 + MOST_LAUNCHES) * ((call->gemm.m + rows - 1) / rows) : MOST_LAUNCHES;
 }
 

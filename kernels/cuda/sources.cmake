@@ -15,6 +15,8 @@ set(PP_CUDA_SOURCES
   gemm.c
   gemm_plan.c
   tune.c
+  tf32.c
+  maps.c
   attention_long.cu
   attention_short.cu
   attention_short_mma.cu

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds the fastest algorithm for each product. All algorithms that the heuristic offers run once in each round, one
- * after another, each time on another set of operands: so none finds in the cache what the one before has left there.
+ * Finds the fastest algorithm for each product that cuBLAS computes. All algorithms that the heuristic offers run once
+ * in each round, one after another, each time on another set of operands: so none finds in the cache what the one
+ * before has left there.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include "core/fp8.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/gemm_plan.h"
+#include "kernels/cuda/tf32.h"
 
 enum {
     CANDIDATES = 16,
@@ -244,27 +246,22 @@ static pp_status try_product(struct trial *t, FILE *out, int *added)
     return keep(t, best, out);
 }
 
-static pp_status tune_key(struct pp_device *device, const struct pp_call *call, const struct pp_gemm_key *key,
-                          FILE *out, int *added)
+static pp_status tune_call(struct pp_device *device, const struct pp_call *call, FILE *out, int *added)
 {
+    const struct pp_gemm_key key = pp_gemm_key_of_offsets(call);
     struct trial *t;
-    if (pp_algorithms_find(&device->gemm->algorithms, key, device->gemm->sms)) return PP_OK;
+    if (pp_algorithms_find(&device->gemm->algorithms, &key, device->gemm->sms) ||
+        pp_gemm_own_rows(device->gemm, call, &key, pp_tf32_bytes(call)) > 0)
+        return PP_OK;
     PP_TRY(PP_NEW(&t, 1));
     t->device = device;
-    t->plan.key = *key;
+    t->plan.key = key;
     t->beta =
         call->gemm.mode == PP_GEMM_WRITE ? 0 : 1; /* of several microbatches' gradients all but the first are added */
     const pp_status status = try_product(t, out, added);
     pp_gemm_plan_free(&t->plan);
     free(t);
     return status;
-}
-
-static pp_status tune_call(struct pp_device *device, const struct pp_call *call, FILE *out, int *added)
-{
-    const struct pp_gemm_parts parts = pp_gemm_divide_offsets(device->gemm, call);
-    PP_TRY(tune_key(device, call, &parts.key, out, added));
-    return tune_key(device, call, &parts.last, out, added);
 }
 
 pp_status pp_cuda_tune(struct pp_device *device, const struct pp_program *program, FILE *out, int *added)

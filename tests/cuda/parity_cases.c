@@ -68,7 +68,13 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_GEMM_TN, {36, 12, 27, PP_GEMM_GRADIENT, 1}, PLAIN},
     {PP_KERNEL_GEMM_TN, {100, 12, 35, PP_GEMM_GRADIENT, 1}, PLAIN},
     {PP_KERNEL_GEMM_TN, {200, 200, 175, PP_GEMM_GRADIENT, 1}, LARGE},
-    {PP_KERNEL_GEMM_TN, {1044, 2048, 512, PP_GEMM_GRADIENT, 1}, LARGE}, /* of which tf32 turns a factor (turned.h) */
+    /* In TF32 by kernels of our own, in all of their tiles (kernels/cuda/tf32.h). */
+    {PP_KERNEL_GEMM_TN, {1044, 2048, 512, PP_GEMM_GRADIENT, 1}, LARGE},
+    {PP_KERNEL_GEMM_NT, {340, 6144, 132, PP_GEMM_WRITE, 0}, LARGE},
+    {PP_KERNEL_GEMM_NN, {250, 6400, 132, PP_GEMM_ADD, 0}, LARGE},
+    {PP_KERNEL_GEMM_NT, {500, 6144, 132, PP_GEMM_WRITE, 0}, LARGE},
+    {PP_KERNEL_GEMM_NN, {170, 12288, 132, PP_GEMM_WRITE, 0}, LARGE},
+    {PP_KERNEL_GEMM_NT, {120, 13312, 132, PP_GEMM_WRITE, 0}, LARGE},
     {PP_KERNEL_GEMM_TN, {28800, 12, 9, PP_GEMM_GRADIENT, 1}, LARGE},
     {PP_KERNEL_GEMM_TN, {28782, 12, 9, PP_GEMM_GRADIENT, 1}, LARGE},
     /* m, n, k, mode, wide, times */

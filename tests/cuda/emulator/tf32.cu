@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * kernels/cuda/tf32.cu, of which the processor can run nothing, in place of which it has this: the same numbers, to
+ * rounding, by a thread for each quad of C's columns. Factors are rounded to the nearest TF32 number, of two as near to
+ * the even one.
+ */
+#include "kernels/cuda/tf32.h"
+
+#include "kernels/cuda/gpu.cuh"
+
+enum { THREADS = 128, CUT_BITS = 13 };
+
+namespace
+{
+
+__device__ float rounded(float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    if ((u & 0x7f800000) == 0x7f800000) return x;
+    u += (1u << (CUT_BITS - 1)) - 1 + (u >> CUT_BITS & 1);
+    u &= ~0u << CUT_BITS;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+/* Grid: (quads of columns / THREADS, rows). */
+__global__ void multiply(pp_tf32_product p)
+{
+    const int column = PP_QUAD * ((int)blockIdx.x * THREADS + (int)threadIdx.x), row = (int)blockIdx.y;
+    if (column >= p.n) return;
+    const float *a = p.a + (int64_t)row * p.pitch, *b = p.as_it_lies ? p.b + column : p.b + (int64_t)column * p.k;
+    const int64_t next = p.as_it_lies ? 1 : p.k, further = p.as_it_lies ? p.n : 1;
+    pp_quad sum = {};
+    for (int i = 0; i < p.k; i++) {
+        const float x = rounded(a[i]);
+        for (int k = 0; k < PP_QUAD; k++) sum.v[k] += x * rounded(b[i * further + k * next]);
+    }
+    float *c = p.c + (int64_t)row * p.n + column;
+    const pp_quad before = p.adds ? pp_load<true>(c, PP_QUAD) : pp_quad{};
+    for (int k = 0; k < PP_QUAD; k++) sum.v[k] += before.v[k];
+    pp_store<true>(c, PP_QUAD, sum);
+}
+
+} // namespace
+
+cudaError_t pp_cuda_tf32(cudaStream_t stream, const struct pp_tf32_product *product)
+{
+    const dim3 grid((unsigned)pp_div_up(product->n, PP_QUAD * THREADS), (unsigned)product->m);
+    PP_LAUNCH(multiply, grid, THREADS, 0, stream, *product);
+    return cudaGetLastError();
+}
+
+cudaError_t pp_cuda_prepare_tf32(void)
+{
+    const void *const kernel = reinterpret_cast<const void *>(multiply);
+    return pp_load_kernels(&kernel, 1);
+}
