@@ -12,11 +12,43 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/gemm.h"
 
+/* Address space that OpenBLAS takes for each thread that multiplies, 128 MiB, and some more. Where a limit (ulimit -v)
+ * refuses it, OpenBLAS tries again without end, and no signal but SIGKILL stops it. */
+enum { PRODUCTS_BYTES = 132 << 20 };
+
 struct pp_device {
     const struct pp_cpu_isa *isa;
     bool (*interrupted)(void);
+    void *room; /* of room_bytes, until OpenBLAS takes it; NULL: it may have */
+    size_t room_bytes;
     char text[128];
 };
+
+/* All workers do so before any of them multiplies. */
+static pp_status keep_room(struct pp_device *device, int threads)
+{
+    device->room_bytes = (size_t)(threads > 0 ? threads : 1) * PRODUCTS_BYTES;
+    device->room = mmap(NULL, device->room_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (device->room != MAP_FAILED) return PP_OK;
+    device->room = NULL;
+    return pp_fail(
+        PP_NOMEM,
+        "no %zu MiB of address space for a worker's products (%s): is there a limit (ulimit -v)? Raise it, or "
+        "have fewer workers in a process",
+        device->room_bytes >> 20, strerror(errno));
+}
+
+static void leave_room(struct pp_device *device)
+{
+    if (device->room) munmap(device->room, device->room_bytes);
+    device->room = NULL;
+}
+
+static void cpu_close(struct pp_device *device)
+{
+    leave_room(device);
+    free(device);
+}
 
 static pp_status cpu_open(const struct pp_device_spec *spec, struct pp_device **out)
 {
@@ -29,10 +61,12 @@ static pp_status cpu_open(const struct pp_device_spec *spec, struct pp_device **
     (*out)->isa = pp_cpu_isa_best();
     (*out)->interrupted = spec->interrupted;
     snprintf((*out)->text, sizeof(*out)->text, "%s, %s kernels", pp_gemm_describe(), (*out)->isa->name);
-    return PP_OK;
+    const pp_status status = keep_room(*out, spec->threads);
+    if (status == PP_OK) return PP_OK;
+    cpu_close(*out);
+    *out = NULL;
+    return status;
 }
-
-static void cpu_close(struct pp_device *device) { free(device); }
 
 static int64_t available_bytes(const struct pp_device_spec *spec)
 {
@@ -134,6 +168,7 @@ void pp_cpu_run(const struct pp_cpu_isa *isa, const struct pp_program *program, 
 static pp_status cpu_run(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame,
                          const struct pp_progress *progress, int64_t *kernel_ns)
 {
+    leave_room(device);
     pp_cpu_run(device->isa, program, frame, progress, kernel_ns);
     return PP_OK;
 }
