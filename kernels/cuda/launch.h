@@ -7,8 +7,8 @@
  * Element types follow the program's precision. Activations, their gradients, attention's probabilities P, and messages
  * are float32, or bfloat16 for PP_BF16, the only precision of amax and to_fp8. Types of rstd, parameters, their
  * gradients, logits and sums are in core/calls_*.h. An element gets the same random numbers as on the cpu. Results do
- * not depend on the number of multiprocessors, on timing, or on the order of atomic operations: equal calls give equal
- * bits.
+ * not depend on timing or on the order of atomic operations, so equal calls give equal bits; nor, but for those of
+ * products (gemm.h), on the number of multiprocessors.
  */
 #ifndef PP_KERNELS_CUDA_LAUNCH_H
 #define PP_KERNELS_CUDA_LAUNCH_H

@@ -7,8 +7,9 @@ const struct pp_tf32_tiles pp_tf32_tiles[PP_TF32_TILES] = {PP_TF32_TILE_LIST(X)}
 
 /* Where cuBLAS was found to be slower, on an H200. most_rows: of more rows its tiles fit as well as ours. least_terms:
  * of fewer, turning takes what is won. least_numbers: of C, for a small part of a GPU as well. least_share: of
- * pp_tf32_choose(); below it cuBLAS, which may divide sums among blocks, was as fast or faster. But where its tiles fit
- * much worse (129 to 175 rows of 12288 columns are two of its waves and one of ours), LEAST_SHARE is enough. */
+ * pp_tf32_choose(); below it cuBLAS, which may divide sums among blocks, was as fast or faster. But where its tiles
+ * fit much worse (129 to 175 rows of 12288 columns are two waves of its tiles of 128 rows, or a half full one of 256,
+ * and one wave of ours), LEAST_SHARE is enough. */
 static const struct limits {
     int kernel, most_rows, least_terms, least_numbers;
     double least_share;
@@ -81,9 +82,8 @@ bool pp_tf32_gains(const struct pp_call *call, int sms)
 int64_t pp_tf32_bytes(const struct pp_call *call)
 {
     if (call->kernel != PP_KERNEL_GEMM_TN || !limits_of(call)) return 0;
-    const int64_t all = (int64_t)sizeof(float) * call->gemm.m * pp_tf32_pitch(call->gemm.k),
-                  least = (int64_t)sizeof(float) * STEP * pp_tf32_pitch(call->gemm.k);
-    if (least > PP_CUDA_MOST_SCRATCH_BYTES) return 0;
+    const int64_t row = (int64_t)sizeof(float) * pp_tf32_pitch(call->gemm.k), all = call->gemm.m * row;
+    if (all > PP_CUDA_MOST_SCRATCH_BYTES && STEP * row > PP_CUDA_MOST_SCRATCH_BYTES) return 0;
     return all < PP_CUDA_MOST_SCRATCH_BYTES ? all : PP_CUDA_MOST_SCRATCH_BYTES;
 }
 

@@ -158,7 +158,7 @@ static __device__ inline thread_part part_of(bool as_it_lies)
 
 static __device__ inline void load_two(uint32_t &first, uint32_t &second, uint32_t address)
 {
-    asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(first), "=r"(second) : "r"(address));
+    asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(first), "=r"(second) : "r"(address) : "memory");
 }
 
 /* A step of a tile, by a group. add: to the sums; else they begin. */
@@ -309,6 +309,8 @@ __global__ void __launch_bounds__(THREADS, 1)
     }
     __syncwarp();
     pp_cluster_synchronise(); /* others may still tell this block, or fetch for it */
+#else
+    __trap();
 #endif
 }
 
@@ -376,6 +378,7 @@ cudaError_t pp_cuda_prepare_tf32(void)
     if (error == cudaSuccess) error = cudaDeviceGetAttribute(&capability[0], cudaDevAttrComputeCapabilityMajor, device);
     if (error == cudaSuccess) error = cudaDeviceGetAttribute(&capability[1], cudaDevAttrComputeCapabilityMinor, device);
     if (error != cudaSuccess || capability[0] != 9 || capability[1] != 0) return error;
+    if (!pp_cuda_has_maps()) return cudaErrorCallRequiresNewerDriver;
     for (size_t i = 0; i < sizeof prepares / sizeof prepares[0] && error == cudaSuccess; i++) error = prepares[i]();
     return error;
 }

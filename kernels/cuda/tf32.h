@@ -12,7 +12,8 @@
  * part if it is large. What all that gains is in docs/results/h200-findings.md (TF32).
  *
  * Sums are float32, added in an order that depends on the shape of the product and on nothing else. Factors are
- * rounded to the nearest TF32 number, as cuBLAS does it.
+ * rounded to the nearest TF32 number, as cuBLAS 13.1 rounds them on an H200. What is added to C is added by the memory,
+ * to which numbers too small to be normal are zeros.
  */
 #ifndef PP_KERNELS_CUDA_TF32_H
 #define PP_KERNELS_CUDA_TF32_H

@@ -11,7 +11,8 @@ enum { SIDE = 64, THREADS = 256, QUADS = SIDE / PP_QUAD, LINES = THREADS / QUADS
 namespace
 {
 
-/* A column more than the square has, so that the numbers of a column lie in different banks. */
+/* A column more than the square has: so neighbours in a column lie in different banks, and of a warp, whose threads
+ * read every fourth, two or four meet in one. */
 struct square {
     float v[SIDE][SIDE + 1];
 };

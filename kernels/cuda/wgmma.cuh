@@ -23,8 +23,8 @@
 
 #include "kernels/cuda/mma.cuh"
 
-enum { PP_GROUP = 128, PP_GROUP_WARPS = 4, PP_GROUP_ROWS = 64, PP_GROUP_TERMS = 8 };
-enum { PP_FETCHED_BYTES = 128, PP_FETCHED_ALIGNMENT = 1024, PP_FETCHED_PIECES = 8 };
+enum { PP_GROUP = 128, PP_GROUP_ROWS = 64, PP_GROUP_TERMS = 8 };
+enum { PP_FETCHED_BYTES = 128, PP_FETCHED_ALIGNMENT = 1024 };
 
 /* ---- barriers in shared memory, 8 bytes each ---- */
 

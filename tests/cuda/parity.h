@@ -42,6 +42,7 @@ struct parity_case {
     int context, context_rank; /* ... and so many have parts of its rows */
     bool halves;               /* ... of two chunks each */
     int groups, picked;        /* of route */
+    bool hopper;               /* in tf32 only, and on a GPU: its own kernels compute it, which are not emulated */
     int scaled;                /* of rope: 1 + enum pp_rope_kind: by which slow rotations are slower still; 0: none */
 };
 
@@ -72,6 +73,8 @@ extern const struct parity_case parity_cases[], parity_expert_cases[], parity_la
 /* Runs the case in one variant on the device, twice, and on the cpu. Fails the test that calls it with a message. */
 void parity_call(const struct parity_device *d, const struct parity_case *c, unsigned variant);
 
+/* Is the device no GPU? */
+bool parity_is_emulated(void);
 /* Runs the call on the device and, where that is emulated, fails unless as much was queued as the backend says.
  * shifted: its operands are not aligned. */
 pp_status parity_run(const struct parity_device *d, const struct pp_call *call, const struct pp_frame *frame,

@@ -4,6 +4,7 @@
 #define PLAIN 0, false
 #define LARGE 0, true
 #define BARE false, true /* without a bias, behind PLAIN or LARGE */
+#define HOPPER .hopper = true
 /* Of two workers that share the stage's tensors; each row twice. */
 #define FIRST .tensor = 2
 #define SECOND .tensor = 2, .tensor_rank = 1
@@ -68,13 +69,24 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_GEMM_TN, {36, 12, 27, PP_GEMM_GRADIENT, 1}, PLAIN},
     {PP_KERNEL_GEMM_TN, {100, 12, 35, PP_GEMM_GRADIENT, 1}, PLAIN},
     {PP_KERNEL_GEMM_TN, {200, 200, 175, PP_GEMM_GRADIENT, 1}, LARGE},
-    /* In TF32 by kernels of our own, in all of their tiles (kernels/cuda/tf32.h). */
     {PP_KERNEL_GEMM_TN, {1044, 2048, 512, PP_GEMM_GRADIENT, 1}, LARGE},
-    {PP_KERNEL_GEMM_NT, {340, 6144, 132, PP_GEMM_WRITE, 0}, LARGE},
-    {PP_KERNEL_GEMM_NN, {250, 6400, 132, PP_GEMM_ADD, 0}, LARGE},
-    {PP_KERNEL_GEMM_NT, {500, 6144, 132, PP_GEMM_WRITE, 0}, LARGE},
-    {PP_KERNEL_GEMM_NN, {170, 12288, 132, PP_GEMM_WRITE, 0}, LARGE},
-    {PP_KERNEL_GEMM_NT, {120, 13312, 132, PP_GEMM_WRITE, 0}, LARGE},
+    /* The kernels of kernels/cuda/tf32.cu: all tiles, B both ways, columns that end within one, a tile of a cluster
+     * that lies outside, more steps than stages, several tiles for each block; gradients that are written and added to,
+     * and one of which a part at a time is turned. test_products_tf32.c says which has which tiles. */
+    {PP_KERNEL_GEMM_NT, {340, 6276, 520, PP_GEMM_WRITE, 0}, LARGE, HOPPER},
+    {PP_KERNEL_GEMM_NN, {340, 6276, 520, PP_GEMM_ADD, 0}, LARGE, HOPPER},
+    {PP_KERNEL_GEMM_NT, {500, 6404, 520, PP_GEMM_ADD, 0}, LARGE, HOPPER},
+    {PP_KERNEL_GEMM_NN, {500, 6404, 520, PP_GEMM_WRITE, 0}, LARGE, HOPPER},
+    {PP_KERNEL_GEMM_NT, {250, 6532, 520, PP_GEMM_WRITE, 0}, LARGE, HOPPER},
+    {PP_KERNEL_GEMM_NN, {250, 6532, 520, PP_GEMM_WRITE, 0}, LARGE, HOPPER},
+    {PP_KERNEL_GEMM_NT, {170, 12292, 520, PP_GEMM_ADD, 0}, LARGE, HOPPER},
+    {PP_KERNEL_GEMM_NN, {170, 12292, 520, PP_GEMM_WRITE, 0}, LARGE, HOPPER},
+    {PP_KERNEL_GEMM_NT, {120, 13316, 520, PP_GEMM_WRITE, 0}, LARGE, HOPPER},
+    {PP_KERNEL_GEMM_NN, {120, 13316, 520, PP_GEMM_ADD, 0}, LARGE, HOPPER},
+    {PP_KERNEL_GEMM_NT, {900, 12420, 264, PP_GEMM_WRITE, 0}, LARGE, HOPPER},
+    {PP_KERNEL_GEMM_NN, {690, 16516, 264, PP_GEMM_WRITE, 0}, LARGE, HOPPER},
+    {PP_KERNEL_GEMM_TN, {1044, 2052, 519, PP_GEMM_GRADIENT, 1}, PLAIN, HOPPER},
+    {PP_KERNEL_GEMM_TN, {8192, 1028, 2306, PP_GEMM_GRADIENT, 1}, LARGE, HOPPER},
     {PP_KERNEL_GEMM_TN, {28800, 12, 9, PP_GEMM_GRADIENT, 1}, LARGE},
     {PP_KERNEL_GEMM_TN, {28782, 12, 9, PP_GEMM_GRADIENT, 1}, LARGE},
     /* m, n, k, mode, wide, times */

@@ -17,12 +17,17 @@
 
 typedef int64_t (*counter)(void);
 
+bool parity_is_emulated(void)
+{
+    const char *backend = getenv("PPKIT_CUDA_BACKEND");
+    return backend && (strstr(backend, "emulated") || strstr(backend, "races"));
+}
+
 /* NULL on a GPU. The emulator came with the backend, for which alone its names are. */
 static counter emulated_counter(void)
 {
     static counter found;
-    const char *backend = getenv("PPKIT_CUDA_BACKEND");
-    if (found || !backend || !(strstr(backend, "emulated") || strstr(backend, "races"))) return found;
+    if (found || !parity_is_emulated()) return found;
     void *const emulator = dlopen("libpp-cuda-emulator.so", RTLD_NOW | RTLD_NOLOAD);
     if (!emulator) fail_msg("%s", dlerror());
     found = (counter)dlsym(emulator, "pp_emu_queued");

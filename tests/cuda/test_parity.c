@@ -72,6 +72,7 @@ static bool is_worth_it(const struct parity_case *c, int precision)
 {
     const struct pp_attention_dims n = parity_call_of(c).attention;
     const bool attends = c->kernel >= PP_KERNEL_ATTENTION && c->kernel <= PP_KERNEL_FLASH_GRAD;
+    if (c->hopper && (precision != PP_TF32 || parity_is_emulated())) return false;
     if (attends && n.seq > LONG_ROWS && precision == PP_TF32) return false;
     if (!is_brief()) return true;
     const double work = (double)n.rows * n.seq * n.seq * n.heads * n.dh;

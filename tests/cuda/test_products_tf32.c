@@ -134,7 +134,7 @@ static void test_results(void **state)
 
 /* ---- which, and how ---- */
 
-/* What was measured on an H200 is decided so. */
+/* What was measured on an H200 is decided so; 129 and 140 rows of 12288 columns follow from 175. */
 static void test_gains(void **state)
 {
     static const struct {
@@ -168,8 +168,23 @@ static void test_tiles(void **state)
 {
     static const struct {
         int m, n, sms, rows, rows_beside;
-    } cases[] = {{700, 4096, 132, 176, 2}, {500, 4096, 132, 128, 2},  {175, 12288, 132, 176, 1},
-                 {350, 4096, 132, 128, 1}, {1024, 4096, 132, 256, 1}, {4096, 4096, 132, 256, 1},
+    } cases[] = {/* what the parity test has, for an H200 */
+                 {340, 6276, 132, 176, 2},
+                 {500, 6404, 132, 256, 1},
+                 {250, 6532, 132, 128, 2},
+                 {170, 12292, 132, 176, 1},
+                 {120, 13316, 132, 128, 1},
+                 {900, 12420, 132, 256, 1},
+                 {690, 16516, 132, 176, 2},
+                 {1044, 2052, 132, 176, 2},
+                 {8192, 1028, 132, 128, 2},
+                 /* what the tutorials have */
+                 {700, 4096, 132, 176, 2},
+                 {500, 4096, 132, 128, 2},
+                 {175, 12288, 132, 176, 1},
+                 {350, 4096, 132, 128, 1},
+                 {1024, 4096, 132, 256, 1},
+                 {4096, 4096, 132, 256, 1},
                  {700, 4096, 32, 176, 2}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -177,7 +192,7 @@ static void test_tiles(void **state)
         const struct pp_tf32_tiles *t = &pp_tf32_tiles[pp_tf32_choose(cases[i].m, cases[i].n, cases[i].sms, &share)];
         assert_int_equal(t->rows, cases[i].rows);
         assert_int_equal(t->rows_beside, cases[i].rows_beside);
-        assert_true(share > 0 && share <= 1);
+        assert_true(share > 0.5 && share <= 1); /* and so all of them gain */
     }
 }
 
