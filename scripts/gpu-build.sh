@@ -60,7 +60,7 @@ part_build() {
         exit 2
     fi
     configure || return 0
-    if [ "$emulated" = 1 ]; then targets+=(ppkit-cuda-emulated); else targets+=(ppkit-cuda); fi
+    if [ "$emulated" = 1 ]; then targets+=(ppkit-cuda-emulated); else targets+=(ppkit-cuda tf32_times); fi
     step build.compile 7200 cmake --build "$build" -j "$(nproc)" --target "${targets[@]}"
     if [ -e "$results/done/build.compile" ]; then wanted >"$build/sources"; fi
     step build.parity 300 cmake --build "$build" -j "$(nproc)" --target test_parity test_share_queues # its libraries may be missing

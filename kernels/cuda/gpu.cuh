@@ -44,7 +44,7 @@ enum { PP_WARP = 32, PP_BLOCK_WARPS = 32, PP_QUAD = 4 };
 template <typename T> using pp_by_warp = T[PP_BLOCK_WARPS];
 
 /* Declares pp_cuda_prepare_NAME() for each file of kernels; pp_cuda_prepare() calls them all. */
-#define PP_CUDA_KERNELS(file) cudaError_t pp_cuda_prepare_##file(void);
+#define PP_CUDA_KERNELS(file) extern "C" cudaError_t pp_cuda_prepare_##file(void);
 #include "kernels/cuda/kernels.def"
 #undef PP_CUDA_KERNELS
 

@@ -5,11 +5,11 @@
 const struct pp_tf32_tiles pp_tf32_tiles[PP_TF32_TILES] = {PP_TF32_TILE_LIST(X)};
 #undef X
 
-/* Where cuBLAS was found to be slower, on an H200. most_rows: of more rows its tiles fit as well as ours. least_terms:
- * of fewer, turning takes what is won. least_numbers: of C, for a small part of a GPU as well. least_share: of
- * pp_tf32_choose(); below it cuBLAS, which may divide sums among blocks, was as fast or faster. But where its tiles
- * fit much worse (129 to 175 rows of 12288 columns are two waves of its tiles of 128 rows, or a half full one of 256,
- * and one wave of ours), LEAST_SHARE is enough. */
+/* Where cuBLAS was found to be slower, on an H200; tests/bench/tf32_times.c lets both take turns. most_rows: of more
+ * rows its tiles fit as well as ours. least_terms: of fewer, turning takes what is won. least_numbers: of C, for a
+ * small part of a GPU as well. least_share: of pp_tf32_choose(); below it cuBLAS, which may divide sums among blocks,
+ * was as fast or faster. But where its tiles fit much worse (129 to 175 rows of 12288 columns are two waves of its
+ * tiles of 128 rows, or a half full one of 256, and one wave of ours), LEAST_SHARE is enough. */
 static const struct limits {
     int kernel, most_rows, least_terms, least_numbers;
     double least_share;
