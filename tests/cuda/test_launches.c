@@ -332,7 +332,7 @@ static void test_failed_measure(void **state)
 /* A gradient of weights in TF32 of which a factor may be turned first (kernels/cuda/tf32.h). */
 static void make_gradient(void)
 {
-    enum { M = 1024, N = 2048, K = 512, BYTES = 4 * M * N };
+    enum { M = 1024, N = 2048, K = 256, BYTES = 4 * M * N };
     struct pp_call call = {.kernel = PP_KERNEL_GEMM_TN, .precision = PP_TF32, .gemm = {M, N, K, PP_GEMM_GRADIENT, 1}};
     const struct pp_program program = {.calls = &call, .ncalls = 1};
     struct pp_frame frame = {0};
