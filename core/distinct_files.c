@@ -91,7 +91,10 @@ static bool find_place(struct file *f, const char *path)
     return set_number(f, &info);
 }
 
-/* false: it is no regular file, and never will be one. */
+/* A file, or a pipe: what two write into it is mixed. */
+static bool is_compared(const struct stat *info) { return S_ISREG(info->st_mode) || S_ISFIFO(info->st_mode); }
+
+/* false: it is neither a regular file nor a pipe, and never will be a file. */
 static bool identify(struct file *f)
 {
     char path[PATH_MAX];
@@ -99,7 +102,7 @@ static bool identify(struct file *f)
     const int length = snprintf(path, sizeof path, "%s%s", f->path, f->suffix);
     if (length < 0 || (size_t)length >= sizeof path) return false;
     if (stat(path, &info) != 0) return find_place(f, path);
-    return S_ISREG(info.st_mode) && set_number(f, &info);
+    return is_compared(&info) && set_number(f, &info);
 }
 
 static void add(struct files *files, const char *what, const char *path, const char *suffix, bool written)
@@ -114,7 +117,7 @@ static void add_stream(struct files *files, const char *what, int fd)
 {
     struct file *f = &files->v[files->n];
     struct stat info;
-    if (files->n == files->most || fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return;
+    if (files->n == files->most || fstat(fd, &info) != 0 || !is_compared(&info)) return;
     *f = (struct file){.what = what, .written = true};
     set_number(f, &info);
     files->n++;

@@ -20,8 +20,8 @@ struct pp_folder_files {
 
 /* Compares all files that the program reads or writes: those that options name, the files that belong to them (a
  * checkpoint, the journal of a database), the operand and the standard streams. Files that exist are compared by device
- * and number, so links do not deceive; others by the nearest folder that exists and their name in it. Devices, pipes
- * and folders are not compared. Nothing is created. --save may be the file of --init, which is read before.
+ * and number, so links do not deceive; others by the nearest folder that exists and their name in it. Devices and
+ * folders are not compared. Nothing is created. --save may be the file of --init, which is read before.
  *
  * tool: one of enum pp_tool. operand: NULL if there is none. PP_USAGE names both. */
 pp_status pp_check_distinct_files(const struct pp_config *config, unsigned tool, const char *operand) PP_MUST_CHECK;

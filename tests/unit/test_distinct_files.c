@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <fcntl.h>
 
 #include "core/distinct_files.h"
 
@@ -129,21 +130,32 @@ static void what_spoils_nothing_is_allowed(void **state)
     allowed(PP_PPSIM, "--profile data --schedule gpipe");
 }
 
-static void standard_output_is_an_output(void **state)
+/* What is said of `option` while standard output is `output`, which is closed. */
+static void expect_output(int output, const char *option, const char *expected)
 {
-    (void)state;
-    const int kept = dup(STDOUT_FILENO);
-    assert_true(kept >= 0);
-    fflush(stdout);
-    if (!freopen("printed", "w", stdout)) fail();
-    const pp_status status = check(PP_PPEXEC, "--save ./printed", NULL);
     char message[PP_MESSAGE_BYTES];
+    const int kept = dup(STDOUT_FILENO);
+    fflush(stdout);
+    if (kept < 0 || dup2(output, STDOUT_FILENO) < 0) fail();
+    const pp_status status = check(PP_PPEXEC, option, NULL);
     snprintf(message, sizeof message, "%s", pp_message());
     fflush(stdout);
     assert_int_equal(dup2(kept, STDOUT_FILENO), STDOUT_FILENO);
     close(kept);
+    close(output);
     assert_int_equal(status, PP_USAGE);
-    assert_non_null(strstr(message, "--save (./printed) and standard output"));
+    assert_non_null(strstr(message, expected));
+}
+
+static void standard_output_is_an_output(void **state)
+{
+    int ends[2];
+    (void)state;
+    make("printed");
+    expect_output(open("printed", O_WRONLY), "--save ./printed", "--save (./printed) and standard output");
+    assert_int_equal(pipe(ends), 0);
+    expect_output(ends[1], "--save /dev/stdout", "--save (/dev/stdout) and standard output");
+    close(ends[0]);
 }
 
 int main(void)
