@@ -27,7 +27,7 @@ configured() { [ -e "$results/done/build.configure" ] || [ -e "$results/done/bui
 
 # Programs that were brought along have nothing that CMake could go on with.
 configure() {
-    local nccl include=() cuda=ON options=(-DCMAKE_BUILD_TYPE=Release -DBUILD_TESTING=ON)
+    local nccl linked include=() cuda=ON options=(-DCMAKE_BUILD_TYPE=Release -DBUILD_TESTING=ON)
     if [ ! -f "$build/CMakeCache.txt" ]; then rm -f "$results"/{done,failed}/build.{configure,without-mpi}; fi
     unset NVCC_APPEND_FLAGS # of someone who builds without optimising, to test
     configured && return 0
@@ -43,7 +43,7 @@ configure() {
     if [ -n "${include[*]}" ]; then options+=("-DCMAKE_INCLUDE_PATH=$(IFS=';' && echo "${include[*]}")"); fi
     options+=("-DCMAKE_CUDA_ARCHITECTURES=$(capability)" "-DPP_WITH_CUDA=$cuda")
     # Another host's toolkit may have its libraries in the other of these.
-    options+=("-DCMAKE_MODULE_LINKER_FLAGS=-Wl,-rpath,/usr/local/cuda/lib64:/usr/local/cuda/lib")
+    for linked in MODULE EXE; do options+=("-DCMAKE_${linked}_LINKER_FLAGS=-Wl,-rpath,/usr/local/cuda/lib64:/usr/local/cuda/lib"); done
     step build.configure 120 cmake -S . -B "$build" "${options[@]}"
     configured || step build.without-mpi 120 cmake -S . -B "$build" "${options[@]}" -DPP_WITH_MPI=OFF
     configured

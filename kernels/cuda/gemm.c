@@ -126,32 +126,6 @@ static pp_status multiply(const struct pp_cuda_call *c, const struct pp_gemm_key
     return pp_gemm_multiply(c->gemm, plan, p, add ? 1 : 0, c->stream);
 }
 
-/* By a kernel of our own, so many rows of C at a time. Of a product with A', A is turned: as many of its columns. */
-static pp_status multiply_own(const struct pp_cuda_call *c, int rows)
-{
-    const struct pp_gemm_dims *n = &c->call->gemm;
-    const bool turns = c->call->kernel == PP_KERNEL_GEMM_TN;
-    struct pp_tf32_product p = {.a = c->at.gemm.a,
-                                .b = c->at.gemm.b,
-                                .c = c->at.gemm.c,
-                                .n = n->n,
-                                .k = n->k,
-                                .pitch = turns ? pp_tf32_pitch(n->k) : n->k,
-                                .as_it_lies = c->call->kernel != PP_KERNEL_GEMM_NT,
-                                .adds = pp_gemm_adds(c->call, n->mode, c->frame),
-                                .sms = c->gemm->hopper_sms};
-    const float *a = c->at.gemm.a;
-    for (int first = 0; first < n->m; first += rows, p.c += (int64_t)rows * n->n) {
-        p.m = n->m - first < rows ? n->m - first : rows;
-        if (turns) {
-            PP_CUDA(pp_cuda_turn(c->stream, c->scratch, a + first, n->k, p.m, n->m, p.pitch), "turning a factor");
-            p.a = c->scratch;
-        }
-        PP_CUDA(pp_cuda_tf32(c->stream, &p), "multiplying");
-    }
-    return PP_OK;
-}
-
 pp_status pp_cuda_gemm_run(const struct pp_cuda_call *c)
 {
     uint64_t where[PP_GEMM_OPERANDS];
@@ -160,7 +134,9 @@ pp_status pp_cuda_gemm_run(const struct pp_cuda_call *c)
     for (int i = 0; i < PP_GEMM_ADDRESSES; i++) p[i] = c->p[pp_gemm_operand_of[i]];
     const struct pp_gemm_key key = pp_gemm_key_of(c->call, where);
     const int rows = pp_gemm_own_rows(c->gemm, c->call, &key, c->scratch_bytes);
-    return rows > 0 ? multiply_own(c, rows) : multiply(c, &key, p);
+    if (rows == 0) return multiply(c, &key, p);
+    PP_CUDA(pp_tf32_multiply(c, rows, pp_gemm_adds(c->call, c->call->gemm.mode, c->frame)), "multiplying in TF32");
+    return PP_OK;
 }
 
 static cudaError_t launch(const struct pp_cuda_call *c)

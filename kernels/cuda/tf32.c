@@ -97,3 +97,26 @@ int pp_tf32_rows(const struct pp_call *call, int64_t scratch_bytes)
     const int64_t parts = (m + room - 1) / room, steps = (m + STEP - 1) / STEP;
     return (int)((steps + parts - 1) / parts * STEP);
 }
+
+cudaError_t pp_tf32_multiply(const struct pp_cuda_call *c, int rows, bool adds)
+{
+    const struct pp_gemm_dims *n = &c->call->gemm;
+    const bool turns = c->call->kernel == PP_KERNEL_GEMM_TN;
+    const float *a = c->at.gemm.a;
+    struct pp_tf32_product p = {.a = turns ? c->scratch : a,
+                                .b = c->at.gemm.b,
+                                .c = c->at.gemm.c,
+                                .n = n->n,
+                                .k = n->k,
+                                .pitch = turns ? pp_tf32_pitch(n->k) : n->k,
+                                .as_it_lies = c->call->kernel != PP_KERNEL_GEMM_NT,
+                                .adds = adds,
+                                .sms = c->sms};
+    cudaError_t error = cudaSuccess;
+    for (int first = 0; first < n->m && error == cudaSuccess; first += rows, p.c += (int64_t)rows * n->n) {
+        p.m = n->m - first < rows ? n->m - first : rows;
+        if (turns) error = pp_cuda_turn(c->stream, c->scratch, a + first, n->k, p.m, n->m, p.pitch);
+        if (error == cudaSuccess) error = pp_cuda_tf32(c->stream, &p);
+    }
+    return error;
+}

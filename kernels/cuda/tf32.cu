@@ -28,7 +28,10 @@ enum { STEP = PP_TF32_TERMS, STEP_PRODUCTS = STEP / PP_GROUP_TERMS, PIECE = 4, P
 /* Of 65536, 168 for each thread: */
 enum { FETCHER_REGISTERS = 40, MULTIPLIER_REGISTERS = 232 };
 /* B as it lies is fetched in boxes of 32 columns, STEP rows each. */
-enum { BOX_COLUMNS = 32, BOXES = PP_TF32_COLUMNS / BOX_COLUMNS, BOX_BYTES = STEP * PP_FETCHED_BYTES };
+enum { BOX_COLUMNS = PP_MAP_COLUMNS, BOXES = PP_TF32_COLUMNS / BOX_COLUMNS, BOX_BYTES = STEP * PP_FETCHED_BYTES };
+
+static_assert((int)PP_MAP_COLUMNS == (int)PP_TF32_TERMS && PP_MAP_COLUMNS * sizeof(float) == PP_FETCHED_BYTES,
+              "a row of a piece is the terms of a step");
 
 /* What the kernels are told. clusters_: of all tiles, whether they run at the same time or not. */
 struct product {
@@ -134,12 +137,13 @@ static __device__ void fetch_all(const product &p, const block<T> &b, const CUte
     }
 }
 
-/* What a thread of a group that multiplies has of a tile. */
+/* What a thread of a group that multiplies has of a tile. row, column: of its sums, the first row of each eight and the
+ * first column. B as it lies: its numbers of each eight terms begin so many bytes behind the stage, those of the first
+ * four `low` bytes further, the others `high`. */
 struct thread_part {
     int group, thread; /* the thread's number in the group */
-    int row, column;   /* of its sums: the first row of each eight; the first column */
-    int begin, low,
-        high; /* B as it lies: bytes in a stage to its numbers of each eight terms, low: of the first four */
+    int row, column;
+    int begin, low, high;
 };
 
 static __device__ inline thread_part part_of(bool as_it_lies)

@@ -75,6 +75,10 @@ struct pp_tf32_product {
 /* Queues it. The GPU is of compute capability 9.0, and all are aligned (PP_TF32_ALIGNMENT). */
 cudaError_t pp_cuda_tf32(cudaStream_t stream, const struct pp_tf32_product *product);
 
+/* Queues the product of a call, so many rows of C at a time (pp_tf32_rows()), of which each time A is turned into the
+ * call's scratch if need be. */
+cudaError_t pp_tf32_multiply(const struct pp_cuda_call *c, int rows, bool adds);
+
 #ifdef __cplusplus
 }
 #endif

@@ -132,39 +132,21 @@ static struct pool open_pool(const struct pp_call *call)
     return pool;
 }
 
-/* As kernels/cuda/gemm.c does it where it takes our kernels. */
-static void queue_ours(const struct pp_call *call, void *const *p)
-{
-    const struct pp_gemm_dims *n = &call->gemm;
-    const bool turns = call->kernel == PP_KERNEL_GEMM_TN;
-    const int pitch = turns ? pp_tf32_pitch(n->k) : n->k, rows = pp_tf32_rows(call, PP_CUDA_MOST_SCRATCH_BYTES);
-    for (int first = 0; first < n->m; first += rows) {
-        const int m = n->m - first < rows ? n->m - first : rows;
-        const struct pp_tf32_product product = {turns ? gpu.scratch : p[1],
-                                                p[2],
-                                                (float *)p[0] + (int64_t)first * n->n,
-                                                m,
-                                                n->n,
-                                                n->k,
-                                                pitch,
-                                                call->kernel != PP_KERNEL_GEMM_NT,
-                                                call->adds,
-                                                gpu.sms};
-        if (turns)
-            must(pp_cuda_turn(gpu.stream, gpu.scratch, (const float *)p[1] + first, n->k, m, n->m, pitch), "turning");
-        must(pp_cuda_tf32(gpu.stream, &product), "multiplying");
-    }
-}
-
 static void queue(const struct pp_call *call, struct pool *pool, enum way way)
 {
     static const struct pp_frame frame = {0};
     char *set = pool->memory + pool->next * pool->set_bytes;
-    struct pp_cuda_call c = {.call = call, .frame = &frame, .sms = gpu.sms, .stream = gpu.stream, .gemm = gpu.gemm};
+    struct pp_cuda_call c = {.call = call,
+                             .frame = &frame,
+                             .sms = gpu.sms,
+                             .scratch = gpu.scratch,
+                             .scratch_bytes = PP_CUDA_MOST_SCRATCH_BYTES,
+                             .stream = gpu.stream,
+                             .gemm = gpu.gemm};
     c.p[0] = set, c.p[1] = set + pool->bytes[0], c.p[2] = set + pool->bytes[0] + pool->bytes[1];
     pool->next = (pool->next + 1) % pool->sets;
     if (way == OURS)
-        queue_ours(call, c.p);
+        must(pp_tf32_multiply(&c, pp_tf32_rows(call, c.scratch_bytes), call->adds), "multiplying");
     else
         must_ok(pp_cuda_gemm_run(&c));
 }

@@ -3,7 +3,7 @@
 
 #define AT(operands, operand) (int)PP_OPERAND(operands, operand)
 
-/* fp32 and tf32 differ from the cpu by the order of sums and by how tf32 cuts operands of products (2^-10); bf16
+/* fp32 and tf32 differ from the cpu by the order of sums and by how tf32 rounds operands of products (2^-11); bf16
  * rounds what it writes (2^-8), and the inner steps of attention. Operands are the same numbers on both sides. */
 const struct parity_kernel parity_kernels[PP_KERNELS] = {
     [PP_KERNEL_COPY] = {.variants = PARITY_ABSENT, .absent = AT(copy, from), .tolerance = {0, 0, 0}},

@@ -4,9 +4,9 @@
  * clip factor and weights. Two stages one after the other, two uneven microbatches each.
  *
  * Tolerances are relative: of the loss, of a tensor's distance to the cpu's against its length. bf16 and tf32 read less
- * of what goes into products (Hopper's tf32 cuts the rest off, which is twice as far as rounding), and a relu near zero
- * may pass here what it stops there: in models as tiny as these one element is much of a tensor's length. Single
- * kernels are compared strictly (parity_cases.c); this finds what is wired wrong.
+ * of what goes into products, and a relu near zero may pass here what it stops there: in models as tiny as these one
+ * element is much of a tensor's length. Single kernels are compared strictly (parity_cases.c); this finds what is wired
+ * wrong.
  */
 #include "parity.h"
 

@@ -100,6 +100,7 @@ static void run(struct pp_call call, int64_t scratch_bytes, int plans)
         const struct pp_cuda_call c = {.call = &call,
                                        .frame = &frame,
                                        .p = {memory[0], memory[1], memory[2]},
+                                       .sms = SMS,
                                        .scratch = scratch,
                                        .scratch_bytes = scratch_bytes,
                                        .stream = stream,
@@ -164,35 +165,45 @@ static void test_gains(void **state)
     }
 }
 
+static void check_tiles(int m, int n, int sms, int rows, int rows_beside)
+{
+    double share;
+    const struct pp_tf32_tiles *t = &pp_tf32_tiles[pp_tf32_choose(m, n, sms, &share)];
+    assert_int_equal(t->rows, rows);
+    assert_int_equal(t->rows_beside, rows_beside);
+    assert_true(share > 0 && share <= 1);
+}
+
 static void test_tiles(void **state)
 {
     static const struct {
         int m, n, sms, rows, rows_beside;
-    } cases[] = {/* what the parity test has, for an H200 */
-                 {340, 6276, 132, 176, 2},
-                 {500, 6404, 132, 256, 1},
-                 {250, 6532, 132, 128, 2},
-                 {170, 12292, 132, 176, 1},
-                 {120, 13316, 132, 128, 1},
-                 {900, 12420, 132, 256, 1},
-                 {690, 16516, 132, 176, 2},
-                 {1044, 2052, 132, 176, 2},
-                 {8192, 1028, 132, 128, 2},
-                 /* what the tutorials have */
-                 {700, 4096, 132, 176, 2},
-                 {500, 4096, 132, 128, 2},
-                 {175, 12288, 132, 176, 1},
-                 {350, 4096, 132, 128, 1},
-                 {1024, 4096, 132, 256, 1},
-                 {4096, 4096, 132, 256, 1},
+    } cases[] = {{700, 4096, 132, 176, 2}, {500, 4096, 132, 128, 2},  {175, 12288, 132, 176, 1},
+                 {350, 4096, 132, 128, 1}, {1024, 4096, 132, 256, 1}, {4096, 4096, 132, 256, 1},
                  {700, 4096, 32, 176, 2}};
     (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        check_tiles(cases[i].m, cases[i].n, cases[i].sms, cases[i].rows, cases[i].rows_beside);
+}
+
+/* The parity test's products of an H200 are ours, and have all tiles. */
+static void test_parity_cases(void **state)
+{
+    enum { NT = PP_KERNEL_GEMM_NT, NN = PP_KERNEL_GEMM_NN, TN = PP_KERNEL_GEMM_TN };
+    static const struct {
+        int kernel, m, n, k, rows, rows_beside;
+    } cases[] = {{NT, 340, 6276, 520, 176, 2},  {NN, 340, 6276, 520, 176, 2},  {NT, 500, 6404, 520, 256, 1},
+                 {NN, 500, 6404, 520, 256, 1},  {NT, 250, 6532, 520, 128, 2},  {NN, 250, 6532, 520, 128, 2},
+                 {NT, 170, 12292, 520, 176, 1}, {NN, 170, 12292, 520, 176, 1}, {NT, 120, 13316, 520, 128, 1},
+                 {NN, 120, 13316, 520, 128, 1}, {NT, 900, 12420, 264, 256, 1}, {NN, 690, 16516, 264, 176, 2},
+                 {TN, 1044, 2052, 519, 176, 2}, {TN, 8192, 1028, 2306, 176, 2}};
+    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        double share;
-        const struct pp_tf32_tiles *t = &pp_tf32_tiles[pp_tf32_choose(cases[i].m, cases[i].n, cases[i].sms, &share)];
-        assert_int_equal(t->rows, cases[i].rows);
-        assert_int_equal(t->rows_beside, cases[i].rows_beside);
-        assert_true(share > 0.5 && share <= 1); /* and so all of them gain */
+        const struct pp_call call = call_of(cases[i].kernel, cases[i].m, cases[i].n, cases[i].k);
+        const int rows = pp_tf32_rows(&call, pp_tf32_bytes(&call));
+        assert_true(pp_tf32_gains(&call, 132));
+        check_tiles(rows, cases[i].n, 132, cases[i].rows, cases[i].rows_beside);
+        assert_true(rows == cases[i].m || (cases[i].m == 8192 && rows < 8192)); /* in parts */
     }
 }
 
@@ -234,7 +245,7 @@ static void test_parts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_results), cmocka_unit_test(test_gains),
-                                       cmocka_unit_test(test_tiles), cmocka_unit_test(test_others),
-                                       cmocka_unit_test(test_parts)};
+                                       cmocka_unit_test(test_tiles),   cmocka_unit_test(test_parity_cases),
+                                       cmocka_unit_test(test_others),  cmocka_unit_test(test_parts)};
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

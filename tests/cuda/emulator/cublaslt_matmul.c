@@ -11,6 +11,7 @@
 
 #include "cublaslt.h"
 #include "cublaslt_number.h"
+#include "tf32.h"
 
 enum {
     A,
@@ -81,13 +82,13 @@ static float *unpack(const struct multiplication *x, int which, bool columns_fir
     const struct layout *l = &x->layout[which];
     const bool transposed = x->product.transpose[which] != CUBLAS_OP_N;
     const uint64_t rows = transposed ? l->columns : l->rows, columns = transposed ? l->rows : l->columns;
-    const bool cuts = x->product.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+    const bool rounds = x->product.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
     float *out = malloc((rows * columns + 1) * sizeof(*out));
     if (!out) abort();
     for (uint64_t r = 0; r < rows; r++) {
         for (uint64_t c = 0; c < columns; c++) {
             const float f = transposed ? get(l, x->p[which], c, r) : get(l, x->p[which], r, c);
-            out[columns_first ? c * rows + r : r * columns + c] = cuts ? pp_emu_cut_number(f, PP_EMU_TF32_BITS) : f;
+            out[columns_first ? c * rows + r : r * columns + c] = rounds ? pp_emu_tf32(f) : f;
         }
     }
     return out;

@@ -48,8 +48,8 @@ static inline void pp_emu_set_number(cudaDataType type, void *p, uint64_t i, flo
         ((uint16_t *)p)[i] = pp_emu_to_bfloat16(f);
 }
 
-/* Hopper cuts off what it does not read of a factor in tf32, and keeps of a fast sum in FP8: it does not round. */
-enum { PP_EMU_TF32_BITS = 10, PP_EMU_FAST_BITS = 13 };
+/* Bits of the mantissa: of a fast sum in FP8 Hopper cuts off the rest. */
+enum { PP_EMU_FAST_BITS = 13 };
 
 /* The number with so many bits of its mantissa. */
 static inline float pp_emu_cut_number(float f, int bits)

@@ -1,28 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * kernels/cuda/tf32.cu, of which the processor can run nothing, in place of which it has this: the same numbers, to
- * rounding, by a thread for each quad of C's columns. Factors are rounded to the nearest TF32 number, of two as near to
- * the even one.
+ * rounding, by a thread for each quad of C's columns.
  */
 #include "kernels/cuda/tf32.h"
 
 #include "kernels/cuda/gpu.cuh"
+#include "tf32.h"
 
-enum { THREADS = 128, CUT_BITS = 13 };
+enum { THREADS = 128 };
 
 namespace
 {
-
-__device__ float rounded(float x)
-{
-    uint32_t u;
-    memcpy(&u, &x, sizeof u);
-    if ((u & 0x7f800000) == 0x7f800000) return x;
-    u += (1u << (CUT_BITS - 1)) - 1 + (u >> CUT_BITS & 1);
-    u &= ~0u << CUT_BITS;
-    memcpy(&x, &u, sizeof x);
-    return x;
-}
 
 /* Grid: (quads of columns / THREADS, rows). */
 __global__ void multiply(pp_tf32_product p)
@@ -33,8 +22,8 @@ __global__ void multiply(pp_tf32_product p)
     const int64_t next = p.as_it_lies ? 1 : p.k, further = p.as_it_lies ? p.n : 1;
     pp_quad sum = {};
     for (int i = 0; i < p.k; i++) {
-        const float x = rounded(a[i]);
-        for (int k = 0; k < PP_QUAD; k++) sum.v[k] += x * rounded(b[i * further + k * next]);
+        const float x = pp_emu_tf32(a[i]);
+        for (int k = 0; k < PP_QUAD; k++) sum.v[k] += x * pp_emu_tf32(b[i * further + k * next]);
     }
     float *c = p.c + (int64_t)row * p.n + column;
     const pp_quad before = p.adds ? pp_load<true>(c, PP_QUAD) : pp_quad{};
