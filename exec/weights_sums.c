@@ -26,6 +26,15 @@ pp_status pp_sum_parse(const char *digits, uint32_t *sum)
     return PP_OK;
 }
 
+bool pp_sums_are_named(const char *name)
+{
+    static const char right[] = PP_NOTE_SUMS;
+    int changed = 0;
+    if (strlen(name) != strlen(right)) return false;
+    for (size_t i = 0; right[i]; i++) changed += __builtin_popcount((unsigned char)(name[i] ^ right[i]));
+    return changed <= 1;
+}
+
 char *pp_sums_find(char *header, size_t n)
 {
     static const char name[] = "\"" PP_NOTE_SUMS "\":\"";

@@ -169,6 +169,12 @@ def sums_place(header):
     return header.find(name) + len(name) if name in header else -1
 
 
+def sums_are_named(name):
+    """Is it the name of checksums, or was it before one bit of it changed?"""
+    pairs = zip(name.encode(), SUMS.encode())
+    return len(name) == len(SUMS) and sum(bin(a ^ b).count("1") for a, b in pairs) <= 1
+
+
 def header_sum(header, place):
     return sum_text(zlib.crc32(header[:place] + b"0" * SUM_DIGITS + header[place + SUM_DIGITS :]))
 
@@ -201,7 +207,8 @@ def read_header(path):
         raw = file.read(length)
         header = parse_object(raw, f"{path}: the header")
     metadata = header.pop("__metadata__", None)
-    sums = metadata.get(SUMS) if isinstance(metadata, dict) else None
+    metadata = metadata if isinstance(metadata, dict) else {}
+    sums = next((text for name, text in metadata.items() if sums_are_named(name)), None)
     data = (8 + length, size - 8 - length)
     tensors = {name: Tensor(path, name, entry, *data) for name, entry in header.items()}
     at, in_order = 0, sorted(tensors.values(), key=lambda tensor: (tensor.first, tensor.end))

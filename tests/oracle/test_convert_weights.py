@@ -394,7 +394,7 @@ class Sums(Case):
         whole, start, header = self.parts()
         last = max((entry["data_offsets"][1], name) for name, entry in header.items() if name != "__metadata__")[1]
         digits = whole.index(b"MiB") + 6
-        changes = [(digits, "the header"), (digits + 8, "the header"), (start - 1, "the header")]
+        changes = [(at, "the header") for at in (digits, digits + 8, digits - 5, start - 1)]
         for at, words in [*changes, (start, "embedding.weight"), (len(whole) - 1, last)]:
             changed = bytearray(whole)
             changed[at] = ord("\t") if at == start - 1 else changed[at] ^ 1

@@ -167,23 +167,24 @@ static void checksums_are_those_of_zlib(void **state)
 }
 
 /* Offset of the first byte of data. */
-static long data_start(FILE *file)
+static long data_start(const char *path)
 {
     uint64_t length;
-    rewind(file);
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
     assert_int_equal(fread(&length, sizeof length, 1, file), 1);
+    fclose(file);
     return (long)length + 8;
 }
 
-static void flip_byte(const char *path, long at)
+static void flip_bit(const char *path, long bit)
 {
     FILE *file = fopen(path, "r+b");
     assert_non_null(file);
-    at += data_start(file);
-    fseek(file, at, SEEK_SET);
+    fseek(file, bit / 8, SEEK_SET);
     const int byte = fgetc(file);
-    fseek(file, at, SEEK_SET);
-    fputc(byte ^ 64, file);
+    fseek(file, bit / 8, SEEK_SET);
+    fputc(byte ^ 1 << bit % 8, file);
     assert_int_equal(fclose(file), 0);
 }
 
@@ -208,7 +209,7 @@ static void large_tensors_have_many_pieces(void **state)
     }
     assert_int_equal(pp_weights_append(writer, numbers, 1), PP_INTERNAL);
     assert_int_equal(pp_weights_commit(writer), PP_OK);
-    flip_byte("wide.safetensors", 2 * PP_PIECE_BYTES);
+    flip_bit("wide.safetensors", 8 * (data_start("wide.safetensors") + 2 * PP_PIECE_BYTES) + 6);
     assert_int_equal(pp_weights_open("wide.safetensors", &wide, &reader), PP_OK);
     assert_true(pp_weights_has_sums(reader));
     assert_int_equal(pp_weights_read(reader, 0, 5, 2 * PIECE - 5, read), PP_OK);
@@ -249,6 +250,19 @@ static void checksums_are_in_the_order_of_the_file(void **state)
     static const char no_text[] = "{\"__metadata__\":{\"" PP_NOTE_SUMS "\":7}," EMBEDDING "," BIAS "}";
     write_file(no_text, strlen(no_text), 36);
     expect(PP_INPUT, "the header has not the checksum");
+}
+
+/* Each bit of a header, changed, is found: none switches the checksums off. */
+static void no_bit_of_a_header_goes_unseen(void **state)
+{
+    (void)state;
+    save("file.safetensors");
+    assert_int_equal(open_it(), PP_OK);
+    for (long bit = 0, end = 8 * data_start("file.safetensors"); bit < end; bit++) {
+        flip_bit("file.safetensors", bit);
+        if (open_it() != PP_INPUT) fail_msg("bit %ld has changed, and nobody sees it", bit);
+        flip_bit("file.safetensors", bit);
+    }
 }
 
 /* --- writing --- */
@@ -375,6 +389,7 @@ int main(void)
         cmocka_unit_test(checksums_are_those_of_zlib),
         cmocka_unit_test(large_tensors_have_many_pieces),
         cmocka_unit_test(checksums_are_in_the_order_of_the_file),
+        cmocka_unit_test(no_bit_of_a_header_goes_unseen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
