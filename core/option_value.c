@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static const struct {
     const char *suffix;
@@ -66,7 +67,7 @@ static pp_status set_seed(const struct pp_opt *row, const char *text, void *fiel
 {
     char *end;
     errno = 0;
-    unsigned long long value = strtoull(text, &end, 0);
+    unsigned long long value = strtoull(text, &end, strncasecmp(text, "0x", 2) == 0 ? 16 : 10);
     if (end == text || *end || errno || strchr(text, '-'))
         return pp_fail(PP_USAGE, "--%s: '%s' is not a number from 0 to 2^64 - 1", row->name, text);
     *(uint64_t *)field = value;

@@ -22,4 +22,5 @@ const struct pp_schedule pp_schedule_bfs = {
     .torch_name = "LoopedBFS",
     .summary = "breadth first: all microbatches through one of V stages, then through the next",
     .virtual_stages = PP_ANY_STAGES,
+    .leaner = "interleaved",
     .order = order};

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "schedules/file.h"
 
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -9,6 +11,73 @@
 #include "core/plan_hash.h"
 #include "schedules/builder.h"
 #include "schedules/csv_read.h"
+
+/* What came of something that is done once. */
+struct outcome {
+    bool known;
+    pp_status status;
+    char message[PP_MESSAGE_BYTES]; /* unless PP_OK */
+};
+
+/* A file that was named, as it was when it was first named: a sweep asks for it thousands of times. */
+struct named_file {
+    struct named_file *next;
+    char *path;
+    struct pp_csv_schedule csv;
+    struct outcome reading, building;
+};
+
+static struct named_file *named_files;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list, and while a file is read or built */
+
+static pp_status note(struct outcome *outcome, pp_status status)
+{
+    outcome->known = true;
+    outcome->status = status;
+    if (status != PP_OK) snprintf(outcome->message, sizeof outcome->message, "%s", pp_message());
+    return status;
+}
+
+static pp_status tell(const struct outcome *outcome)
+{
+    return outcome->status == PP_OK ? PP_OK : pp_fail(outcome->status, "%s", outcome->message);
+}
+
+static pp_status add_file(const char *path, struct named_file **out)
+{
+    PP_TRY(PP_NEW(out, 1));
+    (*out)->path = strdup(path);
+    if (!(*out)->path) {
+        free(*out);
+        return pp_fail(PP_NOMEM, "there is not enough memory for the name of a schedule");
+    }
+    (*out)->next = named_files;
+    named_files = *out;
+    return PP_OK;
+}
+
+static pp_status find_file(const char *path, struct named_file **out)
+{
+    struct named_file *file = named_files;
+    while (file && strcmp(file->path, path) != 0) file = file->next;
+    if (!file) PP_TRY(add_file(path, &file));
+    *out = file;
+    if (file->reading.known) return tell(&file->reading);
+    const pp_status status = note(&file->reading, pp_csv_read(path, &file->csv));
+    if (status != PP_OK) pp_csv_free(&file->csv);
+    return status;
+}
+
+/* Nobody changes *out, which lives as long as the process. */
+static pp_status read_file(const char *path, const struct pp_csv_schedule **out)
+{
+    struct named_file *file;
+    pthread_mutex_lock(&lock);
+    const pp_status status = find_file(path, &file);
+    pthread_mutex_unlock(&lock);
+    *out = status == PP_OK ? &file->csv : NULL;
+    return status;
+}
 
 bool pp_schedule_is_file(const char *name)
 {
@@ -42,30 +111,39 @@ static pp_status check(const char *path, const struct pp_csv_schedule *file, con
 
 pp_status pp_file_check(const char *path, const struct pp_schedule_shape *shape)
 {
-    struct pp_csv_schedule file;
-    pp_status status = pp_csv_read(path, &file);
-    if (status == PP_OK) status = check(path, &file, shape);
-    pp_csv_free(&file);
-    return status;
+    const struct pp_csv_schedule *file;
+    PP_TRY(read_file(path, &file));
+    return check(path, file, shape);
 }
 
-/* Keeps only the first `microbatches` microbatches of an order: an evaluation may have fewer than the file. */
-static void keep(struct pp_order *order, int microbatches)
+/* The order of a rank, of the first `microbatches` microbatches: an evaluation may have fewer than the file. */
+static pp_status keep(const struct pp_order *order, int microbatches, struct pp_order *out)
 {
-    int64_t n = 0;
+    PP_TRY(PP_NEW(&out->ops, order->n));
     for (int64_t i = 0; i < order->n; i++)
-        if (order->ops[i].microbatch < microbatches) order->ops[n++] = order->ops[i];
-    order->n = n;
+        if (order->ops[i].microbatch < microbatches) out->ops[out->n++] = order->ops[i];
+    return PP_OK;
 }
 
-static pp_status build(const struct pp_plan_spec *spec, struct pp_csv_schedule *file, struct pp_plan **out)
+static pp_status build_orders(const struct pp_plan_spec *spec, const struct pp_csv_schedule *file,
+                              struct pp_order *orders, struct pp_plan **out)
 {
     char name[PP_SCHEDULE_NAME];
     struct pp_plan_spec named = *spec;
     pp_file_label(spec->schedule, hash_of(file), name, sizeof name);
     named.schedule = name;
-    for (int r = 0; r < file->ranks; r++) keep(&file->orders[r], spec->microbatches);
-    return pp_context(pp_plan_build_orders(&named, file->orders, file->stage_rank, out), "%s", spec->schedule);
+    for (int r = 0; r < file->ranks; r++) PP_TRY(keep(&file->orders[r], spec->microbatches, &orders[r]));
+    return pp_context(pp_plan_build_orders(&named, orders, file->stage_rank, out), "%s", spec->schedule);
+}
+
+static pp_status build(const struct pp_plan_spec *spec, const struct pp_csv_schedule *file, struct pp_plan **out)
+{
+    struct pp_order *orders;
+    PP_TRY(PP_NEW(&orders, file->ranks));
+    const pp_status status = build_orders(spec, file, orders, out);
+    for (int r = 0; r < file->ranks; r++) free(orders[r].ops);
+    free(orders);
+    return status;
 }
 
 pp_status pp_file_build(const struct pp_plan_spec *spec, struct pp_plan **out)
@@ -74,40 +152,52 @@ pp_status pp_file_build(const struct pp_plan_spec *spec, struct pp_plan **out)
                                             .virtual_stages = spec->virtual_stages,
                                             .microbatches = spec->microbatches,
                                             .training = spec->training};
-    struct pp_csv_schedule file;
+    const struct pp_csv_schedule *file;
     *out = NULL;
-    pp_status status = pp_csv_read(spec->schedule, &file);
-    if (status == PP_OK) status = check(spec->schedule, &file, &shape);
-    if (status == PP_OK) status = build(spec, &file, out);
-    pp_csv_free(&file);
+    PP_TRY(read_file(spec->schedule, &file));
+    PP_TRY(check(spec->schedule, file, &shape));
+    return build(spec, file, out);
+}
+
+/* Can its orders be run? */
+static pp_status try_file(const char *path, const struct pp_csv_schedule *file)
+{
+    struct pp_plan *plan = NULL;
+    const struct pp_plan_spec spec = {.schedule = path,
+                                      .ranks = file->ranks,
+                                      .virtual_stages = file->virtual_stages,
+                                      .microbatches = file->microbatches,
+                                      .replicas = 1,
+                                      .training = true};
+    const pp_status status = build(&spec, file, &plan);
+    pp_plan_free(plan);
     return status;
+}
+
+static pp_status find_working_file(const char *path, struct named_file **out)
+{
+    PP_TRY(find_file(path, out));
+    struct named_file *file = *out;
+    return file->building.known ? tell(&file->building) : note(&file->building, try_file(path, &file->csv));
 }
 
 pp_status pp_file_find(const char *path, struct pp_schedule_found *out)
 {
-    struct pp_csv_schedule file;
-    struct pp_plan *plan = NULL;
-    pp_status status = pp_csv_read(path, &file);
-    const struct pp_plan_spec spec = {.schedule = path,
-                                      .ranks = file.ranks,
-                                      .virtual_stages = file.virtual_stages,
-                                      .microbatches = file.microbatches,
-                                      .replicas = 1,
-                                      .training = true};
-    out->ranks = file.ranks;
-    out->virtual_stages = file.virtual_stages;
-    out->microbatches = file.microbatches;
-    if (status == PP_OK) status = build(&spec, &file, &plan);
-    pp_plan_free(plan);
-    pp_csv_free(&file);
-    return status;
+    struct named_file *file;
+    pthread_mutex_lock(&lock);
+    const pp_status status = find_working_file(path, &file);
+    pthread_mutex_unlock(&lock);
+    PP_TRY(status);
+    out->ranks = file->csv.ranks;
+    out->virtual_stages = file->csv.virtual_stages;
+    out->microbatches = file->csv.microbatches;
+    return PP_OK;
 }
 
 pp_status pp_file_place(const char *path, int stages, int *stage_rank)
 {
-    struct pp_csv_schedule file;
-    const pp_status status = pp_csv_read(path, &file);
-    for (int s = 0; s < stages && status == PP_OK; s++) stage_rank[s] = s < file.stages ? file.stage_rank[s] : 0;
-    pp_csv_free(&file);
-    return status;
+    const struct pp_csv_schedule *file;
+    PP_TRY(read_file(path, &file));
+    for (int s = 0; s < stages; s++) stage_rank[s] = s < file->stages ? file->stage_rank[s] : 0;
+    return PP_OK;
 }

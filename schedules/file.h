@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Schedules that are files (csv_read.h). Their path stands wherever other schedules have a name.
+ *
+ * A file is read when it is first named, and what was read then holds until the process ends: so all plans of a process
+ * are of the same orders. All functions may be called by several threads.
  */
 #ifndef PP_SCHEDULES_FILE_H
 #define PP_SCHEDULES_FILE_H

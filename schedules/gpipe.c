@@ -11,10 +11,14 @@
 
 static pp_status order(const struct pp_schedule_shape *shape, int rank, struct pp_order *out)
 {
-    for (int m = 0; m < shape->microbatches; m++) PP_TRY(pp_order_add(out, PP_F, rank, m));
-    for (int m = 0; m < shape->microbatches; m++) PP_TRY(pp_order_add(out, PP_B, rank, m));
+    const int stage = rank; /* each rank has one */
+    for (int m = 0; m < shape->microbatches; m++) PP_TRY(pp_order_add(out, PP_F, stage, m));
+    for (int m = 0; m < shape->microbatches; m++) PP_TRY(pp_order_add(out, PP_B, stage, m));
     return PP_OK;
 }
 
 const struct pp_schedule pp_schedule_gpipe = {
-    .name = "gpipe", .summary = "all forwards, then all backwards; simple, holds all microbatches", .order = order};
+    .name = "gpipe",
+    .summary = "all forwards, then all backwards; simple, holds all microbatches",
+    .leaner = "1f1b",
+    .order = order};

@@ -54,6 +54,7 @@ static pp_status find(const char *name, struct pp_schedule_found *out)
     const struct pp_schedule *schedule = pp_schedule_find(name, &out->number);
     out->name = schedule ? schedule->name : name;
     out->virtual_stages = schedule && schedule->virtual_stages != PP_ONE_STAGE ? 2 : 1;
+    out->leaner = schedule ? schedule->leaner : NULL;
     if (schedule) return PP_OK;
     if (pp_schedule_is_file(name)) return pp_file_find(name, out);
     return pp_fail(PP_USAGE, "there is no schedule \"%s\"", name);

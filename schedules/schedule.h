@@ -56,6 +56,9 @@ struct pp_schedule {
     pp_status (*check)(const struct pp_schedule_shape *shape);
     enum pp_schedule_number number; /* with PP_NO_NUMBER, shape->number is always 0 */
     bool timed;                     /* it decides by shape->costs */
+    /* If each rank holds all microbatches at once: a schedule of as many stages that takes no more time, and holds
+     * fewer. NULL if a rank gives microbatches back on the way. */
+    const char *leaner;
     /* Appends the computations of `rank`, in order. Called once for each rank. */
     pp_status (*order)(const struct pp_schedule_shape *shape, int rank, struct pp_order *order);
     /* Instead of order(), if one search finds the orders of all ranks: appends to orders[ranks], which are empty. */

@@ -26,15 +26,9 @@ static const struct saving {
                {true, PP_CHECKPOINT_ACTIVATION}, {false, PP_CHECKPOINT_LAYERS}, {true, PP_CHECKPOINT_LAYERS},
                {false, PP_CHECKPOINT_ALWAYS},    {true, PP_CHECKPOINT_ALWAYS}};
 
-/* Orders that take no more time than another one, and hold fewer microbatches. They are part of every change. */
-static const struct {
-    const char *of, *better;
-} orders[] = {{"gpipe", "1f1b"}, {"bfs", "interleaved"}};
-
 enum {
     LAYOUTS = sizeof layouts / sizeof *layouts,
     SAVINGS = sizeof savings / sizeof *savings,
-    ORDERS = sizeof orders / sizeof *orders,
     HOST_DEVICES = 8,    /* where the machine does not say how many a host has; most T C that are proposed */
     MOST_WORK = 1 << 21, /* of all trials, in stages x microbatches: takes about a second */
     WORK_OF_TRIAL = 200, /* added for each */
@@ -159,16 +153,15 @@ static bool change_layout(const struct pp_predictor *p, const struct layout_chan
     return config->workers.n == 0 || keep_workers(config, change, with);
 }
 
-/* Changes order, rows and checkpoints of *with; false if that makes no configuration that was not tried yet. changed:
- * *with has another layout already. */
+/* Changes rows and checkpoints of *with, and its order to a leaner one if there is one; false if that makes no
+ * configuration that was not tried yet. changed: *with has another layout already. */
 static bool change_use(const struct search *s, const struct saving *saving, bool changed, struct pp_large *with)
 {
     struct pp_point *point = &with->point;
     struct pp_schedule_found found;
     const int rows = rows_of(s->p->config, with);
     if (s->p->schedules->find(point->schedule, &found) != PP_OK) return false;
-    for (int i = 0; i < ORDERS; i++)
-        if (strcmp(found.name, orders[i].of) == 0) point->schedule = orders[i].better, changed = true;
+    if (found.leaner) point->schedule = found.leaner, changed = true;
     if (saving->single_rows && point->chunks >= rows) return false;
     if (saving->single_rows) point->chunks = rows;
     if (saving->checkpoint == PP_CHECKPOINT_NEVER) return changed || saving->single_rows;

@@ -170,9 +170,11 @@ void pp_remarks_schedule(const struct pp_remarks *r)
 {
     const struct pp_config *config = r->predictor->config;
     const char *only = config->schedule.v[0];
+    struct pp_schedule_found found;
     if (config->workers.n == 0 || config->usual || pp_config_given(config, "schedule")) return;
+    if (r->predictor->schedules->find(only, &found) != PP_OK) return;
     pp_info("only %s was tried, the default%s; name others to compare, such as --schedule 1f1b,zbv", only,
-            strcmp(only, "gpipe") == 0 ? ", which holds all microbatches" : " of this preset");
+            found.leaner ? ", which holds all microbatches" : " of this preset");
 }
 
 void pp_remarks_machine(const struct pp_remarks *r)

@@ -177,13 +177,13 @@ void pp_ways_free(struct pp_way *ways, int n)
     free(ways);
 }
 
-/* Of gpipe all microbatches are held, of zb-auto:N what its number leaves room for, of any other order of one stage on
- * one rank a single one. */
+/* Does one stage on one rank hold a single microbatch? Of an order that has a leaner one all are held, of zb-auto:N
+ * what its number leaves room for, and what a file's order holds nobody has looked at. */
 static bool is_plain(const struct pp_point *point, const struct pp_schedules *schedules)
 {
     struct pp_schedule_found found;
     return point->virtual_stages == 1 && schedules->find(point->schedule, &found) == PP_OK &&
-           strcmp(found.name, "gpipe") != 0 && found.number == 0 &&
+           !found.leaner && found.number == 0 && found.ranks == 0 &&
            schedules->check(point->schedule, 1, 1, point->chunks) == PP_OK;
 }
 

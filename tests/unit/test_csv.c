@@ -34,8 +34,10 @@ static void round_trip(const struct pp_schedule *schedule, int ranks, int virtua
                                 .recv_buffers = 2,
                                 .training = true};
     struct pp_plan *plan, *again;
-    const char *path = "./mine.csv";
+    static int files;
+    char path[32];
     if (pp_schedule_check(spec.schedule, ranks, virtual_stages, microbatches) != PP_OK) return;
+    snprintf(path, sizeof path, "./mine%d.csv", files++); /* each is read once */
     FILE *out = fopen(path, "w");
     assert_non_null(out);
     assert_int_equal(pp_plan_build(&spec, &plan), PP_OK);
@@ -44,7 +46,8 @@ static void round_trip(const struct pp_schedule *schedule, int ranks, int virtua
     spec.schedule = path;
     if (pp_plan_build(&spec, &again) != PP_OK) fail_msg("%s: %s", schedule->name, pp_message());
     assert_true(plan->hash == again->hash);
-    assert_memory_equal(again->schedule, "mine.csv#", 9);
+    assert_memory_equal(again->schedule, path + 2, strlen(path + 2));
+    assert_int_equal(again->schedule[strlen(path + 2)], '#');
     pp_plan_free(again);
     /* An evaluation runs the forwards of as many microbatches as it has. */
     spec.training = false;
@@ -70,6 +73,35 @@ static void test_round_trip(void **state)
         for (int ranks = 1; ranks <= 4; ranks++)
             for (int v = 1; v <= 2; v++)
                 for (int m = 1; m <= 9; m += 4) round_trip(schedule, ranks, v, m);
+}
+
+static void write_text(const char *path, const char *text)
+{
+    FILE *out = fopen(path, "w");
+    assert_non_null(out);
+    fputs(text, out);
+    assert_int_equal(fclose(out), 0);
+}
+
+/* All plans of a process are of the same orders, and a file that is wrong stays so, too. */
+static void test_read_once(void **state)
+{
+    (void)state;
+    struct pp_schedule_found found;
+    static const char *const paths[] = {"./once.csv", "./wrong.csv", "./stuck.csv"};
+    static const struct {
+        const char *first, *later;
+        pp_status status;
+    } cases[] = {{"0F0,0B0\n", "nonsense\n", PP_OK},
+                 {"nonsense\n", "0F0,0B0\n", PP_INPUT},
+                 {"0B0,0F0\n", "0F0,0B0\n", PP_INPUT}};
+    for (int i = 0; i < 3; i++)
+        for (int again = 0; again < 3; again++) {
+            write_text(paths[i], again ? cases[i].later : cases[i].first);
+            assert_int_equal(pp_schedules.find(paths[i], &found), cases[i].status);
+            if (cases[i].status != PP_OK) assert_non_null(strstr(pp_message(), paths[i]));
+        }
+    for (int i = 0; i < 3; i++) remove(paths[i]);
 }
 
 /* What torch.distributed.pipelining prints of two ranks: idle cells, pairs, and all that moves data. */
@@ -137,6 +169,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_read_once),
         cmocka_unit_test(test_dialect),
         cmocka_unit_test(test_refused),
     };

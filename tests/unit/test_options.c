@@ -267,6 +267,8 @@ static void values_print_as_text_that_parses_back(void **state)
         assert_string_equal(texts[i], pp_options_text(&rows[i], &again.sample, other, sizeof other));
     }
     assert_true(again.sample.seed == UINT64_MAX);
+    assert_int_equal(parse("--seed 010", &p), PP_OK);
+    assert_true(p.sample.seed == 10);
     assert_true(again.sample.real == 0.1 + 0.2);
 }
 

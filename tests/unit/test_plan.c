@@ -6,9 +6,13 @@
 #include "schedules/schedule.h"
 #include "tests/unit/plan_case.h"
 
-/* Calls fn for every (schedule, P, V, M) of a grid that is legal: in training, or where there are no backwards, and so
- * as legal as with one microbatch. */
+/* Calls fn for every (schedule, P, V, M) of a grid that is legal. Without backwards every M is. */
 typedef void (*shape_fn)(struct pp_plan_spec *spec);
+
+static bool has_stages(const struct pp_schedule *schedule, int v)
+{
+    return schedule->virtual_stages == PP_ANY_STAGES || v == (schedule->virtual_stages == PP_ONE_STAGE ? 1 : 2);
+}
 
 static int each_shape(shape_fn fn, bool training)
 {
@@ -19,7 +23,8 @@ static int each_shape(shape_fn fn, bool training)
             for (int v = 1; v <= 3; v++)
                 for (size_t m = 0; m < sizeof ms / sizeof *ms; m++) {
                     struct pp_plan_spec spec = spec_of(pp_schedule_at(i)->name, p, v, ms[m]);
-                    if (pp_schedule_check(spec.schedule, p, v, training ? ms[m] : 1) != PP_OK) continue;
+                    if (!has_stages(pp_schedule_at(i), v)) continue;
+                    if (training && pp_schedule_check(spec.schedule, p, v, ms[m]) != PP_OK) continue;
                     spec.training = training;
                     fn(&spec);
                     n++;
@@ -86,6 +91,32 @@ static void test_peaks(void **state)
                 expect_peak("interleaved", p, v, 3 * p, r, (peak < most ? peak : most) / v);
             }
         }
+}
+
+static void expect_less(const char *schedule, const struct pp_plan *than, int rank)
+{
+    struct pp_plan_spec spec = spec_of(schedule, than->ranks, than->virtual_stages, than->microbatches);
+    struct pp_plan *plan = build(&spec);
+    assert_true(plan->peak_microbatches[rank] < than->peak_microbatches[rank]);
+    pp_plan_free(plan);
+}
+
+/* Who holds all microbatches names a schedule that holds fewer, and nobody else does. */
+static void test_leaner(void **state)
+{
+    (void)state;
+    enum { P = 4, M = 16 };
+    for (int i = 0; pp_schedule_at(i); i++) {
+        const struct pp_schedule *schedule = pp_schedule_at(i);
+        const int v = schedule->virtual_stages == PP_ONE_STAGE ? 1 : 2;
+        struct pp_plan_spec spec = spec_of(schedule->name, P, v, M);
+        struct pp_plan *plan = build(&spec);
+        if ((plan->peak_microbatches[0] == M) != (schedule->leaner != NULL))
+            fail_msg("%s holds %g of %d microbatches; a leaner schedule is %s", schedule->name,
+                     plan->peak_microbatches[0], M, schedule->leaner ? schedule->leaner : "not named");
+        for (int r = 0; r < P && schedule->leaner; r++) expect_less(schedule->leaner, plan, r);
+        pp_plan_free(plan);
+    }
 }
 
 static int count(const struct pp_plan *plan, int kind)
@@ -287,17 +318,12 @@ static void test_chunk_rows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_shapes),
-        cmocka_unit_test(test_peaks),
-        cmocka_unit_test(test_counts),
-        cmocka_unit_test(test_hash),
-        cmocka_unit_test(test_slots),
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_deadlock),
-        cmocka_unit_test(test_chunk_rows),
-        cmocka_unit_test(test_mixed_backward),
-        cmocka_unit_test(test_other_issue_orders),
+        cmocka_unit_test(test_all_shapes),     cmocka_unit_test(test_peaks),
+        cmocka_unit_test(test_leaner),         cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_hash),           cmocka_unit_test(test_slots),
+        cmocka_unit_test(test_names),          cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_deadlock),       cmocka_unit_test(test_chunk_rows),
+        cmocka_unit_test(test_mixed_backward), cmocka_unit_test(test_other_issue_orders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
