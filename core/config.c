@@ -13,10 +13,10 @@ const struct pp_opt *pp_config_row(const char *option)
     return NULL;
 }
 
-const char *pp_config_text(const struct pp_config *config, const char *option, char *buf, size_t size)
+const char *pp_config_text(const struct pp_config *config, const char *option, char buf[PP_OPTION_TEXT])
 {
     const struct pp_opt *row = pp_config_row(option);
-    return row ? pp_options_text(row, config, buf, size) : "";
+    return row ? pp_options_text(row, config, buf) : "";
 }
 
 bool pp_config_given(const struct pp_config *config, const char *option)

@@ -153,8 +153,8 @@ pp_status pp_config_apply_usual(struct pp_config *config) PP_MUST_CHECK;
 const struct pp_opt *pp_config_row(const char *option);
 /* Was the option (without dashes) given on the command line? */
 bool pp_config_given(const struct pp_config *config, const char *option);
-/* The option's value as text; "" where there is no such option. */
-const char *pp_config_text(const struct pp_config *config, const char *option, char *buf, size_t size);
+/* The option's value as text, as of pp_options_text(); "" where there is no such option. */
+const char *pp_config_text(const struct pp_config *config, const char *option, char buf[PP_OPTION_TEXT]);
 /* --device auto has found `device`: sets vocab_multiple, which depends on the device, unless it was given. Call it
  * before any shape is made. */
 void pp_config_found_device(struct pp_config *config, const char *device);

@@ -82,14 +82,13 @@ static pp_status set_job(struct pp_db *db, int64_t run_id, const struct pp_job *
 
 static pp_status insert_config(struct pp_db *db, int64_t run_id, unsigned tool, const struct pp_config *config)
 {
-    char text[1024];
+    char text[PP_OPTION_TEXT];
     for (int i = 0; i < pp_config_nrows; i++) {
         const struct pp_opt *row = &pp_config_rows[i];
         if (!(row->tools & tool)) continue;
-        PP_TRY(
-            pp_db_execute(db, "INSERT INTO run_config VALUES(?1, ?2, ?3, ?4)",
-                          PP_VALUES(PP_INT(run_id), PP_TEXT(row->name),
-                                    PP_TEXT(pp_options_text(row, config, text, sizeof text)), PP_INT(config->set[i]))));
+        PP_TRY(pp_db_execute(db, "INSERT INTO run_config VALUES(?1, ?2, ?3, ?4)",
+                             PP_VALUES(PP_INT(run_id), PP_TEXT(row->name), PP_TEXT(pp_options_text(row, config, text)),
+                                       PP_INT(config->set[i]))));
     }
     return PP_OK;
 }

@@ -306,11 +306,10 @@ static void text_real(const struct pp_opt *row, const void *field, char *buf, si
     snprintf(buf, size, "%s", pp_real_text(*(const double *)field, number));
 }
 
-static void text_text(const struct pp_opt *row, const void *field, char *buf, size_t size)
+static const char *text_of(const void *field)
 {
-    (void)row;
     const char *text = *(const char *const *)field;
-    snprintf(buf, size, "%s", text ? text : "");
+    return text ? text : "";
 }
 
 /* Writes the choice at position i, and returns its number of bytes. */
@@ -377,7 +376,7 @@ static const struct {
 } types[] = {
     [PP_OPT_FLAG] = {set_flag, text_flag},          [PP_OPT_INT] = {set_int, text_int},
     [PP_OPT_SEED] = {set_seed, text_seed},          [PP_OPT_BYTES] = {set_bytes, text_bytes},
-    [PP_OPT_REAL] = {set_real, text_real},          [PP_OPT_TEXT] = {set_text, text_text},
+    [PP_OPT_REAL] = {set_real, text_real},          [PP_OPT_TEXT] = {set_text, NULL},
     [PP_OPT_CHOICE] = {set_choice, text_choice},    [PP_OPT_INTS] = {set_ints, text_ints},
     [PP_OPT_CHOICES] = {set_choices, text_choices}, [PP_OPT_TEXTS] = {set_texts, text_texts},
     [PP_OPT_REALS] = {set_reals, text_reals},       [PP_OPT_AMOUNT] = {set_amount, text_real},
@@ -388,8 +387,10 @@ pp_status pp_options_set(const struct pp_opt *row, const char *text, void *optio
     return types[row->type].set(row, text, (char *)options + row->offset);
 }
 
-const char *pp_options_text(const struct pp_opt *row, const void *options, char *buf, size_t size)
+const char *pp_options_text(const struct pp_opt *row, const void *options, char buf[PP_OPTION_TEXT])
 {
-    types[row->type].text(row, (const char *)options + row->offset, buf, size);
+    const void *field = (const char *)options + row->offset;
+    if (row->type == PP_OPT_TEXT) return text_of(field);
+    types[row->type].text(row, field, buf, PP_OPTION_TEXT);
     return buf;
 }

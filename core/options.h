@@ -98,9 +98,10 @@ pp_status pp_options_apply(const struct pp_opt *rows, int n, unsigned tool, int 
                            bool *set, const char **operands, int max_operands, int *noperands) PP_MUST_CHECK;
 /* Sets one option from text as the command line would (presets use it). */
 pp_status pp_options_set(const struct pp_opt *row, const char *text, void *options) PP_MUST_CHECK;
-/* The value as text that would parse to the same value. buf needs at least 600 bytes; longer texts (paths, lists of
- * texts) and longer lists of reals are cut off. */
-const char *pp_options_text(const struct pp_opt *row, const void *options, char *buf, size_t size);
+/* The value as text that would parse to the same value: in buf, or of a TEXT, which may have any length, the text
+ * itself. No other value is longer than PP_OPTION_TEXT. */
+enum { PP_OPTION_TEXT = 4608 };
+const char *pp_options_text(const struct pp_opt *row, const void *options, char buf[PP_OPTION_TEXT]);
 /* The shortest decimal text that reads back as the same double; returns buf. */
 enum { PP_REAL_BYTES = 32 };
 const char *pp_real_text(double value, char buf[PP_REAL_BYTES]);

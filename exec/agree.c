@@ -28,19 +28,21 @@ static uint64_t hash_of(uint64_t hash, const char *text)
 void pp_terms_add(struct pp_terms *terms, const char *name, const char *advice, const char *fmt, ...)
 {
     enum { NUMBER = sizeof "... 0123456789abcdef" };
-    char text[2048];
+    char *text;
     va_list args;
     va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
+    if (vasprintf(&text, fmt, args) < 0) text = NULL;
     va_end(args);
-    if (terms->n++ >= PP_TERMS) return;
-    struct pp_term *term = &terms->v[terms->n - 1];
-    *term = (struct pp_term){.name = name, .advice = advice};
-    if (strlen(text) < sizeof term->value)
-        memcpy(term->value, text, strlen(text) + 1);
-    else
-        snprintf(term->value, sizeof term->value, "%.*s... %016" PRIx64, PP_TERM_VALUE - NUMBER, text,
-                 hash_of(0, text));
+    if (terms->n++ < PP_TERMS) {
+        struct pp_term *term = &terms->v[terms->n - 1];
+        *term = (struct pp_term){.name = name, .advice = advice};
+        if (!text || strlen(text) < sizeof term->value)
+            snprintf(term->value, sizeof term->value, "%s", text ? text : "(no memory to say what)");
+        else
+            snprintf(term->value, sizeof term->value, "%.*s... %016" PRIx64, PP_TERM_VALUE - NUMBER, text,
+                     hash_of(0, text));
+    }
+    free(text);
 }
 
 /* The message of the first process that refuses or whose terms are not those of process 0. */

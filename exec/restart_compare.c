@@ -15,12 +15,12 @@ static const char note_key[] = "accumulation key", note_data[] = "data", note_ro
 void pp_restart_identify(const struct pp_config *config, const struct pp_job *job, const struct pp_data *data,
                          const char *bits, struct pp_notes *notes)
 {
-    char name[PP_NOTE_NAME], text[PP_NOTE_VALUE];
+    char name[PP_NOTE_NAME], text[PP_OPTION_TEXT];
     for (int i = 0; i < pp_config_nrows; i++) {
         const struct pp_opt *row = &pp_config_rows[i];
         if (!(row->traits & PP_OPT_FIXED)) continue;
         snprintf(name, sizeof name, "--%s", row->name);
-        pp_notes_add(notes, name, pp_config_text(config, row->name, text, sizeof text));
+        pp_notes_add(notes, name, pp_config_text(config, row->name, text));
     }
     snprintf(text, sizeof text, "%016" PRIx64, pp_data_hash(data));
     pp_notes_add(notes, note_data, text);
@@ -51,6 +51,7 @@ pp_status pp_restart_make_canonical(struct pp_notes *notes)
 {
     struct pp_config *config;
     bool known[PP_NOTES] = {false};
+    char text[PP_OPTION_TEXT];
     PP_TRY(PP_NEW(&config, 1));
     if (pp_notes_find(notes, PP_NOTE_CHECKPOINT)) add_later(notes);
     for (int i = 0; i < notes->n; i++) {
@@ -59,7 +60,9 @@ pp_status pp_restart_make_canonical(struct pp_notes *notes)
     }
     const pp_status status = pp_config_make_canonical(config);
     for (int i = 0; i < notes->n && status == PP_OK; i++)
-        if (known[i]) pp_options_text(option_of(&notes->v[i]), config, notes->v[i].value, sizeof notes->v[i].value);
+        if (known[i])
+            snprintf(notes->v[i].value, sizeof notes->v[i].value, "%s",
+                     pp_options_text(option_of(&notes->v[i]), config, text));
     free(config);
     return status;
 }

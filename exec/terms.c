@@ -16,7 +16,7 @@ static const char same_options[] = "start all processes with the same options",
 /* Adds the options. Files may have other names in other processes: of a path it only counts here that there is one. */
 static void add_options(const struct pp_config *config, struct pp_terms *terms)
 {
-    char text[1024];
+    char text[PP_OPTION_TEXT];
     for (int i = 0; i < pp_config_nrows; i++) {
         const struct pp_opt *row = &pp_config_rows[i];
         const char *name = row->name;
@@ -24,7 +24,7 @@ static void add_options(const struct pp_config *config, struct pp_terms *terms)
         if (row->traits & PP_OPT_PATH)
             pp_terms_add(terms, name, same_options, "%s", pp_config_given(config, name) ? "a file" : "none");
         else
-            pp_terms_add(terms, name, same_options, "%s", pp_config_text(config, name, text, sizeof text));
+            pp_terms_add(terms, name, same_options, "%s", pp_config_text(config, name, text));
     }
 }
 
@@ -100,13 +100,17 @@ static void add_plan(const char *name, const struct pp_plan *plan, struct pp_ter
 }
 
 /* Layers of each stage. */
-static void add_stages(const struct pp_model *model, struct pp_terms *terms)
+static pp_status add_stages(const struct pp_model *model, struct pp_terms *terms)
 {
-    char text[1024] = "";
-    size_t used = 0;
-    for (int s = 0; s < model->nstages && used + 16 < sizeof text; s++)
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%d", s ? "," : "", model->stages[s].layers);
-    pp_terms_add(terms, "split into stages", "give --split the layers of each stage", "%s", text);
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    if (!out) return pp_fail(PP_NOMEM, "there is not enough memory to compare stages");
+    for (int s = 0; s < model->nstages; s++) fprintf(out, "%s%d", s ? "," : "", model->stages[s].layers);
+    const bool whole = fclose(out) == 0;
+    if (whole) pp_terms_add(terms, "split into stages", "give --split the layers of each stage", "%s", text);
+    free(text);
+    return whole ? PP_OK : pp_fail(PP_NOMEM, "there is not enough memory to compare stages");
 }
 
 /* From different steps a run would end in a hang or in wrong numbers. */
@@ -124,7 +128,7 @@ pp_status pp_agree_on_job(struct pp_exec *exec, const struct pp_session *session
     PP_TRY(PP_NEW(&terms, 1));
     if (status == PP_OK) {
         const struct pp_job *job = session->job;
-        add_stages(job->model, terms);
+        status = add_stages(job->model, terms);
         add_plan("plan", job->train, terms);
         add_plan("plan of evaluation", job->eval, terms);
         pp_terms_add(terms, "accumulation key", same_options, "%s", job->accumulation_key);

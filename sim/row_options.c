@@ -8,8 +8,6 @@
 #include "core/printable.h"
 #include "sim/predict.h"
 
-enum { VALUE = 4400 }; /* a list of texts */
-
 /* Options of which a row has its own value. All are named, for a preset or a schedule may have another one. */
 static const struct {
     const char *option, *key;
@@ -45,9 +43,10 @@ static const struct {
 
 static bool is_printable(const char *value)
 {
-    char copy[VALUE];
-    snprintf(copy, sizeof copy, "%s", value);
-    return strcmp(pp_printable(copy), value) == 0;
+    char *copy = strdup(value);
+    const bool same = copy && strcmp(pp_printable(copy), value) == 0;
+    free(copy);
+    return same;
 }
 
 /* In quotes; what is no printable text as $'...', with its bytes as numbers. */
@@ -105,8 +104,8 @@ static bool has_meaning(const char *option, const json_t *row)
 /* An option of which all rows have the same value. */
 static void print_option(const struct pp_opt *option, const struct pp_config *config, FILE *out)
 {
-    char value[VALUE];
-    pp_options_text(option, config, value, sizeof value);
+    char text[PP_OPTION_TEXT];
+    const char *value = pp_options_text(option, config, text);
     if (option->type == PP_OPT_FLAG)
         print(option->name, NULL, out);
     else if (strcmp(option->name, "data") == 0 && !config->data)

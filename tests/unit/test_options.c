@@ -55,7 +55,7 @@ struct parsed {
 /* Parses `line`, words apart by one blank. The words live in a static buffer until the next call. */
 static pp_status parse(const char *line, struct parsed *out)
 {
-    static char words[512];
+    static char words[4 * PP_OPTION_TEXT];
     char *argv[32] = {"ppsim"};
     int argc = 1;
     snprintf(words, sizeof words, "%s", line);
@@ -216,25 +216,38 @@ static void what_a_list_names_twice_is_there_once(void **state)
     } kept[] = {{"ints", "4,2,8"}, {"texts", "b,a,bb"}, {"choices", "beta,some:12,alpha,some:1"}};
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
         for (int row = 0; row < ROWS; row++) {
-            char text[600];
+            char text[PP_OPTION_TEXT];
             if (strcmp(rows[row].name, kept[i].option) != 0) continue;
-            assert_string_equal(pp_options_text(&rows[row], &p.sample, text, sizeof text), kept[i].text);
+            assert_string_equal(pp_options_text(&rows[row], &p.sample, text), kept[i].text);
         }
 }
 
 static void reals_are_all_there(void **state)
 {
     (void)state;
-    char text[600];
+    char text[PP_OPTION_TEXT];
     int row = 0;
     struct parsed p;
     assert_int_equal(parse("--reals 2,1.5,2,2.0,0.7", &p), PP_OK);
     assert_int_equal(p.sample.reals.n, 5);
     assert_true(p.sample.reals.v[1] == 1.5 && p.sample.reals.v[3] == 2);
     while (strcmp(rows[row].name, "reals") != 0) row++;
-    assert_string_equal(pp_options_text(&rows[row], &p.sample, text, sizeof text), "2,1.5,2,2,0.7");
+    assert_string_equal(pp_options_text(&rows[row], &p.sample, text), "2,1.5,2,2,0.7");
     assert_int_equal(parse("", &p), PP_OK);
     assert_int_equal(p.sample.reals.n, 0);
+}
+
+/* However long they are. */
+static void texts_are_not_cut(void **state)
+{
+    (void)state;
+    char line[3 * PP_OPTION_TEXT] = "--text ", buf[PP_OPTION_TEXT];
+    int row = 0;
+    struct parsed p;
+    memset(line + strlen(line), 'x', 2 * PP_OPTION_TEXT);
+    assert_int_equal(parse(line, &p), PP_OK);
+    while (strcmp(rows[row].name, "text") != 0) row++;
+    assert_int_equal(strlen(pp_options_text(&rows[row], &p.sample, buf)), 2 * PP_OPTION_TEXT);
 }
 
 static void a_list_may_be_full_but_not_more(void **state)
@@ -252,7 +265,6 @@ static void a_list_may_be_full_but_not_more(void **state)
 static void values_print_as_text_that_parses_back(void **state)
 {
     (void)state;
-    static char texts[ROWS][600]; /* a text option points into what it was set from */
     struct parsed p, again;
     assert_int_equal(parse("", &again), PP_OK);
     assert_int_equal(parse("--number 9 --choice alpha --seed 0xffffffffffffffff --bytes 3G --real 0.30000000000000004 "
@@ -261,10 +273,10 @@ static void values_print_as_text_that_parses_back(void **state)
                            &p),
                      PP_OK);
     for (int i = 0; i < ROWS; i++) {
-        char other[600];
-        pp_options_text(&rows[i], &p.sample, texts[i], sizeof texts[i]);
-        assert_int_equal(pp_options_set(&rows[i], texts[i], &again.sample), PP_OK);
-        assert_string_equal(texts[i], pp_options_text(&rows[i], &again.sample, other, sizeof other));
+        char buf[PP_OPTION_TEXT], other[PP_OPTION_TEXT];
+        const char *text = pp_options_text(&rows[i], &p.sample, buf);
+        assert_int_equal(pp_options_set(&rows[i], text, &again.sample), PP_OK);
+        assert_string_equal(text, pp_options_text(&rows[i], &again.sample, other));
     }
     assert_true(again.sample.seed == UINT64_MAX);
     assert_int_equal(parse("--seed 010", &p), PP_OK);
@@ -331,6 +343,7 @@ int main(void)
         cmocka_unit_test(mistakes_are_named),
         cmocka_unit_test(what_a_list_names_twice_is_there_once),
         cmocka_unit_test(reals_are_all_there),
+        cmocka_unit_test(texts_are_not_cut),
         cmocka_unit_test(a_list_may_be_full_but_not_more),
         cmocka_unit_test(values_print_as_text_that_parses_back),
         cmocka_unit_test(help_shows_options_of_the_program_by_group),
