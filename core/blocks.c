@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/cut.h"
+#include "core/lines.h"
 #include "core/plan_hash.h"
 
 static const double most = 1e9; /* ms, or MiB, of a block */
@@ -109,31 +110,23 @@ static pp_status read_block(struct reading *r, char *line)
 }
 
 /* Empty lines and those that begin with # say nothing. */
-static pp_status read_line(struct reading *r, char *line, size_t length)
+static pp_status read_line(struct reading *r, char *line)
 {
-    if (strlen(line) != length) return pp_fail(PP_INPUT, "there is a zero byte; this is no text");
-    line[strcspn(line, "\r\n")] = '\0';
     if (!*line || *line == '#') return PP_OK;
     return r->nfields ? read_block(r, line) : read_header(r, line);
 }
 
 static pp_status read_lines(struct reading *r, FILE *in, const char *path)
 {
-    char *line = NULL;
-    size_t capacity = 0;
-    ssize_t length;
-    int number = 0;
-    pp_status status = PP_OK;
-    while (errno = 0, status == PP_OK && (length = getline(&line, &capacity, in)) >= 0) {
-        number++;
-        status = read_line(r, line, (size_t)length);
-    }
-    if (status != PP_OK)
-        status = pp_context(status, "--times %s, line %d", path, number);
-    else if (ferror(in) || errno) /* getline() without memory sets errno alone */
-        status = pp_fail(PP_IO, "--times: cannot read %s: %s", path, strerror(errno));
-    free(line);
-    return status;
+    struct pp_lines lines = {.in = in};
+    pp_status status;
+    char *line;
+    do {
+        status = pp_lines_next(&lines, &line);
+        if (status == PP_OK && line) status = read_line(r, line);
+    } while (status == PP_OK && line);
+    pp_lines_free(&lines);
+    return pp_context(status, "--times %s, line %d", path, lines.number);
 }
 
 /* --- what was read --- */

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "core/distinct_files.h"
+#include "core/lines.h"
 
 enum { MOST_WORDS = 63, WORDS = MOST_WORDS + 2 /* the first place is not used, and the last has what is too many */ };
-static const char mark[] = "\xef\xbb\xbf"; /* the byte order mark, which some editors write before UTF-8 */
 static const char blanks[] = " \t\r\n";
 /* What the configurations of one run may differ in. */
 static const char *const differing[] = {
@@ -109,24 +109,15 @@ static pp_status read_line(struct reading *r, char *text)
 
 static pp_status read_lines(struct reading *r, FILE *in)
 {
-    const char *path = r->config->points;
-    char *line = NULL;
-    size_t capacity = 0;
-    ssize_t length;
-    int row = 0;
-    pp_status status = PP_OK;
-    while (errno = 0, status == PP_OK && (length = getline(&line, &capacity, in)) >= 0) {
-        row++;
-        char *text = row == 1 && strncmp(line, mark, strlen(mark)) == 0 ? line + strlen(mark) : line;
-        status = strlen(line) == (size_t)length ? read_line(r, text)
-                                                : pp_fail(PP_INPUT, "there is a zero byte; this is no text");
-    }
-    if (status != PP_OK)
-        status = pp_context(status, "--points %s, line %d", path, row);
-    else if (ferror(in) || errno) /* getline() without memory sets errno alone */
-        status = pp_fail(PP_IO, "--points: cannot read %s: %s", path, strerror(errno));
-    free(line);
-    return status;
+    struct pp_lines lines = {.in = in};
+    pp_status status;
+    char *line;
+    do {
+        status = pp_lines_next(&lines, &line);
+        if (status == PP_OK && line) status = read_line(r, line);
+    } while (status == PP_OK && line);
+    pp_lines_free(&lines);
+    return pp_context(status, "--points %s, line %d", r->config->points, lines.number);
 }
 
 pp_status pp_points_file_read(const struct pp_config *config, unsigned tool, const struct pp_schedules *schedules,

@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
+#include "core/lines.h"
+
 enum { MOST_RANKS = 32768, MOST_STAGES = 65536, MOST_MICROBATCHES = 1 << 24 };
 
 enum { NOT_IN_ORDER = -1 };
@@ -102,11 +104,12 @@ static pp_status read_action(struct reading *r, char *text)
 /* "(3F7;0B2)OVERLAP_F_B" */
 static pp_status read_pair(struct reading *r, char *text)
 {
-    char *end = strchr(text, ')'), *inside = text + 1, *action;
-    if (!end || strcmp(end, ")OVERLAP_F_B") != 0) return refuse(r, text, "a pair is written (3F7;0B2)OVERLAP_F_B");
-    *end = '\0';
-    while ((action = strsep(&inside, ";"))) PP_TRY(read_action(r, action));
-    return PP_OK;
+    char *end = strchr(text, ')'), *between = strchr(text, ';');
+    if (!end || strcmp(end, ")OVERLAP_F_B") != 0 || !between || strchr(between + 1, ';'))
+        return refuse(r, text, "a pair is written (3F7;0B2)OVERLAP_F_B");
+    *between = *end = '\0';
+    PP_TRY(read_action(r, text + 1));
+    return read_action(r, between + 1);
 }
 
 static char *trimmed(char *text)
@@ -137,22 +140,17 @@ static pp_status add_rank(struct reading *r)
 
 static pp_status read_rows(struct reading *r, FILE *in)
 {
-    static const char mark[] = "\xef\xbb\xbf"; /* the byte order mark, which some editors write before UTF-8 */
-    char *line = NULL;
-    size_t capacity = 0;
-    ssize_t length;
-    pp_status status = PP_OK;
-    while (errno = 0, (length = getline(&line, &capacity, in)) >= 0) {
-        r->row++;
-        if (strlen(line) != (size_t)length)
-            PP_TRY_DONE(pp_fail(PP_INPUT, "%s, row %d: holds a zero byte; this is no text", r->name, r->row));
-        PP_TRY_DONE(add_rank(r));
-        PP_TRY_DONE(read_row(r, r->row == 1 && strncmp(line, mark, 3) == 0 ? line + 3 : line));
-    }
-    if (ferror(in) || errno) /* getline() without memory sets errno alone */
-        status = pp_fail(PP_IO, "cannot read %s: %s", r->name, strerror(errno));
-done:
-    free(line);
+    struct pp_lines lines = {.in = in};
+    pp_status status;
+    char *line;
+    do {
+        status = pp_lines_next(&lines, &line);
+        r->row = lines.number;
+        if (status != PP_OK) status = pp_context(status, "%s, row %d", r->name, r->row);
+        if (status == PP_OK && line) status = add_rank(r);
+        if (status == PP_OK && line) status = read_row(r, line);
+    } while (status == PP_OK && line);
+    pp_lines_free(&lines);
     return status;
 }
 

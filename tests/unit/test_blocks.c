@@ -35,7 +35,7 @@ static struct pp_blocks *read_text(const char *text)
 static void test_what_a_file_says(void **state)
 {
     (void)state;
-    struct pp_blocks *plain = read_text("\n# ours\r\n" HEADER "\r\n1\t2\t3.5\r\n\r\n.5\t0\t1e1\r\n");
+    struct pp_blocks *plain = read_text("\xef\xbb\xbf\n# ours\r\n" HEADER "\r\n1\t2\t3.5\r\n\r\n.5\t0\t1e1\r\n");
     assert_int_equal(plain->n, 2);
     assert_true(plain->block[0].forward_ms == 1 && plain->block[0].backward_ms == 5.5);
     assert_true(plain->block[1].forward_ms == 0.5 && plain->block[1].weight_ms == 10);

@@ -140,6 +140,8 @@ static void test_refused(void **state)
         {"0F0,0B0,F1\n", "mine.csv, row 1, cell 3 (\"F1\"): an action begins with the number of a stage"},
         {"0F0,0X0\n", "row 1, cell 2 (\"0X0\"): there is no such action"},
         {"0F0,0f0\n", "there is no such action"},
+        {"(0F0)OVERLAP_F_B,0B0\n", "a pair is written"},
+        {"0F0,(0B0;0F1;0B1)OVERLAP_F_B\n", "a pair is written"},
         {"0F0,0B\n", "ends with the number of a microbatch"},
         {"0F0,0B0x\n", "something stands behind the action"},
         {"0F0,0REDUCE_GRAD0\n", "something stands behind the action"},
