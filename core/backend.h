@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a device offers to run programs: `cpu` always, `cuda` where it was built, `delay` for tests of the simulator.
- * The registry that finds a device by name is kernels/backend.h.
+ * What a device offers to run programs: `cpu` always, `cuda` where it was built, `delay`, which only waits as long as
+ * tasks take. The registry that finds a device by name is kernels/backend.h.
  */
 #ifndef PP_CORE_BACKEND_H
 #define PP_CORE_BACKEND_H

@@ -5,7 +5,8 @@
  * Every function that can fail returns a pp_status. The function that finds the fault stores one message with
  * pp_fail(): what is wrong, where, and what to do about it. Callers pass the status up with PP_TRY and add nothing, or
  * add context with pp_context(). Only the programs print the message and turn the status into an exit code. The message
- * is per thread; a thread that ends hands it over with pp_message()/pp_fail(). No library code exits, aborts or prints.
+ * is per thread; a thread that ends hands it over with pp_message()/pp_fail(). No library code ends the process for a
+ * failure, or prints it. (What is no failure it may tell: core/log.h. By signals a process ends in core/main.c.)
  */
 #ifndef PP_CORE_STATUS_H
 #define PP_CORE_STATUS_H

@@ -27,8 +27,8 @@ void pp_sum_write(uint32_t sum, char *digits);
 /* PP_INPUT where these are no PP_SUM_DIGITS digits. */
 pp_status pp_sum_parse(const char *digits, uint32_t *sum) PP_MUST_CHECK;
 
-/* Is it the name of checksums, PP_NOTE_SUMS, or was it before one bit of it changed? Else that bit would switch them all
- * off. */
+/* Is it the name of checksums, PP_NOTE_SUMS, or was it before one bit of it changed? Else that bit would switch them
+ * all off. */
 bool pp_sums_are_named(const char *name);
 /* The first digit of the checksums in a header of n bytes; NULL: there are none, or they do not stand there as
  * exec/weights_write.c writes them. */

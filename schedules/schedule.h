@@ -59,7 +59,14 @@ struct pp_schedule {
     /* If each rank holds all microbatches at once: a schedule of as many stages that takes no more time, and holds
      * fewer. NULL if a rank gives microbatches back on the way. */
     const char *leaner;
-    /* Appends the computations of `rank`, in order. Called once for each rank. */
+    /* Appends the computations of `rank`, in order. Called once for each rank. All orders together have
+     *   - each F of a stage and a microbatch once, and once its B, or else its I and, behind that, its W; of one stage
+     *     always the same;
+     *   - on a rank the microbatches of each stage, for each kind, in ascending order, by which gradients are added: so
+     *     all schedules have the same bits;
+     *   - an end: F waits for F of the stage before, B and I for those of the stage behind.
+     * It is also called for evaluation (!shape->training), of any number of microbatches, also one that check() refuses
+     * in training: then only its forwards count, and check() refuses nothing. */
     pp_status (*order)(const struct pp_schedule_shape *shape, int rank, struct pp_order *order);
     /* Instead of order(), if one search finds the orders of all ranks: appends to orders[ranks], which are empty. */
     pp_status (*orders)(const struct pp_schedule_shape *shape, struct pp_order *orders);

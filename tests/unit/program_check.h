@@ -14,8 +14,8 @@
 
 #include <cmocka.h>
 
-#include "kernels/kernels.h"
 #include "kernels/model.h"
+#include "tests/unit/call_names.h"
 #include "tests/unit/program_bias.h"
 #include "tests/unit/program_optimizer.h"
 #include "tests/unit/program_sums.h"
@@ -373,10 +373,10 @@ static inline void check_kinds(const struct pp_model *model, const struct pp_pro
 /* All kinds of tasks, in slots of their microbatch and of three. */
 static inline void check_model(const struct pp_shape *shape, int stages)
 {
-    const int fused[] = {PP_F, PP_B, PP_NORM, PP_STEP}, split[] = {PP_F, PP_I, PP_W}, again[] = {PP_R, PP_B},
-              forward[] = {PP_F};
+    const int fused[] = {PP_F, PP_B, PP_NORM, PP_STEP}, split[] = {PP_F, PP_I, PP_W}, again[] = {PP_R, PP_B};
     struct pp_model *model;
     if (pp_model_create(shape, stages, NULL, NULL, &model) != PP_OK) fail_msg("%s", pp_message());
+    check_names(model, SEQ);
     for (int slot_rows = 3; slot_rows <= 9; slot_rows += 6) {
         check_kinds(model, &(struct pp_program_spec){SEQ, slot_rows, true, false}, 3, fused, 4);
         check_kinds(model, &(struct pp_program_spec){SEQ, slot_rows, true, false}, 3, again, 2);
@@ -390,7 +390,7 @@ static inline void check_model(const struct pp_shape *shape, int stages)
                         k == 1 ? split : fused, k == 1 ? 3 : 2);
         for (int some = 1; some <= 4 && slot_rows == 3; some += 3)
             check_kinds(model, &(struct pp_program_spec){SEQ, slot_rows, true, false, .again = some}, 3, fused, 2);
-        check_kinds(model, &(struct pp_program_spec){SEQ, slot_rows, false, false}, 3, forward, 1);
+        check_kinds(model, &(struct pp_program_spec){SEQ, slot_rows, false, false}, 3, fused, 1);
     }
     if (!pp_shape_parts_tokens(shape)) /* W of several microbatches gathers none */
         check_kinds(model, &(struct pp_program_spec){SEQ, 9, true, true}, 9, split, 3);
