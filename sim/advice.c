@@ -15,8 +15,10 @@
 static const struct layout_change {
     int zero;           /* the new ZeRO stage; 0: no change */
     int tensor, stages; /* factors of T and P */
-} layouts[] = {{1, 1, 1}, {2, 1, 1}, {3, 1, 1}, {0, 2, 1},  {0, 1, 2}, {0, 4, 1}, {0, 1, 4},  {0, 2, 2}, {0, 8, 1},
-               {0, 1, 8}, {0, 4, 2}, {0, 8, 2}, {0, 1, 16}, {0, 4, 4}, {0, 8, 4}, {0, 1, 32}, {0, 8, 8}, {0, 1, 64}};
+    bool from_stages;   /* T's workers were stages: P is divided by T's factor */
+} layouts[] = {{1, 1, 1}, {2, 1, 1},  {3, 1, 1}, {0, 2, 1},  {0, 1, 2},       {0, 4, 1},       {0, 1, 4},
+               {0, 2, 2}, {0, 8, 1},  {0, 1, 8}, {0, 4, 2},  {0, 8, 2},       {0, 1, 16},      {0, 4, 4},
+               {0, 8, 4}, {0, 1, 32}, {0, 8, 8}, {0, 1, 64}, {0, 2, 1, true}, {0, 4, 1, true}, {0, 8, 1, true}};
 
 /* Changes that save memory in the same layout. Smaller microbatches take a little time, recomputation takes more. */
 static const struct saving {
@@ -120,12 +122,17 @@ static double step_ns_of(struct search *s, struct pp_large *large)
 /* Microbatches of --micro-batch-size. */
 static int chunks_of(int rows, int size) { return (rows + size - 1) / size; }
 
-/* With --workers: gives *with fewer replicas, so that the number of workers stays as it is. */
+/* With --workers: gives *with fewer replicas, or stages, so that the number of workers stays as it is. */
 static bool keep_workers(const struct pp_config *config, const struct layout_change *change, struct pp_large *with)
 {
     const int factor = change->tensor * change->stages, rows = rows_of(config, with);
     const struct pp_ints *sizes = &config->micro_batch_size;
     struct pp_point *point = &with->point;
+    if (change->from_stages) {
+        if (point->stages % change->tensor != 0 || pp_config_given(config, "stages")) return false;
+        point->stages /= change->tensor;
+        return true;
+    }
     if (with->replicas % factor != 0 || (change->stages > 1 && !pp_config_given(config, "stages"))) return false;
     with->replicas /= factor;
     for (int i = 0, chunks = point->chunks; i < sizes->n; i++)
@@ -147,6 +154,7 @@ static bool change_layout(const struct pp_predictor *p, const struct layout_chan
     point->stages *= change->stages;
     if (change->tensor > 1 && point->tensor * with->context > host) return false;
     if (change->tensor > 1) point->sum_pieces = config->overlap_tensor_sums.v[0];
+    if (config->workers.n == 0 && change->from_stages) return false;
     if (config->workers.n == 0 && !change->zero && pp_ints_have(&config->tensor, point->tensor) &&
         pp_ints_have(&config->stages, point->stages))
         return false;
@@ -239,6 +247,12 @@ static const char *more(const struct pp_config *config)
     return config->workers.n > 0 ? "--workers, --tensor or --zero" : "--stages, --tensor, or --replicas with --zero";
 }
 
+/* Who has not asked for all that is usual may do so. */
+static const char *further(const struct pp_config *config)
+{
+    return config->workers.n > 0 && !config->usual ? "; --auto tries more ways" : "";
+}
+
 const char *pp_advice(const struct pp_predictor *p, struct pp_large *large, int n, bool checkpointed,
                       char buf[PP_ADVICE_TEXT])
 {
@@ -254,8 +268,11 @@ const char *pp_advice(const struct pp_predictor *p, struct pp_large *large, int 
         snprintf(buf, PP_ADVICE_TEXT, "%s; with%s this fits: %s (%s)", fixed, options, pp_large_text(&s.after, text),
                  pp_memory_text(s.after.bytes, size));
     else if (hopeless)
-        snprintf(buf, PP_ADVICE_TEXT, "%s: it takes more %s", fixed, more(p->config));
+        snprintf(buf, PP_ADVICE_TEXT, "%s: it takes more %s%s", fixed, more(p->config), further(p->config));
+    else if (s.saving)
+        snprintf(buf, PP_ADVICE_TEXT, ";%s saves memory, but not enough (%s)%s", options,
+                 pp_memory_text(s.after.bytes, size), further(p->config));
     else
-        snprintf(buf, PP_ADVICE_TEXT, s.saving ? ";%s saves memory" : "", options);
+        snprintf(buf, PP_ADVICE_TEXT, "%s", further(p->config));
     return buf;
 }

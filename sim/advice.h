@@ -25,7 +25,7 @@ const char *pp_large_text(const struct pp_large *large, char buf[PP_LARGE_TEXT])
  *
  * Returns buf, with a text that goes on behind the name of large[0]. It has up to two parts:
  *   - if parameters, gradients and optimizer of large[0] alone do not fit: how large they are;
- *   - the options with which something fits; if there are none, those that save most, or what would help.
+ *   - the options with which something fits; if there are none, those that save most, or what would help, or try more.
  * It is "" if nothing can be said. */
 enum { PP_ADVICE_TEXT = PP_LARGE_TEXT + 512 };
 const char *pp_advice(const struct pp_predictor *p, struct pp_large *large, int n, bool checkpointed,
