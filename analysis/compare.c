@@ -50,8 +50,8 @@
 /* Tasks of one kind in the predicted run ?1 and in the measured run ?2, X(key, its value in SQL, other members of
  * struct pp_column). */
 #define KIND_COLUMNS(X)                                                                                                \
-    X("predicted_run", "?1", "", NULL, 0, 0)                                                                           \
-    X("measured_run", "?2", "", NULL, 0, 0)                                                                            \
+    X("predicted_run", "nullif(?1, -1)", "", NULL, 0, 0)                                                               \
+    X("measured_run", "nullif(?2, -1)", "", NULL, 0, 0)                                                                \
     X("kind", "kind", "", "kind", 0, 0)                                                                                \
     X("per_step", "max(per_step)", "", "tasks/step", 1, 0)                                                             \
     X("predicted_us", "max(mean_us) FILTER (WHERE run = ?1)", "us/task", "predicted", 1, 1)                            \
@@ -272,16 +272,19 @@ static pp_status print_json(struct pp_db *db, const struct pp_table *table, FILE
 /* An error against a data sheet is not one against measured kernels. */
 static void report_assumed(const struct pp_table *table)
 {
-    int64_t assumed = 0;
+    int64_t assumed = 0, compared = 0;
     for (int64_t row = 0; row < table->nrows; row++) {
         struct pp_pair pair = pp_compare_pair(table, row);
-        assumed += complete(&pair) && strcmp(text_of(table, row, "cost_source"), "machine") == 0;
+        if (!complete(&pair)) continue;
+        compared++;
+        assumed += strcmp(text_of(table, row, "cost_source"), "machine") == 0;
     }
     if (assumed)
         pp_info_wrapped("%" PRId64 " of %" PRId64
-                        " prediction%s rest%s on assumptions about a machine, not on measured kernels: "
-                        "run ppprof, then ppsim again.",
-                        assumed, table->nrows, pp_plural(table->nrows), assumed == 1 ? "s" : "");
+                        " prediction%s that %s measured rest%s on assumptions about a machine, not on measured "
+                        "kernels: run ppprof, then ppsim again.",
+                        assumed, compared, pp_plural(compared), compared == 1 ? "was" : "were",
+                        assumed == 1 ? "s" : "");
 }
 
 /* The first column of a statement of one row, of the run ?1. */

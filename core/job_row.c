@@ -18,13 +18,14 @@ static json_t *layers_by_stage(const struct pp_job *job)
 json_t *pp_job_row(json_t *row, const struct pp_job *job)
 {
     const struct pp_plan *plan = job->train;
+    const int context_kind = plan->context > 1 ? job->model->shape.context_kind : 0;
     char mode[PP_CHECKPOINT_TEXT];
     set(&row, "schedule", json_string(plan->schedule));
     set(&row, "stages", json_integer(plan->ranks));
     set(&row, "tensor", json_integer(pp_plan_tensor(plan)));
     set(&row, "expert_parallel", json_integer(plan->expert_parallel));
     set(&row, "context_parallel", json_integer(plan->context));
-    set(&row, "cp_comm_type", json_string(pp_context_kind_names[job->model ? job->model->shape.context_kind : 0]));
+    set(&row, "cp_comm_type", json_string(pp_context_kind_names[context_kind]));
     set(&row, "virtual", json_integer(plan->virtual_stages));
     set(&row, "chunks", json_integer(job->point.chunks));
     set(&row, "microbatches", json_integer(plan->microbatches));

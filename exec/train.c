@@ -163,7 +163,9 @@ static pp_status save_checkpoint(struct pp_trainee *t)
     PP_TRY(pp_losses_settle(&t->losses));
     if (t->worker->replica >= (plan->zero ? plan->shard_group : 1)) return PP_OK;
     const struct pp_restart_state state = state_of(t);
-    return pp_restart_save(restart, t->worker, &state, t->best);
+    const pp_status status = pp_restart_save(restart, t->worker, &state, t->best);
+    if (status != PP_IO) return status; /* the file takes its name when it is whole */
+    return pp_context(status, "no checkpoint after step %d (an earlier one stays, for --resume)", t->step);
 }
 
 /* Sets where the run begins: where the checkpoint left it, or at its first step. */

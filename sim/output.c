@@ -100,6 +100,11 @@ static void print_sums(const json_t *row, FILE *out)
     if (sums > 0) fprintf(out, ": %.3f of %.3f ms/batch, on the rank with most\n", sums, ms);
 }
 
+/* Of the critical path: less than that behind it is no news. */
+#define NOTABLE 0.001
+
+/* The path of one step's computations. What ends a step behind them is not part of it: with ZeRO 1 and 2 parameters are
+ * gathered there. */
 static void print_path(const json_t *row, FILE *out)
 {
     char text[1024] = "critical path:";
@@ -115,7 +120,11 @@ static void print_path(const json_t *row, FILE *out)
                                  100 * json_number_value(value) / total);
         separator = ",";
     }
-    snprintf(text + used, sizeof text - used, " of %.3f ms", total);
+    used += (size_t)snprintf(text + used, sizeof text - used, " of %.3f ms", total);
+    const double between = number(row, "ms_per_batch") - number(row, "makespan_ms");
+    if (between > NOTABLE * total)
+        snprintf(text + used, sizeof text - used,
+                 "; then %.3f ms in which nothing is computed, until the next step begins", between);
     fputc('\n', out);
     pp_wrap(out, text, 0, 2);
 }
