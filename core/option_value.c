@@ -87,7 +87,7 @@ static pp_status set_bytes(const struct pp_opt *row, const char *text, void *fie
     double value;
     PP_TRY(read_real(row, text, &suffix, &value));
     for (size_t i = 0; i < sizeof byte_units / sizeof *byte_units; i++) {
-        if (strcmp(suffix, byte_units[i].suffix) != 0) continue;
+        if (strcasecmp(suffix, byte_units[i].suffix) != 0) continue;
         double bytes = value * (double)byte_units[i].factor;
         if (bytes < 0 || bytes > 0x1p62) return pp_fail(PP_USAGE, "--%s: %s is no size", row->name, text);
         PP_TRY(check_range(row, bytes, text));
@@ -117,7 +117,7 @@ static pp_status set_amount(const struct pp_opt *row, const char *text, void *fi
     double value;
     PP_TRY(read_real(row, text, &suffix, &value));
     for (size_t i = 0; i < sizeof amount_units / sizeof *amount_units; i++) {
-        if (strcmp(suffix, amount_units[i].suffix) != 0) continue;
+        if (strcasecmp(suffix, amount_units[i].suffix) != 0) continue;
         PP_TRY(check_range(row, value * amount_units[i].factor, text));
         *(double *)field = value * amount_units[i].factor;
         return PP_OK;

@@ -112,11 +112,16 @@ static pp_status read_pair(struct reading *r, char *text)
     return read_action(r, between + 1);
 }
 
+/* Without blanks around it, and without the quotes that some programs put around cells. */
 static char *trimmed(char *text)
 {
     size_t length = strlen(text);
     while (length > 0 && isspace((unsigned char)text[length - 1])) text[--length] = '\0';
-    return text + strspn(text, " \t");
+    text += strspn(text, " \t");
+    length = strlen(text);
+    if (length < 2 || text[0] != '"' || text[length - 1] != '"') return text;
+    text[length - 1] = '\0';
+    return text + 1;
 }
 
 static pp_status read_row(struct reading *r, char *line)

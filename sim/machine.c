@@ -281,6 +281,7 @@ pp_status pp_machine_parse(const char *text, size_t size, const char *where, str
 {
     json_error_t error;
     *out = (struct pp_machine){0};
+    if (size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) text += 3, size -= 3; /* a byte order mark */
     json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &error);
     if (!root && !error.text[0]) return pp_fail(PP_NOMEM, "there is not enough memory to read machine file %s", where);
     if (!root) return pp_fail(PP_INPUT, "machine file %s, line %d: %s", where, error.line, error.text);

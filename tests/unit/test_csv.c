@@ -111,7 +111,8 @@ static void test_dialect(void **state)
     struct pp_csv_schedule got;
     assert_int_equal(parse("\xef\xbb\xbf"
                            "0UNSHARD,0F0,0SEND_F0,,(0F1;0B0)OVERLAP_F_B ,0SEND_F1,0WAIT_SEND_F0,0RECV_B0, 0B1,\r\n"
-                           "1RECV_F0, 1F0,1I0,1SEND_B0,1W0,1RECV_F1,1F1,1B1,1REDUCE_GRAD,1WAIT_REDUCE_GRAD,1RESHARD\n"
+                           "1RECV_F0, \"1F0\",1I0,\"\",1SEND_B0,1W0,1RECV_F1,1F1,1B1,"
+                           "1REDUCE_GRAD,1WAIT_REDUCE_GRAD,1RESHARD\n"
                            "\n,,,\n",
                            &got),
                      PP_OK);

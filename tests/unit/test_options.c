@@ -279,6 +279,8 @@ static void values_print_as_text_that_parses_back(void **state)
         assert_string_equal(text, pp_options_text(&rows[i], &again.sample, other));
     }
     assert_true(again.sample.seed == UINT64_MAX);
+    assert_int_equal(parse("--bytes 80g --amount 15t", &p), PP_OK);
+    assert_true(p.sample.bytes == 80LL << 30 && p.sample.amount == 15e12);
     assert_int_equal(parse("--seed 010", &p), PP_OK);
     assert_true(p.sample.seed == 10);
     assert_true(again.sample.real == 0.1 + 0.2);
