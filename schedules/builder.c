@@ -140,10 +140,9 @@ static int32_t channel_between(struct builder *b, int src, int dst, int transfer
     int buffers = b->plan->recv_buffers;
     *c = (struct channel){
         .lane = b->plan->ranks + b->nchannels, .src = src, .dst = dst, .transfer = transfer, .next = *first};
-    c->recv =
-        (struct slots){.kind = PP_POOL_RECV, .rank = dst, .eager = buffers, .limit = buffers, .oldest_first = true};
-    c->send = (struct slots){.kind = PP_POOL_SEND, .rank = src, .eager = buffers, .oldest_first = true};
-    c->recv.key = c->send.key = channel_key(b->plan, c);
+    c->recv = (struct slots){.pool = {PP_POOL_RECV, dst}, .eager = buffers, .limit = buffers, .oldest_first = true};
+    c->send = (struct slots){.pool = {PP_POOL_SEND, src}, .eager = buffers, .oldest_first = true};
+    c->recv.pool.key = c->send.pool.key = channel_key(b->plan, c);
     *first = b->nchannels;
     return b->nchannels++;
 }
@@ -216,8 +215,8 @@ static pp_status make_act_slots(struct builder *b)
     for (int i = 0; i < plan->stages; i++) {
         struct rank_state *rank = &b->ranks[stages[i].rank];
         if (!rank->act) rank->act = next;
-        if (rank->nact == 0 || next[-1].key != stages[i].group) {
-            *next++ = (struct slots){.kind = PP_POOL_ACT, .rank = stages[i].rank, .key = stages[i].group};
+        if (rank->nact == 0 || next[-1].pool.key != stages[i].group) {
+            *next++ = (struct slots){.pool = {PP_POOL_ACT, stages[i].rank, stages[i].group}};
             rank->nact++;
         }
         b->act_group[stages[i].stage] = rank->nact - 1;
@@ -235,10 +234,10 @@ static pp_status make_ranks(struct builder *b)
     for (int r = 0; r < plan->ranks; r++) {
         struct rank_state *rank = &b->ranks[r];
         rank->last_compute = rank->last_gather = -1;
-        rank->ckpt = (struct slots){.kind = PP_POOL_CKPT, .rank = r};
-        rank->local = (struct slots){.kind = PP_POOL_LOCAL, .rank = r};
-        rank->param = (struct slots){.kind = PP_POOL_PARAM, .rank = r};
-        rank->grad = (struct slots){.kind = PP_POOL_GRAD, .rank = r};
+        rank->ckpt = (struct slots){.pool = {PP_POOL_CKPT, r}};
+        rank->local = (struct slots){.pool = {PP_POOL_LOCAL, r}};
+        rank->param = (struct pool){PP_POOL_PARAM, r};
+        rank->grad = (struct pool){PP_POOL_GRAD, r};
         for (int i = 0; i < PP_SHARD_SLOTS; i++) rank->held[i].gather = -1;
         rank->summed.reduce = rank->reading = -1;
     }

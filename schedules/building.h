@@ -22,16 +22,21 @@ struct slot_users {
 
 /* A pool that grows while the plan is built. Slot numbers begin with 0 in each pool; finish.c makes them ids of the
  * plan. */
-struct slots {
+struct pool {
     int kind, rank, key; /* as in struct pp_pool */
     int32_t made;        /* slots so far */
     int32_t first;       /* id of slot 0 in the plan, set by finish.c */
-    int32_t eager;       /* a free slot is used again only when this many were made */
-    int32_t limit;       /* most slots; 0 = no limit */
-    bool oldest_first;   /* which free slot is used again: that freed first (transfers), else last (activations: it is
-                          * warm in the caches) */
+};
+
+/* A pool whose slots are taken and freed, by whoever comes. */
+struct slots {
+    struct pool pool;
+    int32_t eager;     /* a free slot is used again only when this many were made */
+    int32_t limit;     /* most slots; 0 = no limit */
+    bool oldest_first; /* which free slot is used again: that freed first (transfers), else last (activations: it is
+                        * warm in the caches) */
     struct slot_queue free;
-    struct slot_users *users; /* [made] */
+    struct slot_users *users; /* [pool.made] */
     int64_t users_room;       /* elements that `users` has room for */
 };
 
@@ -67,7 +72,8 @@ struct rank_state {
     int32_t last_gather;     /* its last GATHER_PARAM; -1 = none yet */
     int live, peak;          /* pairs of stage and microbatch that are between F and B or I: now, and at most */
     int64_t nissue;          /* entries of its issue list */
-    struct slots ckpt, local, param, grad;
+    struct slots ckpt, local;
+    struct pool param, grad; /* ZeRO 2 and 3: slots 0 and 1 in turns */
     struct held held[PP_SHARD_SLOTS];
     struct summed summed;
     int32_t reading;   /* ZeRO 3: index in `held` of the slot that the last computation reads; -1: none yet */

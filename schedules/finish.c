@@ -10,12 +10,12 @@
 #include "schedules/building.h"
 
 /* Adds a pool to the plan, behind the others, unless it is empty. */
-static void add_pool(struct pp_plan *plan, struct slots *slots)
+static void add_pool(struct pp_plan *plan, struct pool *pool)
 {
-    slots->first = plan->nslots;
-    if (slots->made == 0) return;
-    plan->pools[plan->npools++] = (struct pp_pool){slots->kind, slots->rank, slots->key, plan->nslots, slots->made};
-    plan->nslots += slots->made;
+    pool->first = plan->nslots;
+    if (pool->made == 0) return;
+    plan->pools[plan->npools++] = (struct pp_pool){pool->kind, pool->rank, pool->key, plan->nslots, pool->made};
+    plan->nslots += pool->made;
 }
 
 static pp_status make_pools(struct builder *b)
@@ -23,15 +23,15 @@ static pp_status make_pools(struct builder *b)
     struct pp_plan *plan = b->plan;
     PP_TRY(PP_NEW(&plan->pools, plan->stages + 4 * plan->ranks + 2 * b->nchannels));
     for (int r = 0; r < plan->ranks; r++) {
-        for (int g = 0; g < b->ranks[r].nact; g++) add_pool(plan, &b->ranks[r].act[g]);
-        add_pool(plan, &b->ranks[r].ckpt);
-        add_pool(plan, &b->ranks[r].local);
+        for (int g = 0; g < b->ranks[r].nact; g++) add_pool(plan, &b->ranks[r].act[g].pool);
+        add_pool(plan, &b->ranks[r].ckpt.pool);
+        add_pool(plan, &b->ranks[r].local.pool);
         add_pool(plan, &b->ranks[r].param);
         add_pool(plan, &b->ranks[r].grad);
     }
     for (int c = 0; c < b->nchannels; c++) {
-        add_pool(plan, &b->channels[c].recv);
-        add_pool(plan, &b->channels[c].send);
+        add_pool(plan, &b->channels[c].recv.pool);
+        add_pool(plan, &b->channels[c].send.pool);
     }
     return PP_OK;
 }
@@ -41,16 +41,16 @@ static void renumber_compute(struct builder *b, struct pp_task *task)
 {
     struct pp_plan *plan = b->plan;
     struct rank_state *rank = &b->ranks[task->lane];
-    if (task->act >= 0) task->act += rank->act[b->act_group[task->stage]].first;
-    if (task->ckpt >= 0) task->ckpt += rank->ckpt.first;
+    if (task->act >= 0) task->act += rank->act[b->act_group[task->stage]].pool.first;
+    if (task->ckpt >= 0) task->ckpt += rank->ckpt.pool.first;
     if (task->in >= 0) {
         int lane = plan->tasks[task->dep[0]].lane;
         bool channel = plan->lanes[lane].kind == PP_LANE_CHANNEL;
-        task->in += channel ? b->channels[lane - plan->ranks].recv.first : rank->local.first;
+        task->in += channel ? b->channels[lane - plan->ranks].recv.pool.first : rank->local.pool.first;
     }
     if (task->out >= 0) {
         int32_t c = b->channel_of[2 * task->stage + pp_is_backward(task->kind)];
-        task->out += c >= 0 ? b->channels[c].send.first : rank->local.first;
+        task->out += c >= 0 ? b->channels[c].send.pool.first : rank->local.pool.first;
     }
 }
 
@@ -66,14 +66,14 @@ static void renumber(struct builder *b, struct pp_task *task)
         renumber_compute(b, task);
     } else if (plan->lanes[task->lane].kind == PP_LANE_CHANNEL && task->out >= 0) {
         struct channel *c = &b->channels[task->lane - plan->ranks];
-        task->in += c->send.first;
-        task->out += c->recv.first;
+        task->in += c->send.pool.first;
+        task->out += c->recv.pool.first;
     }
 }
 
 static void add_wraps(struct pp_plan *plan, const struct slots *slots)
 {
-    for (int32_t i = 0; i < slots->made; i++)
+    for (int32_t i = 0; i < slots->pool.made; i++)
         plan->wraps[plan->nwraps++] = (struct pp_wrap){slots->users[i].last, slots->users[i].first};
 }
 
@@ -98,7 +98,7 @@ static pp_status make_wraps(struct builder *b)
 {
     struct pp_plan *plan = b->plan;
     int n = plan->zero ? plan->stages : 0;
-    for (int c = 0; c < b->nchannels; c++) n += b->channels[c].recv.made + b->channels[c].send.made;
+    for (int c = 0; c < b->nchannels; c++) n += b->channels[c].recv.pool.made + b->channels[c].send.pool.made;
     PP_TRY(PP_NEW(&plan->wraps, n));
     for (int c = 0; c < b->nchannels; c++) {
         add_wraps(plan, &b->channels[c].recv);

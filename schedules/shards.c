@@ -47,9 +47,9 @@ static int32_t slot_with(const struct rank_state *r, int stage, int part)
 }
 
 /* Makes sure that the pool has the slot. */
-static void use(struct slots *slots, int32_t slot)
+static void use(struct pool *pool, int32_t slot)
 {
-    if (slot >= slots->made) slots->made = slot + 1;
+    if (slot >= pool->made) pool->made = slot + 1;
 }
 
 /* Appends PUT_PARAM and GATHER_PARAM of a part, into the slot that is not being read, unless a slot has the part. Tasks

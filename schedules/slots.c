@@ -32,15 +32,15 @@ int32_t pp_queue_oldest(struct slot_queue *queue)
 
 static pp_status make(struct slots *slots)
 {
-    PP_TRY(PP_GROW(&slots->users, slots->made + 1, &slots->users_room));
-    if (slots->made == slots->free.capacity) PP_TRY(grow_queue(&slots->free));
-    slots->users[slots->made++] = (struct slot_users){-1, -1};
+    PP_TRY(PP_GROW(&slots->users, slots->pool.made + 1, &slots->users_room));
+    if (slots->pool.made == slots->free.capacity) PP_TRY(grow_queue(&slots->free));
+    slots->users[slots->pool.made++] = (struct slot_users){-1, -1};
     return PP_OK;
 }
 
 bool pp_slots_available(const struct slots *slots)
 {
-    return slots->free.n > 0 || slots->limit == 0 || slots->made < slots->limit;
+    return slots->free.n > 0 || slots->limit == 0 || slots->pool.made < slots->limit;
 }
 
 static int32_t reuse(struct slots *slots)
@@ -53,13 +53,13 @@ static int32_t reuse(struct slots *slots)
 
 pp_status pp_slots_take(struct slots *slots, int32_t *out)
 {
-    if (slots->made >= slots->eager && slots->free.n > 0) {
+    if (slots->pool.made >= slots->eager && slots->free.n > 0) {
         *out = reuse(slots);
         return PP_OK;
     }
-    if (slots->limit > 0 && slots->made == slots->limit) return pp_fail(PP_INTERNAL, "no slot is free");
+    if (slots->limit > 0 && slots->pool.made == slots->limit) return pp_fail(PP_INTERNAL, "no slot is free");
     PP_TRY(make(slots));
-    *out = slots->made - 1;
+    *out = slots->pool.made - 1;
     return PP_OK;
 }
 

@@ -154,11 +154,9 @@ static bool change_layout(const struct pp_predictor *p, const struct layout_chan
     point->stages *= change->stages;
     if (change->tensor > 1 && point->tensor * with->context > host) return false;
     if (change->tensor > 1) point->sum_pieces = config->overlap_tensor_sums.v[0];
-    if (config->workers.n == 0 && change->from_stages) return false;
-    if (config->workers.n == 0 && !change->zero && pp_ints_have(&config->tensor, point->tensor) &&
-        pp_ints_have(&config->stages, point->stages))
-        return false;
-    return config->workers.n == 0 || keep_workers(config, change, with);
+    if (config->workers.n > 0) return keep_workers(config, change, with);
+    return !change->from_stages && (change->zero || !pp_ints_have(&config->tensor, point->tensor) ||
+                                    !pp_ints_have(&config->stages, point->stages));
 }
 
 /* Changes rows and checkpoints of *with, and its order to a leaner one if there is one; false if that makes no
