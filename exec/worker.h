@@ -98,6 +98,20 @@ struct pp_step {
 struct pp_worker_ops;   /* exec/worker_inside.h */
 struct pp_worker_queue; /* exec/worker_queue.h */
 
+/* What workers do together on devices without queues (exec/worker_direct.c). NULL: there are no other members. */
+struct pp_direct_sums {
+    struct pp_reduce *reduce[PP_PARAM_SETS];      /* gradients, over the workers that have the same parameters */
+    struct pp_reduce *share;                      /* shares of gradients, over the groups of replicas that share */
+    struct pp_reduce *tied;                       /* gradient of the embedding, with the rank that has its other copy */
+    struct pp_reduce *busy;                       /* which of these three is under way; NULL: none, or none is needed */
+    struct pp_reduce *joined[PP_JOIN_GROUPS];     /* inside tasks */
+    struct pp_exchange *exchange[PP_JOIN_GROUPS]; /* inside tasks: all to all */
+    int64_t *posted_ns;                           /* [pp_worker.most_reductions] when each was posted in this step */
+    int64_t start_ns;                             /* of the one under way */
+    int32_t norm_task;
+    int64_t norm_posted_ns;
+};
+
 struct pp_worker {
     struct pp_world *world;
     const struct pp_job *job;
@@ -116,27 +130,17 @@ struct pp_worker {
     /* [model tensors][pp_shape_sums] sums of squares of gradients. NORM fills in those of this worker (or of its
      * share); device memory. */
     double *sums;
-    int nsums;    /* elements of sums */
-    int position; /* stops passed in this step */
-    /* Sums on devices without queues; NULL where there are no other members. */
-    struct pp_reduce *reduce[PP_PARAM_SETS];      /* gradients, over the workers that have the same parameters */
-    struct pp_reduce *share;                      /* shares of gradients, over the groups of replicas that share */
-    struct pp_reduce *tied;                       /* gradient of the embedding, with the rank that has its other copy */
-    struct pp_reduce *busy;                       /* which of these three is under way; NULL: none, or none is needed */
-    struct pp_reduce *joined[PP_JOIN_GROUPS];     /* inside tasks */
-    struct pp_exchange *exchange[PP_JOIN_GROUPS]; /* inside tasks: all to all */
-    struct pp_join join;     /* how programs reach the rank's other workers; run() is NULL where there are none */
-    struct pp_shares *parts; /* of what programs scatter and gather; NULL without tensor parallelism */
-    int32_t *reductions;     /* [most_reductions] tasks of this step that are collectives (pp_combines()), in order */
+    int nsums;                    /* elements of sums */
+    int position;                 /* stops passed in this step */
+    struct pp_direct_sums direct; /* of a device without queues, else zeros */
+    struct pp_join join;          /* how programs reach the rank's other workers; run() is NULL where there are none */
+    struct pp_shares *parts;      /* of what programs scatter and gather; NULL without tensor parallelism */
+    int32_t *reductions; /* [most_reductions] tasks of this step that are collectives (pp_combines()), in order */
     int most_reductions;
     bool whole; /* parameters have been gathered since the last training step */
-    int64_t *reduction_posted_ns;
-    int64_t reduction_start_ns;
     int reductions_asked, reductions_begun, reductions_done; /* the first so many of reductions[] */
     enum pp_param_set reduction_set; /* of reduction number reductions_done: the set under way */
     struct pp_gather norm;
-    int32_t norm_task;
-    int64_t norm_posted_ns;
     bool norm_ready;
     struct pp_trace trace;
     int64_t uncertainty_ns; /* how far the times of its events may be off the clock of its process */

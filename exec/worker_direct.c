@@ -35,7 +35,7 @@ static int most_tensors(const struct pp_job *job)
 
 static bool has_joined(struct pp_worker *w, const void *arg)
 {
-    struct pp_reduce *joined = w->joined[*(const enum pp_join_group *)arg];
+    struct pp_reduce *joined = w->direct.joined[*(const enum pp_join_group *)arg];
     const pp_status status = pp_reduce_poll(w->world, joined);
     if (status != PP_OK) w->status = status;
     return joined->done;
@@ -43,7 +43,7 @@ static bool has_joined(struct pp_worker *w, const void *arg)
 
 static bool has_exchanged(struct pp_worker *w, const void *arg)
 {
-    struct pp_exchange *exchange = w->exchange[*(const enum pp_join_group *)arg];
+    struct pp_exchange *exchange = w->direct.exchange[*(const enum pp_join_group *)arg];
     const pp_status status = pp_exchange_poll(w->world, exchange);
     if (status != PP_OK) w->status = status;
     return exchange->done;
@@ -54,10 +54,10 @@ static pp_status start_join(struct pp_worker *w, const struct pp_join_call *call
     const struct pp_shares *parts = pp_worker_join_parts(w, call);
     if (call->op == PP_JOIN_ALL_TO_ALL) {
         const struct pp_pieces pieces = pp_pieces_of(call, pp_join_size(w->job->train, call->group));
-        return pp_exchange_start(w->world, w->exchange[call->group], &pieces);
+        return pp_exchange_start(w->world, w->direct.exchange[call->group], &pieces);
     }
-    return parts ? pp_reduce_start_shares(w->world, w->joined[call->group], call->memory, parts)
-                 : pp_reduce_start(w->world, w->joined[call->group], call->memory, call->elements);
+    return parts ? pp_reduce_start_shares(w->world, w->direct.joined[call->group], call->memory, parts)
+                 : pp_reduce_start(w->world, w->direct.joined[call->group], call->memory, call->elements);
 }
 
 /* pp_join.run: what else is under way goes on meanwhile. The device computes in float32. */
@@ -81,8 +81,8 @@ static pp_status open_joins(struct pp_worker *w)
         const int pieces = pp_most_pieces(w->job, group);
         w->join = (struct pp_join){.run = join, .arg = w};
         if (most_bytes > 0)
-            PP_TRY(pp_reduce_create(members, w->me, w->backend, w->device, most_bytes, &w->joined[group]));
-        if (pieces > 0) PP_TRY(pp_exchange_create(members, w->me, pieces, &w->exchange[group]));
+            PP_TRY(pp_reduce_create(members, w->me, w->backend, w->device, most_bytes, &w->direct.joined[group]));
+        if (pieces > 0) PP_TRY(pp_exchange_create(members, w->me, pieces, &w->direct.exchange[group]));
     }
     return PP_OK;
 }
@@ -92,7 +92,8 @@ static pp_status open_tied(struct pp_worker *w)
     const struct pp_plan *plan = w->job->train;
     const struct pp_group group = pp_tied_group(plan, w->replica, w->member);
     if (!pp_ties_ranks(plan, w->rank)) return PP_OK;
-    return pp_reduce_create(group, w->me, w->backend, w->device, pp_tied_gradient(w->job->model, 0, 0).bytes, &w->tied);
+    return pp_reduce_create(group, w->me, w->backend, w->device, pp_tied_gradient(w->job->model, 0, 0).bytes,
+                            &w->direct.tied);
 }
 
 /* most_bytes: of gradients, which may be rounded. */
@@ -109,9 +110,9 @@ static pp_status open_reduces(struct pp_worker *w)
     for (int set = 0; set < PP_PARAM_SETS; set++) {
         const int64_t most_bytes = pp_most_gradient_bytes(w->job, w->rank, set);
         if (most_bytes == 0) continue;
-        PP_TRY(open_reduce(w, pp_replica_group(plan, w->me, set), most_bytes, &w->reduce[set]));
+        PP_TRY(open_reduce(w, pp_replica_group(plan, w->me, set), most_bytes, &w->direct.reduce[set]));
     }
-    return open_reduce(w, pp_share_group(plan, w->me), pp_most_share_bytes(w->job, w->rank), &w->share);
+    return open_reduce(w, pp_share_group(plan, w->me), pp_most_share_bytes(w->job, w->rank), &w->direct.share);
 }
 
 static pp_status open_direct(struct pp_worker *w, int microbatches, bool traces)
@@ -124,7 +125,7 @@ static pp_status open_direct(struct pp_worker *w, int microbatches, bool traces)
                                  .me = w->me,
                                  .kind = PP_MESSAGE_NORM,
                                  .bytes = (int64_t)most * sums_of_tensor(w->job) * (int64_t)sizeof(double)};
-    PP_TRY(PP_NEW(&w->reduction_posted_ns, w->most_reductions));
+    PP_TRY(PP_NEW(&w->direct.posted_ns, w->most_reductions));
     PP_TRY(PP_NEW(&w->inputs, 2 * w->job->layout->data_elements));
     PP_TRY(PP_NEW(&w->losses, microbatches));
     PP_TRY(PP_NEW(&w->sums, w->nsums));
@@ -136,14 +137,14 @@ static pp_status open_direct(struct pp_worker *w, int microbatches, bool traces)
 
 static void close_direct(struct pp_worker *w)
 {
-    for (int set = 0; set < PP_PARAM_SETS; set++) pp_reduce_free(w->reduce[set]);
-    pp_reduce_free(w->share);
+    for (int set = 0; set < PP_PARAM_SETS; set++) pp_reduce_free(w->direct.reduce[set]);
+    pp_reduce_free(w->direct.share);
     for (int group = 0; group < PP_JOIN_GROUPS; group++) {
-        pp_reduce_free(w->joined[group]);
-        pp_exchange_free(w->exchange[group]);
+        pp_reduce_free(w->direct.joined[group]);
+        pp_exchange_free(w->direct.exchange[group]);
     }
-    pp_reduce_free(w->tied);
-    free(w->reduction_posted_ns);
+    pp_reduce_free(w->direct.tied);
+    free(w->direct.posted_ns);
     free(w->norm.blocks);
     free(w->sums);
     free(w->losses);
@@ -264,7 +265,7 @@ static pp_status widen(struct pp_worker *w, bool share, float *to, const uint16_
 
 static pp_status ask_reduction(struct pp_worker *w)
 {
-    w->reduction_posted_ns[w->reductions_asked - 1] = pp_now_ns();
+    w->direct.posted_ns[w->reductions_asked - 1] = pp_now_ns();
     return PP_OK;
 }
 
@@ -275,9 +276,9 @@ static pp_status start_set(struct pp_worker *w, enum pp_param_set set)
     const int64_t elements = c.bytes / pp_sum_bytes(c.floats ? PP_SUM_BF16 : PP_SUM_FLOAT);
     w->reduction_set = set;
     if (c.floats) PP_TRY(pp_worker_narrow(w, &c));
-    w->busy = c.tied ? w->tied : c.share ? w->share : w->reduce[set];
-    if (c.shares) return pp_reduce_start_shares(w->world, w->busy, c.memory, c.shares);
-    if (w->busy) return pp_reduce_start(w->world, w->busy, c.memory, elements);
+    w->direct.busy = c.tied ? w->direct.tied : c.share ? w->direct.share : w->direct.reduce[set];
+    if (c.shares) return pp_reduce_start_shares(w->world, w->direct.busy, c.memory, c.shares);
+    if (w->direct.busy) return pp_reduce_start(w->world, w->direct.busy, c.memory, elements);
     w->backend->add(w->device, (float *)(void *)c.memory, (float *)(void *)c.memory, (float *)(void *)c.copy, elements);
     memcpy(c.copy, c.memory, (size_t)c.bytes);
     return PP_OK;
@@ -286,7 +287,7 @@ static pp_status start_set(struct pp_worker *w, enum pp_param_set set)
 static pp_status start_reduction(struct pp_worker *w)
 {
     w->reductions_begun++;
-    w->reduction_start_ns = pp_now_ns();
+    w->direct.start_ns = pp_now_ns();
     return start_set(w, PP_DENSE);
 }
 
@@ -307,11 +308,11 @@ static pp_status advance_reductions(struct pp_worker *w)
         int32_t task = w->reductions[w->reductions_done];
         bool ended;
         if (w->reductions_begun == w->reductions_done) PP_TRY(start_reduction(w));
-        if (w->busy) PP_TRY(pp_reduce_poll(w->world, w->busy));
-        if (w->busy && !w->busy->done) break;
+        if (w->direct.busy) PP_TRY(pp_reduce_poll(w->world, w->direct.busy));
+        if (w->direct.busy && !w->direct.busy->done) break;
         PP_TRY(end_reduction(w, &ended));
         if (!ended) continue;
-        PP_TRY(record_collective(w, task, w->reduction_posted_ns[w->reductions_done], w->reduction_start_ns));
+        PP_TRY(record_collective(w, task, w->direct.posted_ns[w->reductions_done], w->direct.start_ns));
         w->reductions_done++;
     }
     return PP_OK;
@@ -343,8 +344,8 @@ static void move_sums(struct pp_worker *w, int worker, double *block, bool into_
 
 static pp_status ask_norm(struct pp_worker *w, int32_t task)
 {
-    w->norm_task = task;
-    w->norm_posted_ns = pp_now_ns();
+    w->direct.norm_task = task;
+    w->direct.norm_posted_ns = pp_now_ns();
     move_sums(w, w->me, (double *)(void *)w->norm.blocks, true);
     PP_TRY(pp_gather_start(w->world, &w->norm));
     return pp_worker_advance(w);
@@ -371,7 +372,7 @@ static pp_status advance_norm(struct pp_worker *w)
     w->norm.open = false;
     w->norm_ready = true;
     set_clip_factor(w);
-    return record_collective(w, w->norm_task, w->norm_posted_ns, w->norm_posted_ns);
+    return record_collective(w, w->direct.norm_task, w->direct.norm_posted_ns, w->direct.norm_posted_ns);
 }
 
 static pp_status advance_sums(struct pp_worker *w)
