@@ -15,6 +15,16 @@ static json_t *layers_by_stage(const struct pp_job *job)
     return array;
 }
 
+/* What one replica computes in a batch. */
+static void set_batch(json_t **row, const struct pp_job *job)
+{
+    const struct pp_config *config = job->config;
+    const bool known = job->model;
+    set(row, "rows", known ? json_integer(config->rows) : json_null());
+    set(row, "tokens", known ? json_integer(config->tokens) : json_null());
+    set(row, "precision", known ? json_string(pp_precision_names[config->precision]) : json_null());
+}
+
 json_t *pp_job_row(json_t *row, const struct pp_job *job)
 {
     const struct pp_plan *plan = job->train;
@@ -29,6 +39,7 @@ json_t *pp_job_row(json_t *row, const struct pp_job *job)
     set(&row, "virtual", json_integer(plan->virtual_stages));
     set(&row, "chunks", json_integer(job->point.chunks));
     set(&row, "microbatches", json_integer(plan->microbatches));
+    set_batch(&row, job);
     set(&row, "replicas", json_integer(pp_plan_data_parallel(plan)));
     set(&row, "zero", json_integer(pp_plan_zero(plan)));
     set(&row, "shard_degree", json_integer(job->point.shard_degree));

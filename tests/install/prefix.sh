@@ -51,6 +51,8 @@ JSON
 # shellcheck disable=SC2046
 ../bin/ppsim $(cat ../said) --tokens 16 --machine cpu --stages 1 --tensor 1 --format json >../predicted
 grep -q '"ms_per_batch"' ../predicted
+../bin/ppkit-framework-options megatron ../predicted >../said
+grep -q '^--seq-length 16 --micro-batch-size ' ../said
 ../bin/ppkit-convert-weights --help >../said
 grep -q '^usage: ppkit-convert-weights ' ../said
 
