@@ -227,7 +227,7 @@ pp_status pp_db_add_memory(struct pp_db *db, int64_t run_id, int worker, const c
 pp_status pp_db_add_worker_memory(struct pp_db *db, int64_t run_id, int worker, const struct pp_layout *layout,
                                   int64_t process_bytes)
 {
-    const int rank = worker / layout->members % layout->ranks;
+    const int rank = worker / layout->neighbours % layout->ranks;
     for (int kind = 0; kind < PP_BYTES_KINDS; kind++)
         PP_TRY(pp_db_add_memory(db, run_id, worker, pp_memory_names[kind], layout->bytes[rank][kind]));
     PP_TRY(pp_db_add_memory(db, run_id, worker, "arena", layout->arena_bytes[rank]));

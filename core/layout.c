@@ -326,7 +326,7 @@ pp_status pp_layout_create(const struct pp_model *model, const struct pp_model_o
     *out = NULL;
     PP_TRY(PP_NEW(&b.layout, 1));
     b.layout->ranks = phases[0].plan->ranks;
-    b.layout->members = pp_plan_neighbours(phases[0].plan);
+    b.layout->neighbours = pp_plan_neighbours(phases[0].plan);
     b.layout->nstages = model->nstages;
     PP_TRY_DONE(PP_NEW(&b.plans, n));
     PP_TRY_DONE(PP_NEW(&b.slot_bytes, n));

@@ -42,8 +42,8 @@ struct pp_phase {
 /* Offsets are bytes from the beginning of a rank's arena. */
 struct pp_layout {
     int ranks, nstages;
-    int members; /* workers of one rank in a group of C replicas: C T N (core/workers.h). All workers of a rank have the
-                  * same arena */
+    int neighbours; /* workers of one rank in a group of C replicas: C T N (core/workers.h). All workers of a rank have
+                     * the same arena */
     int nplans;
     int64_t *param_offset, *grad_offset; /* [nstages] */
     int64_t *param16_offset;             /* [nstages] bfloat16 copies (PP_MEM_PARAM16); -1: there are none */

@@ -42,6 +42,18 @@ pp_status pp_context(pp_status status, const char *fmt, ...)
 
 const char *pp_message(void) { return message; }
 
+pp_status pp_keep(struct pp_failure *out, pp_status status)
+{
+    out->status = status;
+    if (status != PP_OK) snprintf(out->message, sizeof out->message, "%s", pp_message());
+    return status;
+}
+
+pp_status pp_fail_again(const struct pp_failure *failure)
+{
+    return failure->status == PP_OK ? PP_OK : pp_fail(failure->status, "%s", failure->message);
+}
+
 int pp_exit_code(pp_status status) { return exit_codes[status]; }
 
 pp_status pp_alloc_bytes(void *out, size_t n, size_t size)

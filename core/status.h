@@ -50,6 +50,15 @@ pp_status pp_context(pp_status status, const char *fmt, ...) PP_PRINTF(2, 3);
  * PP_MESSAGE_BYTES bytes, its 0 included, for those who copy it. */
 enum { PP_MESSAGE_BYTES = 1024 };
 const char *pp_message(void);
+/* A failure that is kept while other calls may fail. */
+struct pp_failure {
+    pp_status status;
+    char message[PP_MESSAGE_BYTES]; /* unless PP_OK */
+};
+/* Keeps `status`, and the message of this thread's last failure, which is its; returns `status`. */
+pp_status pp_keep(struct pp_failure *out, pp_status status);
+/* Makes it the last failure again, unless it is none; returns its status. Another thread may do so. */
+pp_status pp_fail_again(const struct pp_failure *failure);
 /* Exit code of a program that ends with `status`. */
 int pp_exit_code(pp_status status);
 

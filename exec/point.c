@@ -136,12 +136,12 @@ static pp_status run_crew(struct pp_session *s, struct pp_report *report)
 /* Stores the run's end without losing the message of its failure. */
 static pp_status end_report(struct pp_report *report, pp_status status, const struct pp_result *result)
 {
-    char message[PP_MESSAGE_BYTES], text[PP_MESSAGE_BYTES + sizeof "failed: "];
-    if (status == PP_OK) return pp_report_end(report, "ok", result);
-    snprintf(message, sizeof message, "%s", pp_message());
-    snprintf(text, sizeof text, "failed: %s", message);
-    if (pp_report_end(report, status == PP_INTERRUPTED ? "interrupted" : text, NULL) != PP_OK) status = PP_IO;
-    return pp_fail(status, "%s", message);
+    struct pp_failure failure;
+    char text[PP_MESSAGE_BYTES + sizeof "failed: "];
+    if (pp_keep(&failure, status) == PP_OK) return pp_report_end(report, "ok", result);
+    snprintf(text, sizeof text, "failed: %s", failure.message);
+    if (pp_report_end(report, status == PP_INTERRUPTED ? "interrupted" : text, NULL) != PP_OK) failure.status = PP_IO;
+    return pp_fail_again(&failure);
 }
 
 static pp_status tell_remarks(const struct pp_job *job)
@@ -165,16 +165,15 @@ static pp_status seen_alone(const struct pp_exec *exec, pp_status status)
 static pp_status run_first(struct pp_exec *exec, struct pp_session *s, struct pp_result *out)
 {
     struct pp_report report;
-    char message[PP_MESSAGE_BYTES];
+    struct pp_failure failure;
     PP_TRY(tell_remarks(s->job));
     PP_TRY(seen_alone(exec, pp_report_begin(&report, exec, s)));
-    const pp_status ran = run_crew(s, &report);
+    const pp_status ran = pp_keep(&failure, run_crew(s, &report));
     const bool has_results = s->collected && ran != PP_INTERRUPTED;
-    snprintf(message, sizeof message, "%s", pp_message());
     const pp_status stored = end_report(&report, has_results ? pp_result_make(s, out) : ran, out);
     if (!has_results || ran == PP_OK) return stored;
     if (stored != PP_OK) pp_warn("%s", pp_message());
-    return pp_fail(ran, "%s", message);
+    return pp_fail_again(&failure);
 }
 
 /* Two numbers have one sum; of more it depends on the order. */

@@ -212,8 +212,7 @@ static pp_status prepare(struct session *s)
     exec->init_tensor = pp_model_init_local;
     PP_TRY(find_points(s));
     if (config->save && s->npoints > 1)
-        return pp_fail(PP_USAGE,
-                       "--save: %d configurations would write one file; name one %s", s->npoints,
+        return pp_fail(PP_USAGE, "--save: %d configurations would write one file; name one %s", s->npoints,
                        config->points ? "in the file of --points"
                                       : "schedule, --stages, --tensor, --overlap-tensor-sums, "
                                         "--overlap-expert-exchange, --virtual, --zero, --chunks and --checkpoint");
@@ -257,17 +256,17 @@ static pp_status check_point(struct pp_exec *exec, const struct pp_point *point)
  * begun. Who stops a run by a signal wants nothing more. */
 static pp_status end_failed(struct session *s, pp_status status, int left)
 {
-    char message[PP_MESSAGE_BYTES];
+    struct pp_failure failure;
     const bool itself = s->results[s->nresults].complete;
     const int complete = s->nresults + itself;
     if (status == PP_INTERRUPTED || (s->exec.processes.count > 1 && !itself)) return status;
-    snprintf(message, sizeof message, "%s", pp_message());
+    (void)pp_keep(&failure, status);
     if (left > 0) pp_warn("%d of %d configurations %s not begun", left, s->npoints, left == 1 ? "was" : "were");
-    if (complete == 0) return pp_fail(status, "%s", message);
+    if (complete == 0) return pp_fail_again(&failure);
     pp_status printed = pp_results_print(s->results, complete, &s->exec.config, stdout);
     if (printed == PP_OK) printed = pp_flush_output(); /* the process may be aborted, together with others */
     if (printed != PP_OK) pp_warn("%s", pp_message());
-    return pp_fail(status, "%s", message);
+    return pp_fail_again(&failure);
 }
 
 /* In a sweep the impossible configurations are left out. */

@@ -17,7 +17,7 @@ enum {
 /* --- header --- */
 
 /* Where a rank is several workers, each has an arena. */
-static const char *of_what(const struct pp_layout *layout) { return layout->members > 1 ? " a worker" : ""; }
+static const char *of_what(const struct pp_layout *layout) { return layout->neighbours > 1 ? " a worker" : ""; }
 
 static void memory_line(const struct pp_layout *layout, int first, int end)
 {

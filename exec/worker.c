@@ -308,9 +308,9 @@ pp_status pp_worker_gather(struct pp_worker *w)
 
 pp_status pp_worker_abandon(struct pp_worker *w, pp_status why)
 {
-    char message[PP_MESSAGE_BYTES];
-    snprintf(message, sizeof message, "%s", pp_message());
+    struct pp_failure failure;
+    (void)pp_keep(&failure, why);
     pp_world_stop(w->world, why);
     if (w->ops->abandon) w->ops->abandon(w);
-    return pp_fail(why, "%s", message);
+    return pp_fail_again(&failure);
 }

@@ -262,14 +262,10 @@ static pp_status record(void *arg)
     struct session *s = arg;
     pp_status status = begin_run(s);
     if (status == PP_OK) {
-        status = measure_and_store(s);
-        char message[PP_MESSAGE_BYTES];
-        snprintf(message, sizeof message, "%s", pp_message());
-        pp_status ended = end_run(s, status);
-        if (status == PP_OK)
-            status = ended;
-        else
-            pp_fail(status, "%s", message);
+        struct pp_failure failure;
+        status = pp_keep(&failure, measure_and_store(s));
+        const pp_status ended = end_run(s, status);
+        status = status == PP_OK ? ended : pp_fail_again(&failure);
     }
     pp_status closed = pp_db_close(s->db);
     s->db = NULL;

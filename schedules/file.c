@@ -12,36 +12,17 @@
 #include "schedules/builder.h"
 #include "schedules/csv_read.h"
 
-/* What came of something that is done once. */
-struct outcome {
-    bool known;
-    pp_status status;
-    char message[PP_MESSAGE_BYTES]; /* unless PP_OK */
-};
-
 /* A file that was named, as it was when it was first named: a sweep asks for it thousands of times. */
 struct named_file {
     struct named_file *next;
     char *path;
     struct pp_csv_schedule csv;
-    struct outcome reading, building;
+    bool read, built;                    /* tried */
+    struct pp_failure reading, building; /* and what came of it */
 };
 
 static struct named_file *named_files;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list, and while a file is read or built */
-
-static pp_status note(struct outcome *outcome, pp_status status)
-{
-    outcome->known = true;
-    outcome->status = status;
-    if (status != PP_OK) snprintf(outcome->message, sizeof outcome->message, "%s", pp_message());
-    return status;
-}
-
-static pp_status tell(const struct outcome *outcome)
-{
-    return outcome->status == PP_OK ? PP_OK : pp_fail(outcome->status, "%s", outcome->message);
-}
 
 static pp_status add_file(const char *path, struct named_file **out)
 {
@@ -62,8 +43,9 @@ static pp_status find_file(const char *path, struct named_file **out)
     while (file && strcmp(file->path, path) != 0) file = file->next;
     if (!file) PP_TRY(add_file(path, &file));
     *out = file;
-    if (file->reading.known) return tell(&file->reading);
-    const pp_status status = note(&file->reading, pp_csv_read(path, &file->csv));
+    if (file->read) return pp_fail_again(&file->reading);
+    file->read = true;
+    const pp_status status = pp_keep(&file->reading, pp_csv_read(path, &file->csv));
     if (status != PP_OK) pp_csv_free(&file->csv);
     return status;
 }
@@ -178,7 +160,9 @@ static pp_status find_working_file(const char *path, struct named_file **out)
 {
     PP_TRY(find_file(path, out));
     struct named_file *file = *out;
-    return file->building.known ? tell(&file->building) : note(&file->building, try_file(path, &file->csv));
+    if (file->built) return pp_fail_again(&file->building);
+    file->built = true;
+    return pp_keep(&file->building, try_file(path, &file->csv));
 }
 
 pp_status pp_file_find(const char *path, struct pp_schedule_found *out)

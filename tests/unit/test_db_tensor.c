@@ -63,7 +63,7 @@ static void test_views(void **state)
     struct pp_trace trace = {0};
     int64_t arenas[] = {1000, 2000}, peaks[] = {10, 20}, bytes[2][PP_BYTES_KINDS] = {{0}};
     const struct pp_layout layout = {
-        .ranks = 2, .members = 2, .arena_bytes = arenas, .live_peak_bytes = peaks, .bytes = bytes};
+        .ranks = 2, .neighbours = 2, .arena_bytes = arenas, .live_peak_bytes = peaks, .bytes = bytes};
     synthetic_open(&s, &shared_tensors);
     struct pp_db *db = open_db(PP_DB_WRITE);
     const int64_t run = begin_run(db, &s, "ppexec");
