@@ -274,7 +274,8 @@ const struct pp_opt pp_config_rows[] = {
      "of a rank, as Megatron-LM numbers them",
      0},
     {"profile", PP_OPT_TEXT, AT(profile), PP_PPSIM, PREDICTING, "FILE", NULL, 0, 0, NULL,
-     "take measured times from this file, as ppreport --profiles writes it, and from no database", 0},
+     "take measured times from this file, and from no other: a text that ppreport --profiles wrote, or a database, "
+     "which is only read", 0},
     {"memory", PP_OPT_BYTES, AT(memory), PP_PPSIM, PREDICTING, NULL, NULL, 1, 0x1p62, NULL,
      "memory of a device, such as 80G (G = 2^30 bytes): tell which configurations fit, adding up the workers that "
      "share a GPU (--gpus). CUDA and NCCL need some of a GPU's memory, too, so name two GiB less than it has (default "

@@ -35,7 +35,8 @@ static const struct {
      "it is damaged; save what can be read with `sqlite3 FILE .recover`, then write to a new file"},
     {SQLITE_ERROR, PP_INPUT, "its tables are not those of ppkit; name another file with --db"},
     {SQLITE_READONLY, PP_IO,
-     "it or its folder may not be written; change the permissions or name another file with --db"},
+     "it or its folder may not be written; change the permissions or name another file with --db (ppsim --profile only "
+     "reads)"},
     {SQLITE_CANTOPEN, PP_IO, "it cannot be opened; check the path and the permissions of the file and its folder"},
     {SQLITE_PERM, PP_IO, "it cannot be opened; check the permissions of the file and its folder"},
     {SQLITE_FULL, PP_IO, "the disk is full; free space and run again (what was committed before is kept)"},

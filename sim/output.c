@@ -101,7 +101,7 @@ static void print_sums(const json_t *row, FILE *out)
 }
 
 /* Of the critical path: less than that behind it is no news. */
-#define NOTABLE 0.001
+#define NOTABLE 0.01
 
 /* The path of one step's computations. What ends a step behind them is not part of it: with ZeRO 1 and 2 parameters are
  * gathered there. */

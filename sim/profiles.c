@@ -11,12 +11,20 @@
 
 static pp_status open_memory(struct pp_db **db) { return *db ? PP_OK : pp_db_open(":memory:", PP_DB_WRITE, db); }
 
+/* Begins it as a database of SQLite does? A text begins otherwise, and may come from a pipe. */
+static bool is_database(FILE *file)
+{
+    const int first = fgetc(file);
+    return first != EOF && ungetc(first, file) == 'S';
+}
+
 static pp_status read_file(const char *path, struct pp_db **out)
 {
     FILE *file = fopen(path, "rb");
     if (!file) return pp_fail(PP_INPUT, "cannot open the profile %s: %s", path, strerror(errno));
-    pp_status status = open_memory(out);
-    if (status == PP_OK) status = pp_profile_text_read(file, path, *out);
+    const bool database = is_database(file);
+    pp_status status = database ? pp_db_open(path, PP_DB_READ, out) : open_memory(out);
+    if (status == PP_OK && !database) status = pp_profile_text_read(file, path, *out);
     fclose(file);
     return status;
 }
@@ -35,7 +43,7 @@ static pp_status read_embedded(const struct pp_embedded *profile, struct pp_db *
 static pp_status close_if(pp_status status, struct pp_db **db)
 {
     if (status == PP_OK) return PP_OK;
-    (void)pp_db_close(*db); /* a database in memory: closing cannot fail */
+    (void)pp_db_close(*db); /* nothing was written */
     *db = NULL;
     return status;
 }
