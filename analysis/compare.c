@@ -287,11 +287,12 @@ static void report_assumed(const struct pp_table *table)
                         assumed == 1 ? "s" : "");
 }
 
-/* The first column of a statement of one row, of the run ?1. */
-static pp_status figure_of(struct pp_db *db, const char *sql, int64_t run, double *value, bool *found)
+/* The first column of a statement of one row. */
+static pp_status figure_of(struct pp_db *db, const char *sql, const struct pp_value *values, int n, double *value,
+                           bool *found)
 {
     sqlite3_stmt *statement;
-    PP_TRY(pp_db_query(db, sql, PP_VALUES(PP_INT(run)), &statement));
+    PP_TRY(pp_db_query(db, sql, values, n, &statement));
     PP_TRY(pp_db_row(db, statement, found));
     if (!*found) return PP_OK;
     *value = sqlite3_column_double(statement, 0);
@@ -316,16 +317,15 @@ static void tell_drift(double least, double most)
 static pp_status report_drift(struct pp_db *db, const struct pp_table *table)
 {
     static const char drift_of[] =
-        "SELECT m.reference_ns / p.reference_ns - 1 FROM run m JOIN run p ON p.device = m.device AND p.host = m.host "
-        "WHERE m.id = ?1 AND p.tool = 'ppprof' AND p.reference_ns > 0 AND m.reference_ns > 0 "
-        "ORDER BY p.id DESC LIMIT 1";
+        "SELECT m.reference_ns / f.reference_ns - 1 FROM run m JOIN run f ON f.id = " PP_SQL_PROFILE
+        " WHERE m.id = ?2 AND f.host = m.host AND f.reference_ns > 0 AND m.reference_ns > 0";
     double least = INFINITY, most = -INFINITY;
     for (int64_t row = 0; row < table->nrows; row++) {
         struct pp_pair pair = pp_compare_pair(table, row);
         double drift;
         bool found;
         if (!complete(&pair)) continue;
-        PP_TRY(figure_of(db, drift_of, pair.measured, &drift, &found));
+        PP_TRY(figure_of(db, drift_of, PP_VALUES(PP_INT(pair.predicted), PP_INT(pair.measured)), &drift, &found));
         if (!found) continue;
         if (drift < least) least = drift;
         if (drift > most) most = drift;
@@ -342,22 +342,18 @@ static pp_status largest(struct pp_db *db, const struct pp_table *table, const c
         const struct pp_pair pair = pp_compare_pair(table, row);
         double taken;
         bool found;
-        PP_TRY(figure_of(db, query, measured ? pair.measured : pair.predicted, &taken, &found));
+        PP_TRY(figure_of(db, query, PP_VALUES(PP_INT(measured ? pair.measured : pair.predicted)), &taken, &found));
         if (found && taken > *most) *most = taken;
     }
     return PP_OK;
 }
 
-/* Of the profile that a prediction took its times from, chosen as ppsim chooses: before it, of the same model first;
- * and of the runs. */
+/* Of the profile that a prediction took its times from, and of the runs. */
 static pp_status report_taken(struct pp_db *db, const struct pp_table *table)
 {
     static const char of_profile[] =
-        "SELECT value FROM run s JOIN run p ON p.device = s.device AND p.id < s.id JOIN link ON link.run = p.id "
-        "WHERE s.id = ?1 AND s.cost_source NOT IN ('machine', 'times') AND link = 'worker' "
-        "AND parameter = '" PP_WORKER_TAKEN "' "
-        "AND NOT EXISTS (SELECT 1 FROM run_config c WHERE c.run = s.id AND c.name = 'profile' AND c.given) "
-        "ORDER BY p.workload = s.workload DESC, p.threads = s.threads DESC, p.id DESC LIMIT 1";
+        "SELECT value FROM link JOIN run r ON r.id = ?1 WHERE r.cost_source NOT IN ('machine', 'times') "
+        "AND link.run = " PP_SQL_PROFILE " AND link = 'worker' AND parameter = '" PP_WORKER_TAKEN "'";
     static const char of_its_trace[] =
         "SELECT value FROM link WHERE run = ?1 AND link = 'run' AND parameter = '" PP_WORKER_TAKEN "'";
     double most;

@@ -33,15 +33,10 @@ static const uint8_t cause_of[PP_KINDS] = {
     [PP_REDUCE_SHARE] = PP_CAUSE_COMBINING,
 };
 
-/* Time alone against time with most workers busy, of the tasks of a kind together: of the newest profile of the model,
- * however it was cut there (--split is the last word of a profile's workload). */
+/* Time alone against time with most workers busy, of the tasks of a kind together. */
 static const char slowdowns[] =
-    "WITH s AS (SELECT t.run, substr(t.name, 1, instr(t.name || ' ', ' ') - 1) AS kind, t.load, avg(t.median_ns) AS "
-    "ns, "
-    "t.name FROM task_time t WHERE t.run = (SELECT max(p.id) FROM run p JOIN run r ON r.id = ?1 WHERE "
-    "p.tool = 'ppprof' AND p.device IS r.device AND p.threads IS r.threads "
-    "AND instr(r.workload, rtrim(nullif(p.workload, ''), replace(p.workload, ' ', ''))) = 1 "
-    "AND p.id IN (SELECT run FROM task_time)) GROUP BY t.name, t.load) "
+    "WITH s AS (SELECT substr(t.name, 1, instr(t.name || ' ', ' ') - 1) AS kind, t.load, "
+    "avg(" PP_SQL_EXPECTED ") AS ns, t.name FROM task_time t WHERE t.run = " PP_SQL_PROFILE " GROUP BY t.name, t.load) "
     "SELECT a.kind, sum(a.ns) * 1.0 / sum(b.ns) FROM s a JOIN s b ON b.name = a.name "
     "AND b.load = (SELECT max(load) FROM s) WHERE a.load = 1 AND b.ns > 0 GROUP BY a.kind";
 

@@ -19,7 +19,8 @@ static double gap_of(const struct pp_table *table, int64_t row)
 /* The rows that are printed, and how many were left out. */
 struct chosen {
     int64_t *rows, n;
-    int64_t without_edges; /* predicted and measured, but an older ppkit stored the plan */
+    int64_t without_edges;  /* predicted and measured, but an older ppkit stored the plan */
+    int64_t without_events; /* of these runs one, or both, recorded none */
 };
 
 /* Does the database know what the tasks of the run's plan wait for? */
@@ -31,6 +32,12 @@ static pp_status has_edges(struct pp_db *db, int64_t run, bool *has)
         PP_VALUES(PP_INT(run)), &unused, has);
 }
 
+static pp_status has_events(struct pp_db *db, int64_t run, bool *has)
+{
+    int64_t unused;
+    return pp_db_integer(db, "SELECT 1 FROM busy WHERE run = ?1 LIMIT 1", PP_VALUES(PP_INT(run)), &unused, has);
+}
+
 /* Adds a row behind those with larger relative gaps. */
 static void insert(const struct pp_table *table, struct chosen *c, int64_t row)
 {
@@ -39,22 +46,27 @@ static void insert(const struct pp_table *table, struct chosen *c, int64_t row)
     c->rows[at] = row;
 }
 
-/* Rows that were predicted and measured, the largest relative gap first. Plans without edges have no paths: if there is
- * no other row, one of these is taken, so that reading it says what to do. */
+/* Rows that were predicted and measured, the largest relative gap first. Plans without edges have no paths, nor have
+ * runs without events: if there is no other row, one of these is taken, so that reading it says what to do. */
 static pp_status choose(struct pp_db *db, const struct pp_table *table, struct chosen *c)
 {
-    int64_t older = -1;
+    int64_t bare = -1;
     PP_TRY(PP_NEW(&c->rows, table->nrows));
     for (int64_t row = 0; row < table->nrows; row++) {
         const struct pp_pair pair = pp_compare_pair(table, row);
-        bool has;
+        bool edges, events;
         if (pair.predicted < 0 || pair.measured < 0) continue;
-        PP_TRY(has_edges(db, pair.predicted, &has));
-        if (has) insert(table, c, row);
-        if (!has) older = row;
-        c->without_edges += !has;
+        PP_TRY(has_edges(db, pair.predicted, &edges));
+        PP_TRY(has_events(db, pair.predicted, &events));
+        if (events) PP_TRY(has_events(db, pair.measured, &events));
+        if (edges && events)
+            insert(table, c, row);
+        else
+            bare = row;
+        c->without_edges += !edges;
+        c->without_events += edges && !events;
     }
-    if (c->n == 0 && older >= 0) insert(table, c, older);
+    if (c->n == 0 && bare >= 0) insert(table, c, bare);
     return PP_OK;
 }
 
@@ -175,6 +187,11 @@ pp_status pp_why_print(struct pp_db *db, const struct pp_table *table, int forma
                 " configuration%s left out: an older ppkit did not store what tasks wait for; ppsim with the "
                 "same options and --db %s adds it.",
                 c.without_edges, pp_plural(c.without_edges), db->path);
+    if (status == PP_OK && c.without_events)
+        pp_info("%" PRId64
+                " configuration%s left out: a run recorded no events; run it again with --db %s and --trace-steps 1 or "
+                "more.",
+                c.without_events, pp_plural(c.without_events), db->path);
     free(c.rows);
     return status;
 }

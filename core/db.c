@@ -5,6 +5,7 @@
 #include "core/db.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 
 #include "core/clock.h"
 #include "core/db_query.h"
+#include "core/plan_hash.h"
 
 enum {
     APPLICATION_ID = 0x70706b74, /* "ppkt": tells our files from other people's */
@@ -130,15 +132,32 @@ static pp_status read_version(struct pp_db *db, int64_t *version)
     return PP_OK;
 }
 
+/* The views of a file may be of another ppkit. They become those that whoever writes knows; v_views tells which. */
+static pp_status renew_views(struct pp_db *db)
+{
+    char made[80];
+    uint64_t hash = 0;
+    int64_t one;
+    bool current;
+    for (const char *at = pp_views_sql; *at; at++) hash = pp_plan_hash_word(hash, (unsigned char)*at);
+    snprintf(made, sizeof made, "CREATE VIEW v_views AS SELECT '%016" PRIx64 "' AS hash", hash);
+    PP_TRY(pp_db_integer(db, "SELECT 1 FROM sqlite_master WHERE type = 'view' AND sql = ?1", PP_VALUES(PP_TEXT(made)),
+                         &one, &current));
+    if (current) return PP_OK;
+    PP_TRY(run_script(db, pp_views_sql, "creating the views"));
+    PP_TRY(run_script(db, "DROP VIEW IF EXISTS v_views", "creating the views"));
+    return run_script(db, made, "creating the views");
+}
+
 /* In one transaction, so that of several processes that find a new file one makes the tables and the others see them.
  * */
 static pp_status bring_up_to_date(struct pp_db *db)
 {
     int64_t version;
     PP_TRY(read_version(db, &version));
-    if (version == PP_DB_VERSION) return PP_OK;
+    if (version == PP_DB_VERSION) return renew_views(db);
     for (; version < PP_DB_VERSION; version++) PP_TRY(run_script(db, upgrades[version], "creating the tables"));
-    PP_TRY(run_script(db, pp_views_sql, "creating the views"));
+    PP_TRY(renew_views(db));
     char text[96];
     snprintf(text, sizeof text, "PRAGMA application_id = %d; PRAGMA user_version = %d", APPLICATION_ID, PP_DB_VERSION);
     return run_script(db, text, "creating the tables");

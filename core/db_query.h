@@ -61,6 +61,16 @@ struct pp_value {
 /* The mean of several samples, each weighed by how often it was measured, in whole ns. */
 #define PP_SQL_WEIGHTED_MEAN "CAST(round(sum(1.0 * " PP_SQL_EXPECTED " * count) / sum(count)) AS INTEGER)"
 
+/* The profile that the times of prediction ?1 are of, by most of what a look-up goes by (core/db.h); NULL: none. Made
+ * before it on the same device, with as many threads; one of its model before others, however it was cut there (--split
+ * is the last word of a profile's workload); then one that ended well; then the newest. */
+#define PP_SQL_PROFILE                                                                                                 \
+    "(SELECT p.id FROM run p JOIN run s ON s.id = ?1 WHERE p.tool = 'ppprof' AND p.device IS s.device "                \
+    "AND p.threads IS s.threads AND p.id < s.id AND EXISTS (SELECT 1 FROM task_time WHERE run = p.id) "                \
+    "AND NOT EXISTS (SELECT 1 FROM run_config c WHERE c.run = s.id AND c.name = 'profile' AND c.given) "               \
+    "ORDER BY instr(s.workload, rtrim(nullif(p.workload, ''), replace(p.workload, ' ', ''))) = 1 DESC, "               \
+    "p.status IS 'ok' DESC, p.id DESC LIMIT 1)"
+
 /* Writes the text of run.workload: model and data, without where they run. Runs with equal texts do the same work, and
  * runs that do the same work have equal texts; v_pair relies on it. With a job the text says how the job's model is cut
  * into stages; with job NULL (ppprof) what --split asks for. PP_USAGE if the value of --times or --straggler cannot be

@@ -10,6 +10,11 @@
 #define OF_DEVICE "run IN (SELECT id FROM run WHERE device = ?1 AND threads = ?2)"
 /* Profiles that ended well come before those that were interrupted, and have few samples. */
 #define ENDED_WELL "run IN (SELECT id FROM run WHERE status = 'ok')"
+/* Text that is largest for the time of a task that a look-up takes, in a context: of a profile that ended well; in this
+ * context; of the newest; with this schedule. */
+#define LOOKED_UP(asked)                                                                                               \
+    "printf('%d %d %012d %d %s', " ENDED_WELL ", context = " asked                                                     \
+    ", run, " PP_SQL_SCHEDULE("context") " = " PP_SQL_SCHEDULE(asked) ", context)"
 #define BEST_PROFILE "id IN (SELECT run FROM task_time) ORDER BY status IS 'ok' DESC, id DESC LIMIT 1"
 
 pp_status pp_db_find_task(struct pp_db *db, const char *device, int threads, const char *signature, const char *context,
@@ -17,11 +22,8 @@ pp_status pp_db_find_task(struct pp_db *db, const char *device, int threads, con
 {
     return pp_db_integer(
         db,
-        "SELECT " PP_SQL_EXPECTED
-        " FROM task_time WHERE name = ?3 AND load = ?4 AND " PP_SQL_SHARE("context") " = " PP_SQL_SHARE(
-            "?5") " AND " OF_DEVICE " ORDER BY " ENDED_WELL
-                  " DESC, context = ?5 DESC, run DESC, " PP_SQL_SCHEDULE("context") " = " PP_SQL_SCHEDULE(
-                      "?5") " DESC, context DESC LIMIT 1",
+        "SELECT " PP_SQL_EXPECTED " FROM task_time WHERE name = ?3 AND load = ?4 AND " PP_SQL_SHARE(
+            "context") " = " PP_SQL_SHARE("?5") " AND " OF_DEVICE " ORDER BY " LOOKED_UP("?5") " DESC LIMIT 1",
         PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(signature), PP_INT(load), PP_TEXT(context)), ns, found);
 }
 
@@ -119,12 +121,10 @@ pp_status pp_db_each_task(struct pp_db *db, const char *device, int threads, con
     sqlite3_stmt *statement;
     bool found;
     PP_TRY(pp_db_query(db,
-                       "SELECT name, load, " PP_SQL_EXPECTED ", max(printf('%d %012d %d %s', " ENDED_WELL
-                       ", run, " PP_SQL_SCHEDULE("context") " = " PP_SQL_SCHEDULE(
-                           "?4") ", context)) FROM task_time WHERE name >= ?3 AND name < ?3 || '~' "
-                                 "AND " PP_SQL_SHARE("context") " = " PP_SQL_SHARE("?4") " AND"
-                                                                                         " " OF_DEVICE " GROUP BY "
-                                                                                         "name, load",
+                       "SELECT name, load, " PP_SQL_EXPECTED ", max(" LOOKED_UP(
+                           "?4") ") FROM task_time WHERE "
+                                 "name >= ?3 AND name < ?3 || '~' AND " PP_SQL_SHARE("context") " = " PP_SQL_SHARE(
+                                     "?4") " AND " OF_DEVICE " GROUP BY name, load",
                        PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(prefix), PP_TEXT(context)), &statement));
     PP_TRY(pp_db_row(db, statement, &found));
     while (found) {

@@ -23,7 +23,8 @@ struct pp_schedule_found {
     const char *name;   /* as the registry spells it; for a schedule file its path */
     int number;         /* N of NAME:N, else 0 */
     int virtual_stages; /* default of V */
-    const char *leaner; /* a schedule that takes no more time and holds fewer microbatches; NULL: none is known */
+    const char *leaner; /* a schedule that takes no more time and holds fewer microbatches, if it takes so many at all;
+                         * NULL: none is known */
     /* P and M of a schedule file, which has no others; else 0. */
     int ranks, microbatches;
 };

@@ -14,7 +14,7 @@ pp_status pp_lines_next(struct pp_lines *lines, char **out)
     errno = 0;
     const ssize_t length = getline(&lines->line, &lines->capacity, lines->in);
     if (length < 0 && (ferror(lines->in) || errno)) /* without memory getline() sets errno alone */
-        return pp_fail(PP_IO, "it cannot be read: %s", strerror(errno));
+        return pp_fail(PP_IO, "the file cannot be read: %s", strerror(errno));
     if (length < 0) return PP_OK;
     if (strlen(lines->line) != (size_t)length) return pp_fail(PP_INPUT, "there is a zero byte; this is no text");
     char *line = lines->line;

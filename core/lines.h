@@ -17,9 +17,9 @@ struct pp_lines {
     size_t capacity;
 };
 
-/* *out: the next line without its end, LF or CR LF, which the caller may change; NULL behind the last one. The byte
- * order mark that some editors write before UTF-8 is left out. PP_INPUT for a zero byte; PP_IO; messages name neither
- * file nor line. */
+/* *out: the next line without its end (LF, CR LF, or a CR at the end of the text), which the caller may change; NULL
+ * behind the last one. The byte order mark that some editors write before UTF-8 is left out. PP_INPUT for a zero byte;
+ * PP_IO; messages name neither file nor line. */
 pp_status pp_lines_next(struct pp_lines *lines, char **out) PP_MUST_CHECK;
 void pp_lines_free(struct pp_lines *lines);
 

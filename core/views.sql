@@ -107,7 +107,8 @@ WHERE r.status = 'ok' AND r.tool IN ('ppsim', 'ppexec') AND m.ms IS NOT NULL;
 
 -- Which finished runs belong together: a measurement and the newest prediction of the same plan, workload, device and threads; a
 -- prediction for the same transport goes before others, then one of the same schedule: equal plans of two schedules were profiled
--- apart. `newest` marks one row for each configuration: its newest measurement (of each transport), or its newest prediction where
+-- apart. `newest` marks one row for each configuration: its newest measurement (of each transport; one with steps before one without,
+-- which resumed a run that had ended), or its newest prediction where
 -- no such plan was measured. Schedules may have the same plan (gpipe and 1f1b with one chunk) and so may numbers of chunks (8 and 7
 -- of 20 rows): each that was measured, or else predicted, is a configuration of its own. A prediction of another name beside a
 -- measurement is none: the measurement has its prediction, and would be shown twice.
@@ -119,15 +120,17 @@ SELECT (SELECT id FROM (
                 AND p.threads IS m.threads AND p.tool = 'ppsim' AND p.status = 'ok')
         ORDER BY same_transport DESC, same_schedule DESC, id DESC LIMIT 1
     ) AS predicted_run, m.id AS measured_run,
-    m.id = (SELECT max(o.id) FROM run o WHERE o.plan_hash = m.plan_hash AND o.workload = m.workload AND o.device IS m.device
+    m.id = (SELECT o.id FROM run o WHERE o.plan_hash = m.plan_hash AND o.workload = m.workload AND o.device IS m.device
         AND o.threads IS m.threads AND o.tool = 'ppexec' AND o.status = 'ok' AND o.transport IS m.transport
-        AND o.schedule = m.schedule AND o.chunks = m.chunks) AS newest
+        AND o.schedule = m.schedule AND o.chunks = m.chunks
+        ORDER BY EXISTS (SELECT 1 FROM step WHERE run = o.id) DESC, o.id DESC LIMIT 1) AS newest
 FROM run m
 WHERE m.tool = 'ppexec' AND m.status = 'ok' AND m.plan IS NOT NULL
 UNION ALL
 SELECT p.id,
-    (SELECT max(m.id) FROM run m WHERE m.plan_hash = p.plan_hash AND m.workload = p.workload AND m.device IS p.device
-        AND m.threads IS p.threads AND m.tool = 'ppexec' AND m.status = 'ok'),
+    (SELECT m.id FROM run m WHERE m.plan_hash = p.plan_hash AND m.workload = p.workload AND m.device IS p.device
+        AND m.threads IS p.threads AND m.tool = 'ppexec' AND m.status = 'ok'
+        ORDER BY EXISTS (SELECT 1 FROM step WHERE run = m.id) DESC, m.id DESC LIMIT 1),
     p.id = (SELECT max(o.id) FROM run o WHERE o.plan_hash = p.plan_hash AND o.workload = p.workload AND o.device IS p.device
         AND o.threads IS p.threads AND o.tool = 'ppsim' AND o.status = 'ok' AND o.schedule = p.schedule AND o.chunks = p.chunks)
     AND NOT EXISTS (

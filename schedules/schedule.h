@@ -56,8 +56,8 @@ struct pp_schedule {
     pp_status (*check)(const struct pp_schedule_shape *shape);
     enum pp_schedule_number number; /* with PP_NO_NUMBER, shape->number is always 0 */
     bool timed;                     /* it decides by shape->costs */
-    /* If each rank holds all microbatches at once: a schedule of as many stages that takes no more time, and holds
-     * fewer. NULL if a rank gives microbatches back on the way. */
+    /* If each rank holds all microbatches at once: a schedule of as many stages that takes no more time and holds
+     * fewer, where its check() accepts the shape. NULL if a rank gives microbatches back on the way. */
     const char *leaner;
     /* Appends the computations of `rank`, in order. Called once for each rank. All orders together have
      *   - each F of a stage and a microbatch once, and once its B, or else its I and, behind that, its W; of one stage

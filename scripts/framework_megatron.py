@@ -37,6 +37,10 @@ class Megatron(Plan):
             "{p.name} cuts rows into twice {p.context_parallel} parts, which do not divide {p.tokens} tokens",
         ),
         (
+            lambda p: p.sequence_parallel and p.tokens // p.context_parallel % p.tensor,
+            "{p.name} cuts the tokens of a worker among {p.tensor} tensor ranks, which do not divide them",
+        ),
+        (
             lambda p: p.checkpoint == "always" and not p.is_even,
             "{p.name} recomputes whole stages only if all have as many layers: plan with --checkpoint layers",
         ),

@@ -34,6 +34,18 @@ def is_text(value, choices):
     return isinstance(value, str) and (choices is None or value.partition(":")[0] in choices)
 
 
+def contradictions(row):
+    """Names of fields that cannot be, beside the others."""
+    layers, degree = row["stage_layers"], row["shard_degree"]
+    mode, colon, _ = row["checkpoint"].partition(":")
+    wrong = {
+        "stage_layers": len(layers) != row["stages"] * row["virtual"] or sum(layers) > MOST_LAYERS,
+        "shard_degree": degree and row["replicas"] % degree,
+        "checkpoint": colon and (mode != "layers" or not number_of(row["checkpoint"])),
+    }
+    return [name for name, is_wrong in wrong.items() if is_wrong]
+
+
 def check(row, what):
     """Refuses what is no row of ppsim, or has no model."""
     if not isinstance(row, dict) or not all(name in row for name in ("schedule", "rows", "options")):
@@ -46,8 +58,7 @@ def check(row, what):
     layers = row.get("stage_layers")
     sound["stage_layers"] = isinstance(layers, list) and all(is_count(value, 0) for value in layers)
     bad = [name for name, is_sound in sound.items() if not is_sound]
-    if not bad and (len(layers) != row["stages"] * row["virtual"] or sum(layers) > MOST_LAYERS):
-        bad = ["stage_layers"]
+    bad = bad or contradictions(row)
     if bad:
         raise Refused(f"{what} is damaged: its {bad[0]} is missing or makes no sense")
 

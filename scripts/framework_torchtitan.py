@@ -32,6 +32,7 @@ class Torchtitan(Plan):
             "{p.name} runs {p.torch_schedule} with no fewer microbatches than there are stages: {p.microbatches} are "
             "planned",
         ),
+        (lambda p: p.csv and not p.is_piped, "a plan of one stage has no use for --csv {p.csv}"),
         (
             lambda p: p.tokens % p.parts,
             "{p.name} cuts rows into {p.parts} parts, which do not divide {p.tokens} tokens",

@@ -171,7 +171,7 @@ def sums_place(header):
 
 def sums_are_named(name):
     """Is it the name of checksums, or was it before one bit of it changed?"""
-    pairs = zip(name.encode(), SUMS.encode())
+    pairs = zip(map(ord, name), map(ord, SUMS))
     return len(name) == len(SUMS) and sum(bin(a ^ b).count("1") for a, b in pairs) <= 1
 
 

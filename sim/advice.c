@@ -164,12 +164,14 @@ static bool change_layout(const struct pp_predictor *p, const struct layout_chan
 static bool change_use(const struct search *s, const struct saving *saving, bool changed, struct pp_large *with)
 {
     struct pp_point *point = &with->point;
+    const struct pp_schedules *schedules = s->p->schedules;
     struct pp_schedule_found found;
     const int rows = rows_of(s->p->config, with);
-    if (s->p->schedules->find(point->schedule, &found) != PP_OK) return false;
-    if (found.leaner) point->schedule = found.leaner, changed = true;
+    if (schedules->find(point->schedule, &found) != PP_OK) return false;
     if (saving->single_rows && point->chunks >= rows) return false;
     if (saving->single_rows) point->chunks = rows;
+    if (found.leaner && schedules->check(found.leaner, point->stages, point->virtual_stages, point->chunks) == PP_OK)
+        point->schedule = found.leaner, changed = true;
     if (saving->checkpoint == PP_CHECKPOINT_NEVER) return changed || saving->single_rows;
     point->checkpoint = saving->checkpoint;
     return !s->checkpointed;
@@ -268,7 +270,7 @@ const char *pp_advice(const struct pp_predictor *p, struct pp_large *large, int 
     else if (hopeless)
         snprintf(buf, PP_ADVICE_TEXT, "%s: it takes more %s%s", fixed, more(p->config), further(p->config));
     else if (s.saving)
-        snprintf(buf, PP_ADVICE_TEXT, ";%s saves memory, but not enough (%s)%s", options,
+        snprintf(buf, PP_ADVICE_TEXT, ";%s saves memory, but it still needs %s%s", options,
                  pp_memory_text(s.after.bytes, size), further(p->config));
     else
         snprintf(buf, PP_ADVICE_TEXT, "%s", further(p->config));

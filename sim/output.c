@@ -105,7 +105,7 @@ static void print_sums(const json_t *row, FILE *out)
 
 /* The path of one step's computations. What ends a step behind them is not part of it: with ZeRO 1 and 2 parameters are
  * gathered there. */
-static void print_path(const json_t *row, FILE *out)
+static void print_path(const json_t *row, const struct pp_config *config, FILE *out)
 {
     char text[1024] = "critical path:";
     const char *kind, *separator = "";
@@ -122,7 +122,7 @@ static void print_path(const json_t *row, FILE *out)
     }
     used += (size_t)snprintf(text + used, sizeof text - used, " of %.3f ms", total);
     const double between = number(row, "ms_per_batch") - number(row, "makespan_ms");
-    if (between > NOTABLE * total)
+    if (between > NOTABLE * total && config->jitter <= 0) /* with jitter a batch is a mean of steps, the path of one */
         snprintf(text + used, sizeof text - used,
                  "; then %.3f ms in which nothing is computed, until the next step begins", between);
     fputc('\n', out);
@@ -204,6 +204,6 @@ pp_status pp_rows_print(const json_t *rows, const struct pp_config *config, FILE
     print_ranks(json_array_get(rows, 0), out);
     print_layers(json_array_get(rows, 0), out);
     print_sums(json_array_get(rows, 0), out);
-    print_path(json_array_get(rows, 0), out);
+    print_path(json_array_get(rows, 0), config, out);
     return PP_OK;
 }

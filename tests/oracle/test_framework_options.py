@@ -319,6 +319,8 @@ REFUSED = [  # a command line, a framework, a part of the message
     (PIPELINE + "--checkpoint always --split 9,9,8,6", "megatron", "have as many layers"),
     (SINGLE + "--context-parallel 2 --tokens 4098", "megatron", "do not divide 4098 tokens"),
     (SINGLE + "--context-parallel 2 --tokens 4098", "torchtitan", "cuts rows into 4 parts, which do not divide 4098"),
+    (SINGLE + "--tensor 2 --sequence-parallel --tokens 4097", "megatron", "among 2 tensor ranks"),
+    (SINGLE + "--tensor 2 --sequence-parallel --tokens 4097", "torchtitan", "cuts rows into 2 parts"),
     (EXPERTS + "--stages 1 --tensor 2", "megatron", "without --sequence-parallel"),
     (
         EXPERTS + "--stages 1 --tensor 1 --replicas 4 --expert-parallel 2 --zero 3 --shard-degree 2",
@@ -348,6 +350,9 @@ BROKEN = [  # a change of a row, a part of the message
     (dict(stage_layers=[32]), "its stage_layers"),
     (dict(stage_layers=[1 << 30] * 4), "its stage_layers"),
     (dict(stage_layers=["8"] * 4), "its stage_layers"),
+    (dict(shard_degree=3), "its shard_degree"),
+    (dict(checkpoint="never:5"), "its checkpoint"),
+    (dict(checkpoint="layers:x"), "its checkpoint"),
 ]
 
 
@@ -459,6 +464,9 @@ class Options(unittest.TestCase):
         row = {**json.loads(plans(PIPELINE))[0], "schedule": "mine.csv#5c0e"}
         status, line, lines = run("torchtitan", json.dumps([row]).encode(), "--csv", "mine.csv")
         self.told(lines, ["stage s on rank s mod 4"])
+        status, line, lines = run("torchtitan", plans(SINGLE), "--csv", "mine.csv")
+        self.assertEqual((status, line), (1, ""))
+        self.told(lines, ["one stage has no use for --csv mine.csv"])
         for name in ("a b.csv", "*.csv", "-x", "", "a\nb"):
             status, line, lines = run("torchtitan", plans(PIPELINE), f"--csv={name}")
             self.assertEqual((status, line), (1, ""))

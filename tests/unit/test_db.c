@@ -170,6 +170,9 @@ static void test_profile(void **state)
     assert_true(found && ns == 77);
     must(pp_db_find_task(db, "cpu", 1, "F 1l seq35 rows5", "1f1b never", 1, &ns, &found));
     assert_true(found && ns == 200);
+    must(pp_db_each_task(db, "cpu", 1, "F 1l seq35 rows5", "gpipe never", collect, text));
+    assert_string_equal(text, "F 1l seq35 rows5/1/77;F 1l seq35 rows5/2/205;");
+    text[0] = '\0';
     must(pp_db_find_task(db, "cuda", 1, "F 1l seq35 rows5", "", 1, &ns, &found));
     assert_false(found);
     must(pp_db_find_link(db, &s.config, 0, "inproc p2p", "latency_ns", &value, &found));
