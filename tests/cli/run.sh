@@ -75,7 +75,7 @@ check_line() {
         stdout) check_stream "$out" "${rest%% *}" "${rest#* }" ;;
         stderr) check_stream "$err" "${rest%% *}" "${rest#* }" ;;
         json) check_json "$rest" ;;
-        needs) command -v "$rest" >/dev/null || { echo "skipped: there is no $rest"; exit $((failures > 0 ? 1 : 77)); } ;;
+        needs) finish_command; command -v "$rest" >/dev/null || { echo "skipped: there is no $rest"; exit $((failures > 0 ? 1 : 77)); } ;;
         '' | '#'*) ;;
         *) complain "the case says '$word', which is not known" ;;
     esac
@@ -92,4 +92,6 @@ while IFS= read -r line || [ -n "$line" ]; do
     fi
 done <"$case_file"
 finish_command
+[ -z "$continued" ] || complain "the last line goes on, and there is no other"
+[ -n "$command" ] || complain "the case runs nothing"
 exit $((failures > 0))

@@ -117,17 +117,6 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
     return pp_emu_error(copy(__func__, to, from, bytes, kind, NULL, true));
 }
 
-cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device, size_t bytes,
-                                cudaStream_t stream)
-{
-    PP_EMU_ENTER();
-    struct pp_emu_range target, source;
-    pp_emu_find(to, bytes, &target);
-    pp_emu_find(from, bytes, &source);
-    if (target.device != to_device || source.device != from_device) return pp_emu_error(cudaErrorInvalidValue);
-    return pp_emu_error(copy(__func__, to, from, bytes, cudaMemcpyDeviceToDevice, stream, false));
-}
-
 static cudaError_t fill(const char *function, void *to, int value, size_t bytes, cudaStream_t handle)
 {
     cudaStream_t stream = pp_emu_stream(handle);

@@ -49,24 +49,10 @@ cudaError_t cudaSetDevice(int device)
     return cudaSuccess;
 }
 
-cudaError_t cudaInitDevice(int device, unsigned device_flags, unsigned flags)
-{
-    PP_EMU_ENTER();
-    (void)device_flags, (void)flags;
-    return pp_emu_error(device < 0 || device >= pp_emu_settings()->devices ? cudaErrorInvalidDevice : cudaSuccess);
-}
-
 cudaError_t cudaGetDevice(int *device)
 {
     PP_EMU_ENTER();
     *device = current;
-    return cudaSuccess;
-}
-
-cudaError_t cudaSetDeviceFlags(unsigned flags)
-{
-    PP_EMU_ENTER();
-    (void)flags;
     return cudaSuccess;
 }
 
@@ -130,14 +116,6 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
     }
     pp_emu_complain("cudaDeviceGetAttribute: attribute %d is not emulated", attribute);
     return pp_emu_error(cudaErrorInvalidValue);
-}
-
-cudaError_t cudaDeviceGetPCIBusId(char *text, int size, int device)
-{
-    PP_EMU_ENTER();
-    if (device < 0 || device >= pp_emu_settings()->devices) return pp_emu_error(cudaErrorInvalidDevice);
-    snprintf(text, (size_t)size, "0000:%02x:00.0", device + 1);
-    return cudaSuccess;
 }
 
 cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)
@@ -229,16 +207,6 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *out, const void *fu
     if (error != cudaSuccess) return pp_emu_error(error);
     *out = (struct cudaFuncAttributes){
         .maxThreadsPerBlock = PP_EMU_BLOCK_THREADS, .numRegs = 32, .maxDynamicSharedSizeBytes = shared_limit(function)};
-    return cudaSuccess;
-}
-
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *function, int threads,
-                                                          size_t shared_bytes)
-{
-    PP_EMU_ENTER();
-    (void)function;
-    const int by_threads = 2048 / threads, by_shared = (int)((228u << 10) / (shared_bytes + 1024));
-    *blocks = by_threads < by_shared ? by_threads : by_shared;
     return cudaSuccess;
 }
 

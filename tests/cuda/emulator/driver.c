@@ -151,7 +151,8 @@ static CUresult create_stream(CUstream *out, CUgreenCtx green, unsigned flags, i
     if (entered != CUDA_SUCCESS) return entered;
     if (!green) return CUDA_ERROR_INVALID_CONTEXT;
     if (flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
-    return (CUresult)pp_emu_stream_open(green->context.device, flags, priority, green, out);
+    (void)priority; /* no stream goes before another */
+    return (CUresult)pp_emu_stream_open(green->context.device, flags, green, out);
 }
 
 static CUresult to_context(CUcontext *out, CUgreenCtx green)

@@ -113,7 +113,7 @@ struct pp_emu_op {
 
 struct CUstream_st {
     struct CUstream_st *next; /* all live ones */
-    int device, priority;
+    int device;
     unsigned flags;
     CUgreenCtx green;
     struct pp_emu_pool *pool; /* of the green context; NULL: all of the device */
@@ -128,7 +128,7 @@ struct CUstream_st {
 /* The stream that a handle means for the calling thread; NULL if there is none such. */
 cudaStream_t pp_emu_stream(cudaStream_t handle);
 /* Checked, listed and counted as cudaStreamCreate does. */
-cudaError_t pp_emu_stream_open(int device, unsigned flags, int priority, CUgreenCtx green, cudaStream_t *out);
+cudaError_t pp_emu_stream_open(int device, unsigned flags, CUgreenCtx green, cudaStream_t *out);
 bool pp_emu_has_streams(CUgreenCtx green);
 void pp_emu_enqueue(cudaStream_t stream, struct pp_emu_op *op);
 /* Blocks until all that is queued has run. */

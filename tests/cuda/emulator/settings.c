@@ -130,12 +130,6 @@ cudaError_t cudaGetLastError(void)
     return error;
 }
 
-cudaError_t cudaPeekAtLastError(void)
-{
-    const cudaError_t fault = pp_emu_fault(pp_emu_current());
-    return fault != cudaSuccess ? fault : last_error;
-}
-
 static const struct {
     cudaError_t error;
     const char *name, *text;

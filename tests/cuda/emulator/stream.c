@@ -53,14 +53,13 @@ static void *stream_main(void *arg)
     return NULL;
 }
 
-static cudaError_t create(int device, unsigned flags, int priority, CUgreenCtx green, cudaStream_t *out)
+static cudaError_t create(int device, unsigned flags, CUgreenCtx green, cudaStream_t *out)
 {
     struct CUstream_st *s = pp_emu_new(sizeof(*s));
     pthread_attr_t attributes;
     pthread_t thread;
     s->device = device;
     s->flags = flags;
-    s->priority = priority;
     s->green = green;
     s->pool = green ? pp_emu_green_pool(green) : NULL;
     s->tail = &s->head;
@@ -77,10 +76,10 @@ static cudaError_t create(int device, unsigned flags, int priority, CUgreenCtx g
     return cudaSuccess;
 }
 
-cudaError_t pp_emu_stream_open(int device, unsigned flags, int priority, CUgreenCtx green, cudaStream_t *out)
+cudaError_t pp_emu_stream_open(int device, unsigned flags, CUgreenCtx green, cudaStream_t *out)
 {
     if (!out || flags & ~(unsigned)cudaStreamNonBlocking) return cudaErrorInvalidValue;
-    const cudaError_t error = create(device, flags, priority, green, out);
+    const cudaError_t error = create(device, flags, green, out);
     if (error != cudaSuccess) return error;
     pp_emu_lock(&streams_mutex);
     (*out)->next = streams;
@@ -97,7 +96,7 @@ cudaStream_t pp_emu_stream(cudaStream_t handle)
     const int device = pp_emu_current();
     pp_emu_lock(&streams_mutex);
     if (!handle || handle == cudaStreamLegacy) {
-        if (!legacy[device] && create(device, 0, 0, NULL, &legacy[device]) != cudaSuccess) abort();
+        if (!legacy[device] && create(device, 0, NULL, &legacy[device]) != cudaSuccess) abort();
         found = legacy[device];
     } else {
         for (found = streams; found && found != handle; found = found->next) {
@@ -220,13 +219,14 @@ void pp_emu_drain_device(int device)
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int priority)
 {
     PP_EMU_ENTER();
-    return pp_emu_error(pp_emu_stream_open(pp_emu_current(), flags, priority, pp_emu_current_green(), out));
+    (void)priority; /* no stream goes before another */
+    return pp_emu_error(pp_emu_stream_open(pp_emu_current(), flags, pp_emu_current_green(), out));
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
 {
     PP_EMU_ENTER();
-    return pp_emu_error(pp_emu_stream_open(pp_emu_current(), flags, 0, pp_emu_current_green(), out));
+    return pp_emu_error(pp_emu_stream_open(pp_emu_current(), flags, pp_emu_current_green(), out));
 }
 
 /* Returns at once; what is queued still runs. */
@@ -273,40 +273,6 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle)
     if (!s) return pp_emu_error(cudaErrorInvalidResourceHandle);
     pp_emu_drain(s);
     return pp_emu_error(pp_emu_fault(s->device));
-}
-
-cudaError_t cudaDeviceSynchronize(void)
-{
-    PP_EMU_ENTER();
-    pp_emu_drain_device(pp_emu_current());
-    return pp_emu_error(pp_emu_fault(pp_emu_current()));
-}
-
-cudaError_t cudaStreamGetPriority(cudaStream_t handle, int *priority)
-{
-    PP_EMU_ENTER();
-    cudaStream_t s = pp_emu_stream(handle);
-    if (!s) return pp_emu_error(cudaErrorInvalidResourceHandle);
-    *priority = s->priority;
-    return cudaSuccess;
-}
-
-cudaError_t cudaStreamGetFlags(cudaStream_t handle, unsigned *flags)
-{
-    PP_EMU_ENTER();
-    cudaStream_t s = pp_emu_stream(handle);
-    if (!s) return pp_emu_error(cudaErrorInvalidResourceHandle);
-    *flags = s->flags;
-    return cudaSuccess;
-}
-
-cudaError_t cudaStreamGetDevice(cudaStream_t handle, int *device)
-{
-    PP_EMU_ENTER();
-    cudaStream_t s = pp_emu_stream(handle);
-    if (!s) return pp_emu_error(cudaErrorInvalidResourceHandle);
-    *device = s->device;
-    return cudaSuccess;
 }
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
