@@ -31,6 +31,7 @@
     X("context_parallel", "", NULL, 0, 0)                                                                              \
     X("checkpoint", "", "checkpoint", 0, 0)                                                                            \
     X("transport", "", "transport", 0, 0)                                                                              \
+    X("batch_w", "", "batch W", 0, 0, .usual = "1")                                                                    \
     X("predicted_ms", "ms/batch", "predicted", 1, 2)                                                                   \
     X("measured_ms", "ms/batch", "measured", 1, 2)                                                                     \
     X("error_percent", "ms/batch", "error %", 1, 1)                                                                    \
@@ -69,8 +70,13 @@ static const struct pp_column columns[] = {COLUMNS(AS_COLUMN)};
 #define AS_VALUE(key, sql, ...) sql " AS " key ", "
 static const struct pp_column kind_columns[] = {KIND_COLUMNS(AS_KIND_COLUMN)};
 
+/* Microbatches in each W: no column of a run, but another plan. */
+#define BATCH_W                                                                                                        \
+    "coalesce((SELECT CAST(value AS INTEGER) FROM run_config WHERE run = coalesce(measured_run, predicted_run) "       \
+    "AND name = 'batch-w'), 1) AS batch_w"
 /* A list of names or values ends with a comma, so a NULL follows it, which is not read. */
-#define CONFIGURATION "SELECT " COLUMNS(AS_NAME) "NULL FROM (SELECT *, virtual_stages AS virtual FROM v_configuration) "
+#define CONFIGURATION                                                                                                  \
+    "SELECT " COLUMNS(AS_NAME) "NULL FROM (SELECT *, virtual_stages AS virtual, " BATCH_W " FROM v_configuration) "
 
 static const char newest[] = CONFIGURATION "WHERE newest AND ?1 = 0 ORDER BY workload, device, threads, replicas, "
                                            "tensor, checkpoint, stages, schedule, virtual_stages, chunks, transport";
@@ -184,12 +190,15 @@ void pp_compare_shared(const struct pp_table *table, int64_t row, char buf[PP_SH
 const char *pp_compare_title(const struct pp_table *table, int64_t row, char *buf, size_t size)
 {
     int chunks = whole_of(table, row, "chunks"), microbatches = whole_of(table, row, "microbatches");
-    char cut[48] = "", shared[PP_SHARED_TEXT];
+    const int batch_w = whole_of(table, row, "batch_w");
+    char cut[48] = "", batched[24] = "", shared[PP_SHARED_TEXT];
+    if (batch_w > 1) snprintf(batched, sizeof batched, ", batch W %d", batch_w);
     if (microbatches != chunks) snprintf(cut, sizeof cut, " (%d microbatches)", microbatches);
     pp_compare_shared(table, row, shared);
-    snprintf(buf, size, "%s, %s, P = %d, V = %d, %d chunk%s%s, D = %d%s, checkpoint %s", text_of(table, row, "preset"),
-             text_of(table, row, "schedule"), whole_of(table, row, "stages"), whole_of(table, row, "virtual"), chunks,
-             pp_plural(chunks), cut, whole_of(table, row, "replicas"), shared, text_of(table, row, "checkpoint"));
+    snprintf(buf, size, "%s, %s, P = %d, V = %d, %d chunk%s%s%s, D = %d%s, checkpoint %s",
+             text_of(table, row, "preset"), text_of(table, row, "schedule"), whole_of(table, row, "stages"),
+             whole_of(table, row, "virtual"), chunks, pp_plural(chunks), cut, batched, whole_of(table, row, "replicas"),
+             shared, text_of(table, row, "checkpoint"));
     return buf;
 }
 

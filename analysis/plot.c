@@ -52,10 +52,12 @@ pp_status pp_plot_close(const struct pp_plots *plots, const char *name, FILE *fi
     return PP_OK;
 }
 
+enum { CAPTION_BYTES = PP_WORKLOAD_BYTES + 96 }; /* of a workload, a device and threads */
+
 /* In single quotes gnuplot takes all characters as they are, but for these quotes themselves and ends of lines. */
 void pp_plot_text(const char *prefix, const char *text, FILE *script)
 {
-    char printable[512]; /* longer than any title */
+    char printable[CAPTION_BYTES]; /* longer than any title */
     snprintf(printable, sizeof printable, "%s", text);
     fprintf(script, "%s'", prefix);
     for (const char *c = pp_printable(printable); *c; c++) fputs(*c == '\'' ? "''" : (char[]){*c, '\0'}, script);
@@ -64,7 +66,7 @@ void pp_plot_text(const char *prefix, const char *text, FILE *script)
 
 static void write_workload(const struct pp_table *table, int64_t row, FILE *out)
 {
-    char text[320];
+    char text[CAPTION_BYTES];
     int threads = (int)pp_cell_integer(pp_table_cell(table, row, "threads"));
     snprintf(text, sizeof text, "%s, on %s, %d thread%s a worker", pp_cell_text(pp_table_cell(table, row, "workload")),
              pp_cell_text(pp_table_cell(table, row, "device")), threads, pp_plural(threads));

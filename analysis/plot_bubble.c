@@ -17,18 +17,22 @@ static pp_status read_bubbles(struct pp_db *db, int64_t run, int ranks, double *
     sqlite3_stmt *statement;
     bool found;
     double sum = 0;
+    int known = 0;
     *any = false;
     for (int i = 0; i <= ranks; i++) values[i] = NAN;
     PP_TRY(pp_db_query(db, by_rank, PP_VALUES(PP_INT(run)), &statement));
     PP_TRY(pp_db_row(db, statement, &found));
     while (found) {
-        int rank = sqlite3_column_int(statement, 0);
-        if (rank >= 0 && rank < ranks) values[rank] = sqlite3_column_double(statement, 1);
-        sum += sqlite3_column_double(statement, 1);
-        *any = true;
+        const int rank = sqlite3_column_int(statement, 0);
+        if (rank >= 0 && rank < ranks) {
+            values[rank] = sqlite3_column_double(statement, 1);
+            sum += values[rank];
+            known++;
+        }
         PP_TRY(pp_db_row(db, statement, &found));
     }
-    if (*any) values[ranks] = sum / ranks;
+    *any = known > 0;
+    if (*any) values[ranks] = sum / known;
     return PP_OK;
 }
 

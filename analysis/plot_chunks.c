@@ -14,7 +14,8 @@ enum { LINES_MAX = 24, LINE_TEXT = 64 };
 
 /* What makes two rows of the table points of one picture, and then of one line. */
 static const char *const of_picture[] = {"workload", "device", "threads", "replicas", "tensor", "checkpoint", "stages"};
-static const char *const of_line[] = {"schedule", "virtual"};
+static const char *const of_line[] = {"schedule", "virtual", "batch_w"};
+enum { OF_LINE = sizeof of_line / sizeof *of_line };
 static const char *const of_measured_line[] = {"transport"}; /* a prediction alone belongs to any */
 
 struct picture {
@@ -36,7 +37,7 @@ static bool measured(const struct pp_table *table, int64_t row) { return pp_comp
 
 static bool same_line(const struct pp_table *table, int64_t a, int64_t b)
 {
-    if (!same_picture(table, a, b) || !pp_table_same(table, a, b, of_line, 2)) return false;
+    if (!same_picture(table, a, b) || !pp_table_same(table, a, b, of_line, OF_LINE)) return false;
     return !measured(table, a) || !measured(table, b) || pp_table_same(table, a, b, of_measured_line, 1);
 }
 
@@ -89,11 +90,13 @@ static void find_lines(struct picture *picture)
 static const char *line_text(const struct picture *picture, int line, char buf[LINE_TEXT])
 {
     int64_t row = picture->line[line];
-    int v = (int)pp_cell_integer(pp_table_cell(picture->table, row, "virtual"));
-    char stages[24] = "";
+    const int v = (int)pp_cell_integer(pp_table_cell(picture->table, row, "virtual")),
+              w = (int)pp_cell_integer(pp_table_cell(picture->table, row, "batch_w"));
+    char stages[24] = "", batched[24] = "";
     if (v > 1) snprintf(stages, sizeof stages, ", V = %d", v);
-    snprintf(buf, LINE_TEXT, "%s%s%s%s", pp_cell_text(pp_table_cell(picture->table, row, "schedule")), stages,
-             picture->transports ? ", " : "",
+    if (w > 1) snprintf(batched, sizeof batched, ", batch W %d", w);
+    snprintf(buf, LINE_TEXT, "%s%s%s%s%s", pp_cell_text(pp_table_cell(picture->table, row, "schedule")), stages,
+             batched, picture->transports ? ", " : "",
              picture->transports ? pp_cell_text(pp_table_cell(picture->table, row, "transport")) : "");
     return buf;
 }

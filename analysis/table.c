@@ -134,6 +134,7 @@ static void view_column(struct view *view, int64_t n, int i)
                                              .stays = !setting,
                                              .aside = setting,
                                              .twin = column->twin,
+                                             .usual = column->usual,
                                              .spare = column->spare};
     if (!column->bytes) return;
     view->units[i] = unit_of(view, n, column->group);

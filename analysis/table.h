@@ -20,6 +20,7 @@ struct pp_column {
     int decimals;        /* ... with so many digits behind the point */
     bool bytes;          /* a size of memory, for people in the unit that fits the largest one of the group */
     const char *twin;    /* core/text_table.h */
+    const char *usual;   /* core/text_table.h */
     int spare;           /* core/text_table.h */
 };
 
