@@ -8,6 +8,8 @@
 #ifndef PP_CORE_CONFIG_H
 #define PP_CORE_CONFIG_H
 
+#include <string.h>
+
 #include "core/learning_rate.h"
 #include "core/options.h"
 #include "core/plan_spec.h"
@@ -153,6 +155,11 @@ pp_status pp_config_apply_usual(struct pp_config *config) PP_MUST_CHECK;
 const struct pp_opt *pp_config_row(const char *option);
 /* Was the option (without dashes) given on the command line? */
 bool pp_config_given(const struct pp_config *config, const char *option);
+/* --split time: are stages cut by how long their layers take? */
+static inline bool pp_config_splits_by_time(const struct pp_config *config)
+{
+    return strcmp(config->split, "time") == 0;
+}
 /* The option's value as text, as of pp_options_text(); "" where there is no such option. */
 const char *pp_config_text(const struct pp_config *config, const char *option, char buf[PP_OPTION_TEXT]);
 /* --device auto has found `device`: sets vocab_multiple, which depends on the device, unless it was given. Call it

@@ -150,7 +150,7 @@ static void add_list(struct files *files, const char *option, const struct pp_te
 /* The programs that need one take pp.db of this folder where none is named. */
 static void add_database(struct files *files, const struct pp_config *config, unsigned tool, const char *operand)
 {
-    const bool needed = tool != PP_PPEXEC || strcmp(config->split, "time") == 0;
+    const bool needed = tool != PP_PPEXEC || pp_config_splits_by_time(config);
     const char *given = operand ? operand : config->db, *path = given || !needed ? given : "pp.db";
     for (size_t i = 0; i < sizeof of_database / sizeof *of_database; i++)
         add(files, config->db ? "--db" : "the database", path, of_database[i], tool == PP_PPPROF || config->db);

@@ -2,7 +2,6 @@
 #include "core/split_time.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "core/layers.h"
@@ -153,7 +152,7 @@ pp_status pp_split_time_by(struct pp_config *config, const struct pp_config *wor
                            const struct pp_call_times *times)
 {
     double *layer_ns;
-    if (strcmp(config->split, "time") != 0) return PP_OK;
+    if (!pp_config_splits_by_time(config)) return PP_OK;
     PP_TRY(PP_NEW(&layer_ns, config->layers + 2));
     const pp_status status = fill(workers, ops, times, layer_ns);
     if (status == PP_OK)
@@ -170,7 +169,7 @@ pp_status pp_split_time(struct pp_config *config, const struct pp_schedules *sch
     struct profiled profiled = {config, ops, device, db};
     const struct pp_call_times times = {profiled_ns, &profiled};
     struct pp_config workers;
-    if (strcmp(config->split, "time") != 0) return PP_OK;
+    if (!pp_config_splits_by_time(config)) return PP_OK;
     pp_split_time_workers(config, ops, &workers);
     PP_TRY(pp_points_first_chunks(config, schedules, &workers.chunks));
     if (db) return pp_split_time_by(config, &workers, ops, &times);

@@ -193,7 +193,7 @@ static pp_status find_points(struct session *s)
 {
     const struct pp_config *config = &s->exec.config;
     if (!config->points) return pp_points(config, &pp_schedules, &s->points, &s->npoints);
-    if (strcmp(config->split, "time") == 0)
+    if (pp_config_splits_by_time(config))
         return pp_fail(PP_USAGE, "--split time is by the times of one configuration: with --points give the layers of "
                                  "each stage, such as --split 3,5");
     PP_TRY(pp_points_file_read(config, info.tool, &pp_schedules, &s->file));

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sim/split.h"
 
-#include <string.h>
 
 #include "core/split_time.h"
 #include "sim/costs.h"
@@ -10,12 +9,12 @@
  * number of rows, where a profile has times of some. */
 static bool is_own(const struct pp_predictor *p)
 {
-    return pp_config_machine(p->config) && strcmp(p->config->split, "time") == 0;
+    return pp_config_machine(p->config) && pp_config_splits_by_time(p->config);
 }
 
 pp_status pp_split_find(struct pp_config *config, const struct pp_predictor *p, struct pp_db *texts)
 {
-    if (pp_predict_only_times(config) || strcmp(config->split, "time") != 0) return PP_OK;
+    if (pp_predict_only_times(config) || !pp_config_splits_by_time(config)) return PP_OK;
     if (is_own(p)) return PP_OK;
     if (config->workers.n > 0)
         return pp_fail(PP_USAGE,
