@@ -38,6 +38,7 @@ import time
 sys.dont_write_bytecode = True
 import fidelity_design as design  # noqa: E402
 import fidelity_gpu as gpu  # noqa: E402
+import json_lines  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SHAPES = {
@@ -279,11 +280,6 @@ def turns(args, torch, model, precision, chunks, chosen):
     return row
 
 
-def lines_of(path):
-    path = pathlib.Path(path)
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
-
-
 def speed_in(args, torch, model, precision, wanted):
     """The lines of a model in one precision, of the wanted numbers of chunks; returns how many failed. Where one hangs,
     the others are not tried."""
@@ -298,8 +294,7 @@ def speed_in(args, torch, model, precision, wanted):
         except subprocess.TimeoutExpired as error:
             print(error, file=sys.stderr)
             return failed + 1
-        with open(args.out, "a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
+        json_lines.append(args.out, row)
         print(json.dumps(row), flush=True)
     return failed
 
@@ -319,7 +314,7 @@ def speed_of(args, torch, model, known):
 
 
 def speed(args):
-    known = {(r["model"], r["precision"], r["chunks"]) for r in lines_of(args.out)}
+    known = {(r["model"], r["precision"], r["chunks"]) for r in json_lines.read(args.out)}
     try:
         torch = Torch(args.torch_device or args.device, args.tiny)
     except (ImportError, RuntimeError) as error:
@@ -340,7 +335,7 @@ def verdict(row):
 
 
 def slower(args):
-    for row in lines_of(args.file):
+    for row in json_lines.read(args.file):
         if verdict(row)[2] is False:
             print(row["model"], row["precision"], row["chunks"])
     return 0

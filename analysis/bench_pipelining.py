@@ -102,11 +102,16 @@ def hop(model, rank, args):
     return statistics.median(times)
 
 
+def core_of(rank):
+    cores = sorted(os.sched_getaffinity(0))
+    return cores[rank % len(cores)]
+
+
 def work(rank, args, rows, folder):
     """One process: all configurations, in turn, args.rounds times."""
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(args.port))
     torch.set_num_threads(1)
-    os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[rank % os.cpu_count()]})
+    os.sched_setaffinity(0, {core_of(rank)})
     dist.init_process_group("gloo", rank=rank, world_size=args.ranks)
     model = load(args.model)
     if rows is None:
@@ -134,14 +139,15 @@ def spawn(args, rows):
 def measure_blocks(args, path):
     """Blocks, measured by several processes at a time; the first one's count."""
     command = [sys.executable, REPOSITORY / "scripts" / "block-times", args.model, "--threads", "1", "--seconds", "2"]
-    running = [
-        subprocess.Popen(
-            ["taskset", "-c", str(core), *map(str, command)], stdout=path.open("w") if core == 0 else subprocess.DEVNULL
-        )
-        for core in range(args.ranks)
-    ]
-    if any([process.wait() for process in running]):
-        sys.exit("block-times failed")
+    with path.open("w") as first:
+        running = [
+            subprocess.Popen(
+                ["taskset", "-c", str(core_of(rank)), *map(str, command)], stdout=subprocess.DEVNULL if rank else first
+            )
+            for rank in range(args.ranks)
+        ]
+        if any([process.wait() for process in running]):
+            sys.exit("block-times failed")
 
 
 def predict(args, path, hop_ms):
@@ -166,10 +172,11 @@ def main():
     parser.add_argument("--port", type=int, default=29600)
     parser.add_argument("--blocks", type=pathlib.Path, help="write the block times there")
     args = parser.parse_args()
-    path = args.blocks or pathlib.Path(tempfile.mkstemp(suffix=".tsv")[1])
     hop_ms = spawn(args, None)
-    measure_blocks(args, path)
-    rows = predict(args, path, hop_ms)
+    with tempfile.TemporaryDirectory() as folder:
+        path = args.blocks or pathlib.Path(folder) / "blocks.tsv"
+        measure_blocks(args, path)
+        rows = predict(args, path, hop_ms)
     measured = spawn(args, rows)
     print(f"A hop takes {hop_ms:.3f} ms.\n")
     print("| schedule | M | blocks of stages | predicted ms | measured ms | of runs | error % |")

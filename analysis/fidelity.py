@@ -40,6 +40,7 @@ import fidelity_design as design  # noqa: E402
 import fidelity_gpu as gpu  # noqa: E402
 import fidelity_load as load  # noqa: E402
 import fidelity_table as table  # noqa: E402
+import json_lines  # noqa: E402
 from arguments import file, folder_of, names  # noqa: E402
 
 PROCESSES = {"threads": 0, "mpi": 1}
@@ -116,10 +117,7 @@ class Block:
         self.profile = self.read("profile.json")
         self.predictions = self.read("predictions.json") or {}  # {key: ppsim's object}
         self.failed = self.read("failed.json") or []  # keys
-        self.runs = []
-        path = self.folder / "runs.jsonl"
-        if path.exists():
-            self.runs = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        self.runs = json_lines.read(self.folder / "runs.jsonl")
 
     def read(self, name):
         path = self.folder / name
@@ -135,8 +133,7 @@ class Block:
 
     def add_run(self, run):
         self.runs.append(run)
-        with open(self.folder / "runs.jsonl", "a", encoding="utf-8") as out:
-            out.write(json.dumps(run) + "\n")
+        json_lines.append(self.folder / "runs.jsonl", run)
 
     def take_profile(self, args):
         """One that was made before; chunks that are held out must not be in it."""

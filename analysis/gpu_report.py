@@ -23,6 +23,7 @@ import tempfile
 sys.dont_write_bytecode = True
 import bench_gpu as bench  # noqa: E402
 import fidelity_design as design  # noqa: E402
+import json_lines  # noqa: E402
 import published_kernels as kernels  # noqa: E402
 from fidelity_table import markdown  # noqa: E402
 
@@ -148,8 +149,7 @@ def fidelity_rows(folder):
     """[(predicted, measured, key)]"""
     block = folder / "fidelity" / "all"
     predictions, runs = json.loads(read(block / "predictions.json") or "{}"), {}
-    for line in read_lines(block / "runs.jsonl"):
-        run = json.loads(line)
+    for run in json_lines.read(block / "runs.jsonl"):
         runs.setdefault(run["key"], []).append(run["ms_per_batch"])
     return [(predictions[key]["ms_per_batch"], statistics.median(times), key) for key, times in runs.items()]
 
@@ -196,7 +196,7 @@ def two(value):
 
 
 def speed_section(args, folder, steps):
-    rows, lines, data = bench.lines_of(folder / "speed.jsonl"), ["## Speed", ""], []
+    rows, lines, data = json_lines.read(folder / "speed.jsonl"), ["## Speed", ""], []
     wanted = {(m, p, c) for m in bench.SHAPES for p in bench.TOLERANCE for c in (1, 8)}
     known = {(r["model"], r["precision"], r["chunks"]) for r in rows}
     missing = [f"speed of {m} {p} in {c} chunks" for m, p, c in sorted(wanted - known)]

@@ -204,7 +204,7 @@ pp_status pp_csv_read(const char *path, struct pp_csv_schedule *out)
     *out = (struct pp_csv_schedule){0};
     struct stat info;
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) /* other processes read it, too, and --resume does later */
-        return pp_fail(PP_INPUT, "the schedule %s is no regular file, which can be read again", path);
+        return pp_fail(PP_INPUT, "the schedule %s is not a file that can be read again", path);
     FILE *in = fopen(path, "r");
     if (!in) return pp_fail(PP_INPUT, "cannot open the schedule %s: %s", path, strerror(errno));
     pp_status status = pp_csv_parse(in, path, out);

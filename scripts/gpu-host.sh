@@ -157,5 +157,12 @@ claim_results() {
         echo "gpu: $results has results of ${known^^}, and this is ${machine^^}: start again with PP_GPU_RESULTS=gpu-results/$machine" >&2
         return 1
     fi
+    # Tiny models must not pass for what they stand for.
+    known=$(cat "$results/kind" 2>/dev/null)
+    if [ -n "$known" ] && [ "$known" != "quick ${quick:-0}" ]; then
+        echo "gpu: $results is of another PP_GPU_QUICK ($known): start again with another PP_GPU_RESULTS" >&2
+        return 1
+    fi
+    echo "quick ${quick:-0}" >"$results/kind"
     echo "$machine" >"$results/machine"
 }

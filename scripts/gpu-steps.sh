@@ -4,6 +4,7 @@
 # `results` and `deadline` (of this call, in SECONDS) are scripts/gpu's.
 : "${results:?}" "${deadline:?}"
 out_of_time=0
+matched=0 # steps that PP_GPU_ONLY names, done or not
 running= # the step under way: it has a process group of its own
 brought=$SECONDS bring_every=${PP_GPU_BRING_SECONDS:-60}
 trap stopped TERM INT HUP
@@ -24,6 +25,7 @@ step() {
     shift 2
     # shellcheck disable=SC2053 # a pattern
     [[ $name == ${PP_GPU_ONLY:-*} ]] || return 0
+    matched=1
     if [ -e "$results/done/$name" ]; then return 0; fi
     # What failed late would take as much of each call, and nothing that it runs has changed.
     if [ -z "${PP_GPU_ONLY:-}" ] && [ "$(cat "$results/failed/$name" 2>/dev/null)" = "$tree" ]; then
@@ -39,15 +41,14 @@ step() {
     if [ -f "$results/log/$name.log" ]; then mv "$results/log/$name.log"{,.before}; fi # it may say what went wrong
     timeout -k 10 "$((limit < left ? limit : left))" "$@" >"$results/log/$name.log" 2>&1 &
     running=$!
-    ended=
-    until [ "$ended" = "$running" ]; do # a step takes up to ten minutes, and whoever is killed has no time left
+    while kill -0 "$running" 2>/dev/null; do # a step takes up to ten minutes, and whoever is killed has no time left
         sleep "$bring_every" >/dev/null 2>&1 &
         timer=$!
         wait -n -p ended "$running" "$timer"
-        code=$?
-        if [ "${ended:=$running}" = "$timer" ]; then bring_back; fi
+        if [ "${ended:-}" = "$timer" ]; then bring_back; else kill "$timer" 2>/dev/null; fi
     done
-    kill "$timer" 2>/dev/null
+    wait "$running" # also of one that ended while an archive was made: bash keeps its status
+    code=$?
     running=
     case $code in
     0) state=ok ;;
@@ -122,16 +123,20 @@ pack() {
     if [ "${#written[@]}" -gt 0 ]; then copy_databases "${written[@]}"; fi
     find . '(' -path ./build -o -path ./bundle ')' -prune -o -type f -not -name '*.tar.gz*' -not -name .begun "${without[@]}" -printf '%P\0' |
         nice tar -czf results.tar.gz.new "$@" --transform 's,^\.copies/,,' --null -T -
+    local code=$?
     rm -rf .copies
+    [ "$code" -le 1 ] # 1: a file changed meanwhile
 }
 
 # A host that is lent may be taken back at once: this goes to OUT while the call runs, too.
 bring_back() {
     brought=$SECONDS
-    (cd "$results" && pack
-        # Without databases another host cannot add to a profile.
-        if [ "$(stat -c %s results.tar.gz.new)" -gt 16000000 ]; then pack --exclude='*.db*'; fi
-        mv results.tar.gz.new results.tar.gz)
+    # Without databases another host cannot add to a profile.
+    if ! (cd "$results" && pack && { [ "$(stat -c %s results.tar.gz.new)" -le 16000000 ] || pack --exclude='*.db*'; } &&
+        mv results.tar.gz.new results.tar.gz); then
+        rm -f "$results/results.tar.gz.new"
+        echo "gpu: no archive could be made; the one before stays (is the disk full?)" >&2
+    fi
     to_out "$results"/{results,build}.tar.gz
 }
 
@@ -161,6 +166,7 @@ finish() {
     echo "results: $results ($(machine_name).md)"
     awk -F'\t' '{ state[$1] = $2 } END { for (step in state) if (state[step] ~ /^(failed|time limit)/) exit 1 }' \
         "$results/steps.tsv" 2>/dev/null || failed=1
+    if [ "$matched" = 0 ] && [ -n "${PP_GPU_ONLY:-}" ]; then echo "gpu: no step of these parts has a name like $PP_GPU_ONLY" >&2; fi
     if [ "$out_of_time" = 1 ]; then
         echo "out of time: start again to go on"
         exit 3

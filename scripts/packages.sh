@@ -9,7 +9,7 @@ missing_packages() {
         for use in "$@"; do
             [ "$when" = "$use" ] || continue
             if [ -n "$program" ] && command -v "$program" >/dev/null; then continue; fi
-            dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed || echo "$package"
+            dpkg-query -W -f='${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed || echo "$package"
         done
     done < <(grep -v '^#' "$(dirname "${BASH_SOURCE[0]}")/packages.txt")
 }

@@ -21,6 +21,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(ANALYSIS))
 import bench_gpu as bench  # noqa: E402
 import gpu_report as report  # noqa: E402
+import json_lines  # noqa: E402
 
 
 def line(**more):
@@ -99,7 +100,7 @@ class Speed(InFolder):
         words += ["--ppprof", self.program("ppprof", 'echo x >>"$FOLDER/chosen"; exit 1\n')]
         done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, status, done.stderr)
-        return [(r["precision"], r["chunks"]) for r in bench.lines_of(self.folder / "speed.jsonl")]
+        return [(r["precision"], r["chunks"]) for r in json_lines.read(self.folder / "speed.jsonl")]
 
     def test_what_fails_costs_its_own_line_alone(self):
         good = "echo '[{\"ms_per_batch\": 1.5}]'\n"
@@ -110,6 +111,14 @@ class Speed(InFolder):
         self.assertEqual((self.folder / "chosen").read_text(), "x\n" * 2)  # algorithms: once for each precision
         self.assertEqual(self.start(1, "echo '[{\"ms_per_batch\": null}]'\n")[3:], [])  # it may refuse to tell
         self.assertEqual(self.start(0, good)[3:], [("bf16", 1)])
+
+    def test_a_line_that_was_cut_off_is_measured_again(self):
+        good = "echo '[{\"ms_per_batch\": 1.5}]'\n"
+        whole = self.start(0, good)
+        path = self.folder / "speed.jsonl"
+        path.write_bytes(path.read_bytes()[:-20])
+        self.assertEqual(json_lines.read(path), [*json_lines.read(path)][: len(whole) - 1])
+        self.assertEqual(self.start(0, good), whole)
 
     def test_what_hangs_costs_its_precision_alone(self):
         """Of three lines that would hang one is tried."""
@@ -122,7 +131,7 @@ class Speed(InFolder):
         with unittest.mock.patch.multiple(bench, **quick, **alone):
             with contextlib.redirect_stdout(None), contextlib.redirect_stderr(io.StringIO()):
                 self.assertEqual(bench.speed(args), 1)
-        lines = [(r["precision"], r["chunks"]) for r in bench.lines_of(args.out)]
+        lines = [(r["precision"], r["chunks"]) for r in json_lines.read(args.out)]
         self.assertEqual((lines, tried.read_text()), ([("fp32", 1), ("fp32", 4), ("fp32", 8)], "x\n"))
 
 

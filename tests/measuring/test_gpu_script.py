@@ -336,6 +336,30 @@ class Script(unittest.TestCase):
         with contextlib.closing(sqlite3.connect(self.results / "written.db")) as copy:
             self.assertEqual(copy.execute("SELECT * FROM row").fetchall(), [(7,)])
 
+    def test_a_crash_while_an_archive_is_made_ends_the_step(self):
+        """Whoever waits for it alone would wait for ever: bash tells of it while tar runs."""
+        program = self.results / "build" / "bin" / "ppprof"
+        program.write_text("#!/bin/sh\nsleep 2\nkill -SEGV $$\n")
+        fakes = self.fake("tar", "#!/bin/sh\nsleep 2\nexec /bin/tar \"$@\"\n")
+        only = "profile.tutorial-bf16-1"
+        _, said = self.start("profile", status=1, PP_GPU_ONLY=only, PP_GPU_BRING_SECONDS="1", **fakes)
+        self.assertIn("failed (139)", said)
+        self.assertIn(f"{only}\tfailed (139)\t", (self.results / "steps.tsv").read_text())
+
+    def test_an_archive_that_cannot_be_made_does_not_replace_the_last_one(self):
+        self.start("profile", PP_GPU_ONLY="profile.tutorial-bf16-1")
+        before = (self.results / "results.tar.gz").read_bytes()
+        fakes = self.fake("tar", "#!/bin/sh\necho cut >results.tar.gz.new\nexit 2\n")
+        self.assertIn("no archive could be made", self.start("profile", PP_GPU_ONLY="profile.tutorial-bf16-2", **fakes)[1])
+        self.assertEqual((self.results / "results.tar.gz").read_bytes(), before)
+
+    def test_tiny_models_do_not_pass_for_others(self):
+        self.start("profile", PP_GPU_ONLY="profile.tutorial-bf16-1")
+        self.assertIn("another PP_GPU_QUICK", self.start("profile", status=1, PP_GPU_QUICK="0")[1])
+
+    def test_a_pattern_that_names_no_step_is_told(self):
+        self.assertIn("name like profile.bf16", self.start("profile", PP_GPU_ONLY="profile.bf16")[1])
+
     def test_what_failed_late_is_not_tried_by_each_call(self):
         only = {"PP_GPU_ONLY": "profile.tutorial-bf16-1"}
         self.start("profile", status=1, FAIL="bf16", **only)
