@@ -7,8 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/cut.h"
+#include "core/given_times.h"
 #include "core/lines.h"
 #include "core/plan_hash.h"
 
@@ -83,10 +85,9 @@ static pp_status read_header(struct reading *r, char *line)
 
 static pp_status parse(const char *text, const char *name, double *out)
 {
-    char *end = NULL;
-    const bool number = (*text >= '0' && *text <= '9') || *text == '.';
-    *out = number ? strtod(text, &end) : 0;
-    if (!number || end == text || *end) return pp_fail(PP_INPUT, "%s: \"%s\" is no number >= 0", name, text);
+    char *end;
+    *out = pp_decimal(text, &end);
+    if (end == text || *end) return pp_fail(PP_INPUT, "%s: \"%s\" is no number >= 0", name, text);
     if (!(*out <= most)) return pp_fail(PP_INPUT, "%s: %s is more than %g", name, text, most);
     return PP_OK;
 }
@@ -172,12 +173,12 @@ bool pp_blocks_named(const char *times)
     return !(*digit >= '0' && *digit <= '9');
 }
 
-/* Cuts ",C" off the path, if a plain number stands there. */
+/* Cuts ",C" off the path, if a plain number stands there, and no file has the whole name. */
 static void split_hop(char *path, double *hop_ms)
 {
     char *comma = strrchr(path, ',');
     double value;
-    if (!comma || parse(comma + 1, "", &value) != PP_OK) return;
+    if (!comma || access(path, F_OK) == 0 || parse(comma + 1, "", &value) != PP_OK) return;
     *comma = '\0';
     *hop_ms = value;
 }

@@ -104,7 +104,7 @@ static void leave_to_others(struct pp_config *config)
 {
     const int heads = config->heads, even = heads && config->d_model % heads == 0 ? config->d_model / heads : 0;
     if (config->kv_heads == heads) config->kv_heads = 0;
-    if (even && !config->kv_lora_rank) {
+    if (!config->kv_lora_rank) {
         if (config->rotary_dim == (config->head_dim ? config->head_dim : even)) config->rotary_dim = 0;
         if (config->head_dim == even) config->head_dim = 0;
     }

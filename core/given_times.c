@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <strings.h>
 
 #include "core/mix.h"
 #include "core/plan_spec.h"
@@ -19,13 +20,22 @@ static pp_status bad(const char *text, const char *why)
         text, why);
 }
 
-/* One plain decimal number at *at; moves *at behind it. */
+static bool is_hexadecimal(const char *text) { return strncasecmp(text, "0x", 2) == 0; }
+
+double pp_decimal(const char *text, char **end)
+{
+    const bool begins = (*text >= '0' && *text <= '9') || *text == '.';
+    const double value = begins && !is_hexadecimal(text) ? strtod(text, end) : NAN;
+    if (isnan(value)) *end = (char *)text;
+    return *end == text ? NAN : value;
+}
+
+/* One number at *at; moves *at behind it. */
 static pp_status parse_number(const char *text, const char **at, double *out)
 {
     char *end;
-    if ((**at < '0' || **at > '9') && **at != '.') return bad(text, "has something that is not a number >= 0");
-    if (**at == '0' && ((*at)[1] == 'x' || (*at)[1] == 'X')) return bad(text, "has a number that is not decimal");
-    *out = strtod(*at, &end);
+    if (is_hexadecimal(*at)) return bad(text, "has a number that is not decimal");
+    *out = pp_decimal(*at, &end);
     if (end == *at) return bad(text, "has something that is not a number >= 0");
     if (!(*out <= longest_ms)) return bad(text, "has a time above 1e9 ms");
     *at = end;
@@ -55,8 +65,8 @@ static pp_status parse_straggler(const char *text, struct pp_given_times *out)
 {
     char *end;
     long rank = strtol(text, &end, 10);
-    bool good = *text >= '0' && *text <= '9' && *end == ':' && end[1] >= '0' && end[1] <= '9' && rank <= INT32_MAX;
-    if (good) out->slow_factor = strtod(end + 1, &end);
+    const bool good = *text >= '0' && *text <= '9' && *end == ':' && rank <= INT32_MAX;
+    if (good) out->slow_factor = pp_decimal(end + 1, &end);
     if (!good || *end != '\0' || !(out->slow_factor > 0 && out->slow_factor <= 1e6))
         return pp_fail(PP_USAGE,
                        "--straggler: \"%s\" is no RANK:FACTOR; give a rank from 0 on and by what its times are "

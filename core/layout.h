@@ -5,9 +5,9 @@
  *
  * A worker has one arena for all plans of the run (training, evaluation), one after the other. Its regions, in this
  * order, each aligned to 256 bytes:
- *   parameters; their bfloat16 copies; gradients; gradients rounded to bfloat16 to be summed; optimizer state; slots:
- *   activations, checkpoints, received, sent, local, gathered parameters (ZeRO 3), gradients of parts (ZeRO 2 and 3);
- *   tokens and targets; scratch.
+ *   parameters; their bfloat16 and FP8 copies; gradients; gradients rounded to bfloat16 to be summed; optimizer state;
+ *   slots: activations, checkpoints, received, sent, local, gathered parameters (ZeRO 3), gradients of parts (ZeRO 2
+ *   and 3); tokens and targets; scratch.
  * Pools of several plans with equal kind, rank and key use the same memory. It is as large as the plan that needs most
  * of it: the number of its slots times the size of its largest slot.
  */
@@ -20,7 +20,7 @@
 #include "core/plan.h"
 
 enum pp_memory_kind {
-    PP_BYTES_PARAM,    /* parameters, bfloat16 copies, parameter slots */
+    PP_BYTES_PARAM,    /* parameters, bfloat16 and FP8 copies, parameter slots */
     PP_BYTES_GRAD,     /* gradients, gradients rounded to be summed, gradient slots */
     PP_BYTES_STATE,    /* optimizer state, and weights in float32 that only the optimizer reads */
     PP_BYTES_ACT,      /* activation slots */
@@ -46,7 +46,7 @@ struct pp_layout {
                      * the same arena */
     int nplans;
     int64_t *param_offset, *grad_offset; /* [nstages] */
-    int64_t *param16_offset;             /* [nstages] bfloat16 copies (PP_MEM_PARAM16); -1: there are none */
+    int64_t *param16_offset;             /* [nstages] bfloat16, FP8 copies (PP_MEM_PARAM16); -1: none */
     int64_t *state_offset;               /* [nstages] optimizer state (PP_MEM_STATE); -1: there is none */
     /* [ranks] room for the gradients that one REDUCE_GRAD, and for the shares that one REDUCE_SHARE, rounds to bfloat16
      * to sum them; -1: gradients are not rounded */

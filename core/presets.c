@@ -10,6 +10,7 @@
  *                           has a sparser attention; here all layers have full attention
  *   llama-2-7b              Llama 2 (Touvron et al., 2023)
  *   llama-3-8b, -70b, -405b Llama 3 (Grattafiori et al., 2024)
+ *   mistral-7b              Mistral 7B (Jiang et al., 2023), of version 0.1, which has a window
  *   mistral-nemo-12b        sizes as given by Mistral AI (2024)
  *   mixtral-8x7b            Mixtral (Jiang et al., 2024)
  *   qwen3-8b, -30b-a3b      Qwen3 (Yang et al., 2025)

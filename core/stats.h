@@ -22,8 +22,8 @@ struct pp_times {
 
 struct pp_quantiles {
     int64_t count, median_ns, p5_ns, p95_ns, min_ns; /* all 0 where count is 0 */
-    /* The winsorised mean: the smallest and the largest twentieth of the samples (at least one sample each) are
-     * replaced by the nearest sample that remains. */
+    /* The winsorised mean: of n samples the smallest n / 20 + 1, rounded down, and as many of the largest are replaced
+     * by the nearest sample that remains. */
     int64_t mean_ns;
 };
 

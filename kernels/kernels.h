@@ -189,6 +189,7 @@ void pp_call_meet(const struct pp_call *call, const struct pp_frame *frame);
  *   tanh        gelu by tanh
  *   of4/8       route: groups that a token chooses from, and all of them
  *   biased      route: experts are chosen with a bias
+ *   sigmoid     route, route_grad: probabilities are logistic functions
  *   nobias      where having no bias spares a pass over memory
  *   times8      number of products, or of matrices
  *   e5m2        gemm_fp8, to_fp8: A, or what is made, is a gradient

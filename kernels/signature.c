@@ -7,8 +7,6 @@
 #include "core/options.h"
 #include "kernels/model_program.h"
 
-static const char *const optimizer_words[PP_OPTIMIZERS] = {
-    [PP_SGD] = "", [PP_ADAMW] = " adamw", [PP_ADAMW_BF16] = " adamw-bf16"};
 static const char *const attention_words[] = {[PP_ATTENTION_MATH] = "", [PP_ATTENTION_FLASH] = " flash"};
 static const char *const norm_words[] = {[PP_NORM_LAST] = "", [PP_NORM_FIRST] = " pre"};
 static const char *const normalization_words[] = {[PP_LAYERNORM] = "", [PP_RMSNORM] = " rmsnorm"};
@@ -221,10 +219,11 @@ pp_status pp_write_signature(const struct pp_writer *w, int kind)
     write_workers(shape, tensors, parts, sizeof parts);
     if (shape->zero) snprintf(share, sizeof share, " zero 1/%d", shape->replicas);
     int used = write_layers(w, kind, text, size);
+    const bool names_optimizer = kind == PP_STEP && shape->optimizer != PP_SGD;
     if (tensors)
-        used += snprintf(text + used, size - (size_t)used, "%s ff%d%s%s%s%s%s%s%s%s%s", heads, ff, experts, dense,
-                         vocab, parts, precision, layers, tied_word(w),
-                         kind == PP_STEP ? optimizer_words[shape->optimizer] : "", share);
+        used += snprintf(text + used, size - (size_t)used, "%s ff%d%s%s%s%s%s%s%s%s%s%s", heads, ff, experts, dense,
+                         vocab, parts, precision, layers, tied_word(w), names_optimizer ? " " : "",
+                         names_optimizer ? pp_optimizers[shape->optimizer].name : "", share);
     else
         used += snprintf(text + used, size - (size_t)used, "%s ff%d%s%s%s%s %s%s%s%s%s%s%s seq%d rows%d", heads, ff,
                          experts, dense, vocab, parts, shape->mask == PP_MASK_CAUSAL ? "causal" : "full", window,

@@ -78,6 +78,7 @@ static void test_bad_files(void **state)
         {"1\t2\t3\n", "line 1: there is no column forward_ms"},
         {"forward_ms\tinput_ms\n1\t2\n", "no column weight_ms"},
         {"forward_ms input_ms weight_ms\n1 2 3\n", "with tabs between them"},
+        {HEADER "\n0x10\t2\t3\n", "\"0x10\" is no number"},
         {HEADER "\tinput_ms\n1\t2\t3\t4\n", "column input_ms is there twice"},
         {HEADER "\n1\t2\n", "line 2: there are 2 fields, and 3 columns"},
         {HEADER "\n1\t2\t3\t4\n", "there are 4 fields, and 3 columns"},

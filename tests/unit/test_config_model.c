@@ -65,6 +65,9 @@ static void shapes_have_what_counts(void **state)
     (void)state;
     struct pp_config c;
     struct pp_shape shape;
+    assert_int_equal(parse(PP_PPSIM, "--positions rope --d-model 8 --heads 3 --head-dim 4 --rotary-dim 4", &c), PP_OK);
+    assert_int_equal(c.rotary_dim, 0); /* also where heads do not divide --d-model */
+    assert_int_equal(c.head_dim, 4);
     assert_int_equal(parse(PP_PPSIM, "--positions rope --head-dim 64 --rotary-dim 64", &c), PP_OK);
     pp_config_shape(&c, &shape);
     assert_true(shape.rotary_dim == 0 && pp_rotary_dim(&shape) == 64);

@@ -45,6 +45,12 @@ static void test_mean(void **state)
     assert_int_equal(q.median_ns, 102);
     assert_int_equal(q.mean_ns, (100 + 100 + 101 + 102 + 110 + 130 + 130 + 3) / 7);
     pp_times_free(&times);
+    for (int n = 19; n <= 20; n++) { /* one at either end, then two */
+        for (int i = 0; i < n; i++)
+            assert_int_equal(pp_times_add(&times, i == n - 1 ? 1000000 : i == n - 2 ? 1000 : 10), PP_OK);
+        assert_int_equal(pp_times_quantiles(&times).mean_ns, n == 19 ? (17 * 10 + 2 * 1000) / 19 : 10);
+        pp_times_free(&times);
+    }
     for (int64_t i = 1; i <= 2; i++) assert_int_equal(pp_times_add(&times, 10 * i), PP_OK);
     assert_int_equal(pp_times_quantiles(&times).mean_ns, 15);
     pp_times_free(&times);
