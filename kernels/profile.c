@@ -15,6 +15,8 @@
 
 enum { REFERENCES = 50 };
 
+const char *const pp_profile_whens[PP_PROFILE_WHENS] = {"before", "during", "after"};
+
 /* State of the session. A timing is one shape under one load in one round. */
 struct session {
     struct pp_profile *profile;

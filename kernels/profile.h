@@ -70,6 +70,7 @@ struct pp_profile_cell {
 
 enum { PP_PROFILE_LOADS = 8 }; /* a session has so many different loads at most */
 enum { PP_PROFILE_BEFORE, PP_PROFILE_DURING, PP_PROFILE_AFTER, PP_PROFILE_WHENS };
+extern const char *const pp_profile_whens[PP_PROFILE_WHENS]; /* "before", ... */
 
 struct pp_profile_shape {
     char signature[PP_SIGNATURE_BYTES]; /* of the program */

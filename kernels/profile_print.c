@@ -79,7 +79,6 @@ static struct record of_parameter(const struct pp_figure *p)
     return r;
 }
 
-static const char *const when[] = {"before", "during", "after"};
 
 static json_t *append(json_t *rows, const struct record *r)
 {
@@ -112,9 +111,9 @@ static json_t *make_rows(struct pp_profile *profile, const struct pp_profile_lin
         struct record r = of_parameter(&links->parameters[i]);
         rows = append(rows, &r);
     }
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < PP_PROFILE_WHENS; i++) {
         struct pp_quantiles ns = pp_times_quantiles(&profile->reference[i]);
-        struct record r = of_quantiles("reference", when[i], &ns);
+        struct record r = of_quantiles("reference", pp_profile_whens[i], &ns);
         rows = append(rows, &r);
     }
     return rows;
@@ -237,9 +236,9 @@ static pp_status print_table(FILE *out, struct pp_profile *profile, const struct
     print_records(parameter_columns, COUNT_OF(parameter_columns), records, links->nparameters, out);
     free(records);
     fputs("\nreference kernel, us:", out);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < PP_PROFILE_WHENS; i++) {
         struct pp_quantiles ns = pp_times_quantiles(&profile->reference[i]);
-        fprintf(out, "  %s %.1f", when[i], (double)ns.median_ns / 1e3);
+        fprintf(out, "  %s %.1f", pp_profile_whens[i], (double)ns.median_ns / 1e3);
     }
     fprintf(out, "  (largest change %+.1f%%)\n", 100 * pp_profile_drift(profile));
     return PP_OK;

@@ -188,7 +188,7 @@ void pp_profile_free(struct pp_profile *profile)
         for (int load = 0; load < PP_PROFILE_LOADS; load++) free_cell(&shape->cell[load], shape->ncalls);
         free(shape->call_names);
     }
-    for (int i = 0; i < 3; i++) pp_times_free(&profile->reference[i]);
+    for (int i = 0; i < PP_PROFILE_WHENS; i++) pp_times_free(&profile->reference[i]);
     free(profile->shapes);
     free(profile->points);
     free(profile);

@@ -96,14 +96,13 @@ static pp_status store_gaps(const struct pp_profile *profile, struct pp_db *db, 
 
 pp_status pp_profile_store(struct pp_profile *profile, struct pp_db *db, int64_t run_id)
 {
-    static const char *const when[] = {"before", "during", "after"};
     for (int i = 0; i < profile->nshapes; i++)
         for (int load = 0; load < profile->nloads; load++)
             PP_TRY(store_cell(&profile->shapes[i], &profile->shapes[i].cell[load], db, run_id));
     PP_TRY(store_gaps(profile, db, run_id));
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < PP_PROFILE_WHENS; i++) {
         struct pp_quantiles ns = pp_times_quantiles(&profile->reference[i]);
-        struct pp_sample s = pp_sample_of("reference", when[i], 1, &ns);
+        struct pp_sample s = pp_sample_of("reference", pp_profile_whens[i], 1, &ns);
         if (ns.count > 0) PP_TRY(pp_db_add_sample(db, run_id, PP_SAMPLE_KERNEL, &s));
     }
     if (!isnan(pp_profile_taken(profile)))
