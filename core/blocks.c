@@ -111,23 +111,18 @@ static pp_status read_block(struct reading *r, char *line)
 }
 
 /* Empty lines and those that begin with # say nothing. */
-static pp_status read_line(struct reading *r, char *line)
+static pp_status read_line(void *reading, char *line)
 {
+    struct reading *r = reading;
     if (!*line || *line == '#') return PP_OK;
     return r->nfields ? read_block(r, line) : read_header(r, line);
 }
 
 static pp_status read_lines(struct reading *r, FILE *in, const char *path)
 {
-    struct pp_lines lines = {.in = in};
-    pp_status status;
-    char *line;
-    do {
-        status = pp_lines_next(&lines, &line);
-        if (status == PP_OK && line) status = read_line(r, line);
-    } while (status == PP_OK && line);
-    pp_lines_free(&lines);
-    return pp_context(status, "--times %s, line %d", path, lines.number);
+    int number;
+    const pp_status status = pp_lines_each(in, &number, read_line, r);
+    return pp_context(status, "--times %s, line %d", path, number);
 }
 
 /* --- what was read --- */

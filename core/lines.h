@@ -9,18 +9,13 @@
 
 #include "core/status.h"
 
-/* Begins as {.in = file}, and ends with pp_lines_free(), also after a failure. */
-struct pp_lines {
-    FILE *in;   /* the caller's */
-    int number; /* of the last line, counted from 1; after a failure of the one that it is about */
-    char *line;
-    size_t capacity;
-};
+/* What is done with a line, which it may change: without its end (LF, CR LF, or a CR at the end of the text), and
+ * without the byte order mark that some editors write before UTF-8. */
+typedef pp_status pp_take_line(void *arg, char *line);
 
-/* *out: the next line without its end (LF, CR LF, or a CR at the end of the text), which the caller may change; NULL
- * behind the last one. The byte order mark that some editors write before UTF-8 is left out. PP_INPUT for a zero byte;
- * PP_IO; messages name neither file nor line. */
-pp_status pp_lines_next(struct pp_lines *lines, char **out) PP_MUST_CHECK;
-void pp_lines_free(struct pp_lines *lines);
+/* Gives all lines of `in` to take(arg, ...), until one fails. *number: of the line that it is at, counted from 1; after
+ * a failure of the one that it is about. PP_INPUT for a zero byte; PP_IO; what take() returns. Messages of its own name
+ * neither file nor line. */
+pp_status pp_lines_each(FILE *in, int *number, pp_take_line *take, void *arg) PP_MUST_CHECK;
 
 #endif

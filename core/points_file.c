@@ -92,8 +92,9 @@ static pp_status add_points(struct reading *r, const struct pp_config *config)
     return status;
 }
 
-static pp_status read_line(struct reading *r, char *text)
+static pp_status read_line(void *reading, char *text)
 {
+    struct reading *r = reading;
     char *word[WORDS];
     struct pp_points_line *line;
     const int n = words_of(text, word);
@@ -109,15 +110,9 @@ static pp_status read_line(struct reading *r, char *text)
 
 static pp_status read_lines(struct reading *r, FILE *in)
 {
-    struct pp_lines lines = {.in = in};
-    pp_status status;
-    char *line;
-    do {
-        status = pp_lines_next(&lines, &line);
-        if (status == PP_OK && line) status = read_line(r, line);
-    } while (status == PP_OK && line);
-    pp_lines_free(&lines);
-    return pp_context(status, "--points %s, line %d", r->config->points, lines.number);
+    int number;
+    const pp_status status = pp_lines_each(in, &number, read_line, r);
+    return pp_context(status, "--points %s, line %d", r->config->points, number);
 }
 
 pp_status pp_points_file_read(const struct pp_config *config, unsigned tool, const struct pp_schedules *schedules,

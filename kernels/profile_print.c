@@ -79,7 +79,6 @@ static struct record of_parameter(const struct pp_figure *p)
     return r;
 }
 
-
 static json_t *append(json_t *rows, const struct record *r)
 {
     json_t *row = json_object();

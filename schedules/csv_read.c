@@ -52,7 +52,7 @@ static pp_status refuse(const struct reading *r, const char *cell, const char *w
     int n = 0;
     for (; cell[n] && n < 40; n++) shown[n] = isprint((unsigned char)cell[n]) ? cell[n] : '?';
     shown[n] = '\0';
-    return pp_fail(PP_INPUT, "%s, row %d, cell %d (\"%s\"): %s", r->name, r->row, r->cell, shown, why);
+    return pp_fail(PP_INPUT, "cell %d (\"%s\"): %s", r->cell, shown, why);
 }
 
 /* Reads a number, at most `most`, and moves *text behind it; -1 if there is none. */
@@ -124,39 +124,25 @@ static char *trimmed(char *text)
     return text + 1;
 }
 
-static pp_status read_row(struct reading *r, char *line)
-{
-    char *cell;
-    for (r->cell = 1; (cell = strsep(&line, ",")); r->cell++) {
-        cell = trimmed(cell);
-        if (*cell) PP_TRY(*cell == '(' ? read_pair(r, cell) : read_action(r, cell));
-    }
-    return PP_OK;
-}
-
 static pp_status add_rank(struct reading *r)
 {
     struct pp_csv_schedule *out = r->out;
-    if (out->ranks == MOST_RANKS) return pp_fail(PP_INPUT, "%s has more than %d rows", r->name, MOST_RANKS);
+    if (out->ranks == MOST_RANKS) return pp_fail(PP_INPUT, "there are more than %d rows", MOST_RANKS);
     PP_TRY(PP_GROW(&out->orders, out->ranks + 1, &r->capacity));
     out->orders[out->ranks++] = (struct pp_order){0};
     return PP_OK;
 }
 
-static pp_status read_rows(struct reading *r, FILE *in)
+static pp_status read_row(void *reading, char *line)
 {
-    struct pp_lines lines = {.in = in};
-    pp_status status;
-    char *line;
-    do {
-        status = pp_lines_next(&lines, &line);
-        r->row = lines.number;
-        if (status != PP_OK) status = pp_context(status, "%s, row %d", r->name, r->row);
-        if (status == PP_OK && line) status = add_rank(r);
-        if (status == PP_OK && line) status = read_row(r, line);
-    } while (status == PP_OK && line);
-    pp_lines_free(&lines);
-    return status;
+    struct reading *r = reading;
+    char *cell;
+    PP_TRY(add_rank(r));
+    for (r->cell = 1; (cell = strsep(&line, ",")); r->cell++) {
+        cell = trimmed(cell);
+        if (*cell) PP_TRY(*cell == '(' ? read_pair(r, cell) : read_action(r, cell));
+    }
+    return PP_OK;
 }
 
 static pp_status check_ranks(const struct reading *r)
@@ -193,7 +179,8 @@ pp_status pp_csv_parse(FILE *in, const char *name, struct pp_csv_schedule *out)
     PP_TRY(PP_NEW(&out->stage_rank, MOST_STAGES));
     PP_TRY(PP_NEW(&r.zero, MOST_STAGES));
     for (int s = 0; s < MOST_STAGES; s++) out->stage_rank[s] = -1;
-    pp_status status = read_rows(&r, in);
+    pp_status status = pp_lines_each(in, &r.row, read_row, &r);
+    pp_context(status, "%s, row %d", name, r.row);
     if (status == PP_OK) status = check_ranks(&r);
     free(r.zero);
     return status;

@@ -17,8 +17,8 @@ static pp_status order(const struct pp_schedule_shape *shape, int rank, struct p
     return PP_OK;
 }
 
-const struct pp_schedule pp_schedule_gpipe = {.name = "gpipe",
-                                              .summary =
-                                                  "all forwards, then all backwards; simple, holds all microbatches",
-                                              .leaner = "1f1b",
-                                              .order = order};
+const struct pp_schedule pp_schedule_gpipe = {
+    .name = "gpipe",
+    .summary = "all forwards, then all backwards; simple, holds all microbatches",
+    .leaner = "1f1b",
+    .order = order};

@@ -64,7 +64,7 @@ struct pp_schedule {
      *     always the same;
      *   - on a rank the microbatches of each stage, for each kind, in ascending order, by which gradients are added: so
      *     all schedules have the same bits;
-     *   - an end: F waits for F of the stage before, B and I for those of the stage behind.
+     *   - no deadlock: F waits for F of the stage before, B and I for those of the stage behind.
      * It is also called for evaluation (!shape->training), of any number of microbatches, also one that check() refuses
      * in training: then only its forwards count, and check() refuses nothing. */
     pp_status (*order)(const struct pp_schedule_shape *shape, int rank, struct pp_order *order);

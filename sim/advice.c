@@ -141,7 +141,7 @@ static bool keep_workers(const struct pp_config *config, const struct layout_cha
     return true;
 }
 
-/* Gives *with another layout; false if that changes nothing, is impossible, or is in the lists of the sweep. */
+/* Gives *with another layout; false if that changes nothing, is impossible, or is in the lists. */
 static bool change_layout(const struct pp_predictor *p, const struct layout_change *change, struct pp_large *with)
 {
     const struct pp_config *config = p->config;

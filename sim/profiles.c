@@ -11,7 +11,7 @@
 
 static pp_status open_memory(struct pp_db **db) { return *db ? PP_OK : pp_db_open(":memory:", PP_DB_WRITE, db); }
 
-/* Begins it as a database of SQLite does? A text begins otherwise, and may come from a pipe. */
+/* Does it begin as a database of SQLite? A text begins otherwise, and may come from a pipe. */
 static bool is_database(FILE *file)
 {
     const int first = fgetc(file);

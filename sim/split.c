@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sim/split.h"
 
-
 #include "core/split_time.h"
 #include "sim/costs.h"
 
