@@ -3,7 +3,7 @@
 
 #include <inttypes.h>
 
-#include "core/log.h"
+#include "core/base/log.h"
 
 static int64_t run_of(const struct pp_table *table, int64_t row, bool predicted)
 {

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "analysis/timeline.h"
-#include "core/new_file.h"
+#include "core/base/new_file.h"
 
 /* Threads of one worker: its computations, what arrives forwards and backwards, and collectives. */
 enum { THREADS = 4 };

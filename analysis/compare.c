@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "analysis/alone.h"
-#include "core/log.h"
-#include "core/stats.h"
+#include "core/base/log.h"
+#include "core/base/stats.h"
 
 #define COUNT_OF(array) ((int)(sizeof(array) / sizeof *(array)))
 

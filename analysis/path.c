@@ -79,7 +79,7 @@ static int64_t back_to(struct walk *w, int64_t from_ns, enum pp_cause cause)
     return length;
 }
 
-/* Part of the time that goes lost to others, with so many active: core/cost.h. */
+/* Part of the time that goes lost to others, with so many active: core/plan/cost.h. */
 static double lost(const struct walk *w, int kind, int active)
 {
     const int cores = w->sharing->cores, workers = w->step->ranks * w->step->replicas * w->step->tensor;

@@ -10,7 +10,7 @@
 #ifndef PP_ANALYSIS_PATH_H
 #define PP_ANALYSIS_PATH_H
 
-#include "core/db_query.h"
+#include "core/database/db_query.h"
 
 /* X(id, name) in the order in which they are printed */
 #define PP_CAUSE_LIST(X)                                                                                               \

@@ -6,7 +6,7 @@
 #define PP_ANALYSIS_PICTURE_FILES_H
 
 #include "analysis/plot.h"
-#include "core/distinct_files.h"
+#include "core/options/distinct_files.h"
 
 /* All that pp_plot_all() may write to the folder; out->what and out->folder are the caller's, who frees out->names. */
 pp_status pp_picture_files(struct pp_folder_files *out) PP_MUST_CHECK;

@@ -9,8 +9,8 @@
 #include <sys/wait.h>
 
 #include "analysis/picture_files.h"
-#include "core/log.h"
-#include "core/printable.h"
+#include "core/base/log.h"
+#include "core/base/printable.h"
 
 extern const char pp_plot_style_gp[];
 extern char **environ;

@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "analysis/plot.h"
-#include "core/log.h"
+#include "core/base/log.h"
 
 const struct pp_plot_names pp_plot_chunks_names = {"ms-per-batch", {"-predicted.dat", "-measured.dat"}};
 

@@ -8,7 +8,7 @@
 
 #include "analysis/plot.h"
 #include "analysis/timeline.h"
-#include "core/log.h"
+#include "core/base/log.h"
 
 const struct pp_plot_names pp_plot_timeline_names = {"timeline", {"-predicted.dat", "-measured.dat"}};
 

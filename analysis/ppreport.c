@@ -10,10 +10,10 @@
 #include "analysis/picture_files.h"
 #include "analysis/plot.h"
 #include "analysis/why.h"
-#include "core/config.h"
-#include "core/db_profile_text.h"
-#include "core/log.h"
-#include "core/main.h"
+#include "core/base/log.h"
+#include "core/database/db_profile_text.h"
+#include "core/options/config.h"
+#include "core/options/main.h"
 
 static const struct pp_program_info info = {
     .tool = PP_PPREPORT,

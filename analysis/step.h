@@ -7,7 +7,7 @@
 #ifndef PP_ANALYSIS_STEP_H
 #define PP_ANALYSIS_STEP_H
 
-#include "core/db_query.h"
+#include "core/database/db_query.h"
 
 /* A task of the plan. Where `seen` is false, the step has no event of the task, and all other members are 0. */
 struct pp_node {

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/memory_text.h"
-#include "core/printable.h"
-#include "core/text_table.h"
+#include "core/base/memory_text.h"
+#include "core/base/printable.h"
+#include "core/base/text_table.h"
 
 static pp_status read_cell(sqlite3_stmt *statement, int column, struct pp_cell *cell)
 {

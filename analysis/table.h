@@ -2,7 +2,7 @@
  *
  * A table that is read from the database and printed in one of three forms. TSV and JSON print values as they are
  * stored, under the keys of their columns. The table for people scales and rounds them. A database may come from
- * anybody, so control characters of texts become '?' (core/printable.h) when they are read.
+ * anybody, so control characters of texts become '?' (core/base/printable.h) when they are read.
  */
 #ifndef PP_ANALYSIS_TABLE_H
 #define PP_ANALYSIS_TABLE_H
@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "core/db_query.h"
+#include "core/database/db_query.h"
 
 struct pp_column {
     const char *key;     /* name in TSV and JSON, and for pp_table_cell() */
@@ -19,9 +19,9 @@ struct pp_column {
     double scale;        /* the table for people prints value * scale; 0: text or whole number, as it is */
     int decimals;        /* ... with so many digits behind the point */
     bool bytes;          /* a size of memory, for people in the unit that fits the largest one of the group */
-    const char *twin;    /* core/text_table.h */
-    const char *usual;   /* core/text_table.h */
-    int spare;           /* core/text_table.h */
+    const char *twin;    /* core/base/text_table.h */
+    const char *usual;   /* core/base/text_table.h */
+    int spare;           /* core/base/text_table.h */
 };
 
 struct pp_cell {
@@ -54,7 +54,7 @@ int64_t pp_cell_integer(const struct pp_cell *cell);
 /* The text of a cell; of SQL NULL, "". */
 const char *pp_cell_text(const struct pp_cell *cell);
 
-/* Prints rows first .. first+n-1 for people (core/text_table.h). */
+/* Prints rows first .. first+n-1 for people (core/base/text_table.h). */
 void pp_table_print(const struct pp_table *table, int64_t first, int64_t n, FILE *out);
 void pp_table_print_tsv(const struct pp_table *table, FILE *out);
 /* Prints `"key": value, ...` of one row, without braces. */

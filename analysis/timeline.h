@@ -6,7 +6,7 @@
 #ifndef PP_ANALYSIS_TIMELINE_H
 #define PP_ANALYSIS_TIMELINE_H
 
-#include "core/db_query.h"
+#include "core/database/db_query.h"
 
 struct pp_bar {
     int32_t step, worker; /* of a transfer: the receiving worker */

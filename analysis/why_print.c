@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "analysis/why.h"
-#include "core/log.h"
+#include "core/base/log.h"
 
 enum {
     MOST_BLOCKS = 5, /* configurations of the table for people */

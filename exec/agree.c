@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/launcher.h"
-#include "core/log.h"
-#include "core/main.h"
-#include "core/plan_hash.h"
+#include "core/base/launcher.h"
+#include "core/base/log.h"
+#include "core/options/main.h"
+#include "core/plan/plan_hash.h"
 #include "exec/signals.h"
 
 /* What every process tells first; the terms themselves only where these say that something differs. */

@@ -3,8 +3,8 @@
 
 #include <time.h>
 
-#include "core/clock.h"
-#include "core/movers.h"
+#include "core/base/clock.h"
+#include "core/plan/movers.h"
 
 static const int64_t REST_NS = 5000000000, NAP_NS = 100000;
 
@@ -13,7 +13,7 @@ const struct pp_carrier *const pp_carriers[] = {
 #define IF_PROCESSES(...) __VA_ARGS__
 #define PP_TRANSPORT(name, joins, needs)
 #define PP_CARRIER(name, joins, needs, host_wait) IF_##joins(PP_WHERE(PP_HAVE_##needs, &pp_carrier_##name, ))
-#include "core/movers.def"
+#include "core/plan/movers.def"
     NULL,
 };
 

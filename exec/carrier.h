@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Carriers: how the memory of queue devices (core/queue.h) gets from one worker to another, in queues, beside the
+ * Carriers: how the memory of queue devices (core/model/queue.h) gets from one worker to another, in queues, beside the
  * kernels. Host memory (control messages, losses, everything of the cpu) goes through exec/transport.h.
  *
  * Channels. A channel is one direction and kind of message between two workers, first in, first out. Each end has a
@@ -21,7 +21,7 @@
 #ifndef PP_EXEC_CARRIER_H
 #define PP_EXEC_CARRIER_H
 
-#include "core/queue.h"
+#include "core/model/queue.h"
 #include "exec/collective.h"
 #include "exec/exchange.h"
 #include "exec/shares.h"
@@ -123,7 +123,7 @@ void pp_port_rest(const struct pp_port *port, struct pp_queue *queue, struct pp_
 
 #define PP_TRANSPORT(name, joins, needs)
 #define PP_CARRIER(name, joins, needs, host_wait) extern const struct pp_carrier pp_carrier_##name;
-#include "core/movers.def"
+#include "core/plan/movers.def"
 
 /* The carriers between processes that this build has, in the order in which `auto` prefers them; NULL-terminated. */
 extern const struct pp_carrier *const pp_carriers[];

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/devices.h"
-#include "core/log.h"
-#include "core/movers.h"
+#include "core/base/log.h"
+#include "core/options/devices.h"
+#include "core/plan/movers.h"
 
 enum { NONE = -1 };
 

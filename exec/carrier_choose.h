@@ -5,7 +5,7 @@
 #ifndef PP_EXEC_CARRIER_CHOOSE_H
 #define PP_EXEC_CARRIER_CHOOSE_H
 
-#include "core/config.h"
+#include "core/options/config.h"
 #include "exec/carrier.h"
 
 /* Chooses what moves the memory of devices between workers. *out: NULL where devices use the host's memory; `inproc`

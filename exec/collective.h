@@ -7,7 +7,7 @@
 #ifndef PP_EXEC_COLLECTIVE_H
 #define PP_EXEC_COLLECTIVE_H
 
-#include "core/group.h"
+#include "core/plan/group.h"
 #include "exec/transport.h"
 
 struct pp_group pp_group_all(const struct pp_world *world);

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "core/plan_hash.h"
+#include "core/plan/plan_hash.h"
 
 static const char *const part_names[PP_PARTS] = {"training", "validation", "test"};
 

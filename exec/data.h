@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/config.h"
+#include "core/options/config.h"
 
 enum pp_part { PP_PART_TRAIN, PP_PART_VALID, PP_PART_TEST, PP_PARTS };
 

@@ -9,7 +9,7 @@
 #ifndef PP_EXEC_EXCHANGE_H
 #define PP_EXEC_EXCHANGE_H
 
-#include "core/queue.h"
+#include "core/model/queue.h"
 #include "exec/collective.h"
 
 /* What is exchanged. There are two layouts of members * each pieces:

@@ -7,8 +7,8 @@
 
 #include <stdio.h>
 
-#include "core/db.h"
-#include "core/job_row.h"
+#include "core/database/db.h"
+#include "core/job/job_row.h"
 #include "exec/train.h"
 
 struct pp_exec {

@@ -7,7 +7,7 @@
 #ifndef PP_EXEC_FILE_LOCK_H
 #define PP_EXEC_FILE_LOCK_H
 
-#include "core/status.h"
+#include "core/base/status.h"
 
 struct pp_file_lock {
     char *path; /* NULL: nothing is held */

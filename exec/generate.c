@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "core/mix.h"
+#include "core/base/mix.h"
 #include "exec/data.h"
 
 enum { SUCCESSORS = 4, SKEW = 6 };

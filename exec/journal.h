@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/status.h"
+#include "core/base/status.h"
 
 enum pp_record_kind { PP_RECORD_STEP, PP_RECORD_EPOCH, PP_RECORD_TEST };
 

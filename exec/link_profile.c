@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/clock.h"
-#include "core/movers.h"
+#include "core/base/clock.h"
+#include "core/plan/movers.h"
 #include "exec/link_profile_inside.h"
 #include "exec/reduce.h"
 

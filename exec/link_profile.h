@@ -22,10 +22,10 @@
 #ifndef PP_EXEC_LINK_PROFILE_H
 #define PP_EXEC_LINK_PROFILE_H
 
-#include "core/backend.h"
-#include "core/db.h"
-#include "core/job.h"
-#include "core/stats.h"
+#include "core/base/stats.h"
+#include "core/database/db.h"
+#include "core/job/job.h"
+#include "core/model/backend.h"
 #include "exec/transport.h"
 
 struct pp_link_setup {

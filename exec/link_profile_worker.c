@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "core/clock.h"
+#include "core/base/clock.h"
 #include "exec/worker.h"
 
 enum { WARM_UP = 20, STEPS = 400 };

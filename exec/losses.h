@@ -7,7 +7,7 @@
 #ifndef PP_EXEC_LOSSES_H
 #define PP_EXEC_LOSSES_H
 
-#include "core/workers.h"
+#include "core/plan/workers.h"
 #include "exec/journal.h"
 #include "exec/transport.h"
 

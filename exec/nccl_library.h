@@ -9,7 +9,7 @@
 #include <nccl.h>
 #include <stdbool.h>
 
-#include "core/status.h"
+#include "core/base/status.h"
 
 /* X(member, symbol): the functions that are used. */
 #define PP_NCCL_FUNCTIONS(X)                                                                                           \

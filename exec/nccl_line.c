@@ -7,8 +7,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/clock.h"
-#include "core/cores.h"
+#include "core/base/clock.h"
+#include "core/base/cores.h"
 
 enum {
     LEAST_BYTES =

@@ -4,8 +4,8 @@
  */
 #include <inttypes.h>
 
-#include "core/devices.h"
-#include "core/rows.h"
+#include "core/job/rows.h"
+#include "core/options/devices.h"
 #include "exec/exec.h"
 
 /* The resident memory of the largest process; null where the system does not tell. */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/slice.h"
+#include "core/model/slice.h"
 
 enum { PIECE = 4 << 20 }; /* elements that travel at once */
 

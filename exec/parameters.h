@@ -21,8 +21,8 @@ pp_status pp_parameters_init(struct pp_worker *worker, const char *file, uint64_
 
 /* A copy of this worker's parameters in host memory: [pp_parameters_count] floats, tensor after tensor in model order.
  * Of a tensor it has the elements that the worker keeps: all of the worker's part, or where replicas share the weights
- * (core/model.h: weights are split), its share of that part. In that case all replicas that share call restore(), and
- * the first replica has all bfloat16 copies afterwards. */
+ * (core/model/model.h: weights are split), its share of that part. In that case all replicas that share call restore(),
+ * and the first replica has all bfloat16 copies afterwards. */
 int64_t pp_parameters_count(const struct pp_worker *worker);
 pp_status pp_parameters_copy(struct pp_worker *worker, float *to) PP_MUST_CHECK;
 pp_status pp_parameters_restore(struct pp_worker *worker, const float *from) PP_MUST_CHECK;
@@ -36,7 +36,7 @@ pp_status pp_parameters_read(struct pp_worker *worker, struct pp_weights_reader 
 
 /* Writes the parameters to a file. All workers of the first replica call it, and where weights are split those of all
  * replicas that share them. Worker 0 receives the tensors of the others piece by piece, puts parts together that are
- * spread over workers (core/slice.h), and writes whole tensors, so the file does not depend on who has what. Only
+ * spread over workers (core/model/slice.h), and writes whole tensors, so the file does not depend on who has what. Only
  * worker 0 learns of errors of the file. */
 pp_status pp_parameters_save(struct pp_worker *worker, const char *file) PP_MUST_CHECK;
 

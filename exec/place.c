@@ -3,7 +3,7 @@
 
 #include <sched.h>
 
-#include "core/cores.h"
+#include "core/base/cores.h"
 
 void pp_place_process(const struct pp_processes *processes, int64_t threads)
 {

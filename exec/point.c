@@ -9,11 +9,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/checkpoint_use.h"
-#include "core/clock.h"
-#include "core/ending.h"
-#include "core/fp8_use.h"
-#include "core/log.h"
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "core/job/checkpoint_use.h"
+#include "core/job/fp8_use.h"
+#include "core/options/ending.h"
 #include "exec/carrier_choose.h"
 #include "exec/place.h"
 #include "exec/report.h"

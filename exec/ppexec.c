@@ -6,10 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/log.h"
-#include "core/main.h"
-#include "core/points_file.h"
-#include "core/split_time.h"
+#include "core/base/log.h"
+#include "core/database/split_time.h"
+#include "core/job/points_file.h"
+#include "core/options/main.h"
 #include "exec/agree.h"
 #include "exec/carrier_choose.h"
 #include "exec/exec.h"

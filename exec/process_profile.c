@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "core/movers.h"
-#include "core/process.h"
+#include "core/job/process.h"
+#include "core/plan/movers.h"
 
 /* BLAS cuts larger matrices into blocks, whose buffers are then all there. */
 enum { MOST_WIDTH = 512, MOST_INNER = 2048, MOST_WORDS = 2048, STEPS = 2 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measures the memory of a process beyond what is known of its job (core/process.h): runs small jobs as ppexec would,
- * and subtracts what is known from the resident bytes. Only for devices whose memory is the host's.
+ * Measures the memory of a process beyond what is known of its job (core/job/process.h): runs small jobs as ppexec
+ * would, and subtracts what is known from the resident bytes. Only for devices whose memory is the host's.
  *
  * "inproc process" base_bytes: program, libraries, database, in one process for all workers; worker_bytes: what each
  * worker adds, its thread's stack, buffers of BLAS, small tables. "mpi process", by the name of what joins processes:

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/bf16.h"
+#include "core/calls/bf16.h"
 
 static int64_t element_bytes(const struct pp_reduce *reduce) { return pp_sum_bytes(reduce->type); }
 

@@ -13,9 +13,9 @@
 #ifndef PP_EXEC_REDUCE_H
 #define PP_EXEC_REDUCE_H
 
-#include "core/backend.h"
-#include "core/process.h"
-#include "core/queue.h"
+#include "core/job/process.h"
+#include "core/model/backend.h"
+#include "core/model/queue.h"
 #include "exec/collective.h"
 #include "exec/shares.h"
 
@@ -50,7 +50,7 @@ struct pp_reduce {
 };
 
 /* For sums of floats in the memory of a device, which adds them; the host must be able to read that memory
- * (core/backend.h: queue NULL). All memory is allocated here. group: two or more workers, this one among them.
+ * (core/model/backend.h: queue NULL). All memory is allocated here. group: two or more workers, this one among them.
  * most_bytes: of the largest sum, equal in all members. */
 pp_status pp_reduce_create(struct pp_group group, int me, const struct pp_backend *backend, struct pp_device *device,
                            int64_t most_bytes, struct pp_reduce **out) PP_MUST_CHECK;

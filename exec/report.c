@@ -4,9 +4,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/log.h"
-#include "core/memory_text.h"
-#include "core/stats.h"
+#include "core/base/log.h"
+#include "core/base/memory_text.h"
+#include "core/base/stats.h"
 #include "exec/carrier.h"
 
 enum {

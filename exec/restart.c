@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/log.h"
+#include "core/base/log.h"
 #include "exec/restart_inside.h"
 
 #define SUFFIX ".checkpoint"

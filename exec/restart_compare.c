@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/log.h"
+#include "core/base/log.h"
 #include "exec/restart_inside.h"
 
 #define OLD_VERSION "1" /* without checksums, epoch and batch */

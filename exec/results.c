@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/cores.h"
-#include "core/stats.h"
+#include "core/base/cores.h"
+#include "core/base/stats.h"
 #include "exec/report.h"
 
 enum step_choice { PLAIN, TRACED, ANY };

@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
-#include "core/log.h"
-#include "core/process.h"
+#include "core/base/log.h"
+#include "core/job/process.h"
 
 static int64_t largest_transfer(const struct pp_job *job)
 {

@@ -7,7 +7,7 @@
 #ifndef PP_EXEC_ROUTES_H
 #define PP_EXEC_ROUTES_H
 
-#include "core/job.h"
+#include "core/job/job.h"
 #include "exec/carrier.h"
 
 struct pp_route {

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "core/workers.h"
+#include "core/plan/workers.h"
 
 static void add(struct pp_shares *shares, int64_t offset, int64_t part_bytes)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shares: memory of which each member of a group has an equal part, tensor by tensor (core/shape.h: pp_shape.zero).
- * The parts of a tensor lie one behind the other, in the order of members; a member's share is its part of each. What
- * collectives do with shares is named here, as lists of tensors; positions in a share count its bytes, tensor after
- * tensor.
+ * Shares: memory of which each member of a group has an equal part, tensor by tensor (core/shape/shape.h:
+ * pp_shape.zero). The parts of a tensor lie one behind the other, in the order of members; a member's share is its part
+ * of each. What collectives do with shares is named here, as lists of tensors; positions in a share count its bytes,
+ * tensor after tensor.
  */
 #ifndef PP_EXEC_SHARES_H
 #define PP_EXEC_SHARES_H
 
-#include "core/job.h"
+#include "core/job/job.h"
 
 enum pp_shares_use {
     PP_SHARES_SCATTER, /* each member gets the sum of its own share; its memory of other shares stays as it was */

@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 
-#include "core/main.h"
+#include "core/options/main.h"
 
 static _Atomic int64_t first_ns; /* when the first one came; 0: none has */
 static atomic_bool ends_at_once;

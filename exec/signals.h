@@ -9,13 +9,14 @@
 
 #include <stdbool.h>
 
-#include "core/status.h"
+#include "core/base/status.h"
 
 /* From now on SIGINT and SIGTERM set the flag. */
 pp_status pp_signals_catch(void) PP_MUST_CHECK;
 /* The flag: has a signal come? */
 bool pp_signals_caught(void);
-/* true: from now on a signal ends the process at once, as it ends other programs (core/main.h). false: no longer. */
+/* true: from now on a signal ends the process at once, as it ends other programs (core/options/main.h). false: no
+ * longer. */
 void pp_signals_end_at_once(bool at_once);
 
 #endif

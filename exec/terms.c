@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/log.h"
-#include "core/plan_hash.h"
+#include "core/base/log.h"
+#include "core/plan/plan_hash.h"
 #include "exec/agree.h"
 
 static const char same_options[] = "start all processes with the same options",

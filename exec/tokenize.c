@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "core/utf8.h"
+#include "core/base/utf8.h"
 
 /* What becomes of a character after lower-casing. */
 enum action { KEEP, WORD_OF_ITS_OWN, BLANK };

@@ -8,7 +8,7 @@
 
 #include <stddef.h>
 
-#include "core/status.h"
+#include "core/base/status.h"
 
 /* One word, not terminated, valid during the call. */
 typedef pp_status (*pp_word_fn)(void *arg, const char *word, size_t length);

@@ -4,10 +4,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "core/clock.h"
-#include "core/log.h"
-#include "core/queue.h"
-#include "core/stats.h"
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "core/base/stats.h"
+#include "core/model/queue.h"
 
 enum { REFERENCES = 9 }; /* runs of the reference kernel */
 

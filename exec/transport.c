@@ -5,14 +5,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/cores.h"
-#include "core/launcher.h"
-#include "core/movers.h"
+#include "core/base/cores.h"
+#include "core/base/launcher.h"
+#include "core/plan/movers.h"
 
 const struct pp_transport *const pp_transports[] = {
 #define PP_TRANSPORT(name, joins, needs) PP_WHERE(PP_HAVE_##needs, &pp_transport_##name, )
 #define PP_CARRIER(name, joins, needs, host_wait)
-#include "core/movers.def"
+#include "core/plan/movers.def"
     NULL,
 };
 

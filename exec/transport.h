@@ -2,7 +2,7 @@
  *
  * Transports: how bytes get from one worker to another.
  *
- * A run is done by so many workers as its plan has (core/workers.h numbers them), spread over n processes,
+ * A run is done by so many workers as its plan has (core/plan/workers.h numbers them), spread over n processes,
  * consecutive workers in one process; each worker is one thread. Two workers of one process always talk through
  * `inproc`; workers of different processes through the transport that joins the processes (`mpi`). So a world of
  * threads, of processes, and of both look the same from here.
@@ -23,7 +23,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/plan.h"
+#include "core/plan/plan.h"
 #include "exec/linger.h"
 
 enum pp_message_kind {
@@ -96,7 +96,7 @@ struct pp_transport {
 
 #define PP_TRANSPORT(name, joins, needs) extern const struct pp_transport pp_transport_##name;
 #define PP_CARRIER(name, joins, needs, host_wait)
-#include "core/movers.def"
+#include "core/plan/movers.def"
 
 /* The transports that this build has, in the order in which `auto` prefers them; NULL-terminated. */
 extern const struct pp_transport *const pp_transports[];

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/clock.h"
-#include "core/log.h"
+#include "core/base/clock.h"
+#include "core/base/log.h"
 #include "exec/signals.h"
 #include "exec/transport.h"
 

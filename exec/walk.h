@@ -7,7 +7,7 @@
 #ifndef PP_EXEC_WALK_H
 #define PP_EXEC_WALK_H
 
-#include "core/plan.h"
+#include "core/plan/plan.h"
 
 /* One stop on the way: a computation or a collective. */
 struct pp_stop {

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#include "core/model.h"
+#include "core/model/model.h"
 
 /* Texts in the metadata of a file. */
 enum { PP_NOTE_NAME = 48, PP_NOTE_VALUE = 640, PP_NOTES = 128 };

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/status.h"
+#include "core/base/status.h"
 
 #define PP_NOTE_SUMS "crc32 of each MiB"
 enum { PP_PIECE_BYTES = 1 << 20, PP_SUM_DIGITS = 8 };

@@ -13,9 +13,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/log.h"
-#include "core/new_file.h"
-#include "core/rows.h"
+#include "core/base/log.h"
+#include "core/base/new_file.h"
+#include "core/job/rows.h"
 #include "exec/signals.h"
 #include "exec/weights.h"
 #include "exec/weights_sums.h"

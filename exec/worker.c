@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "core/clock.h"
+#include "core/base/clock.h"
 #include "exec/signals.h"
 #include "exec/worker_inside.h"
 

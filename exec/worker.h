@@ -7,16 +7,16 @@
  * global norm. It waits only where the next computation lacks its input or its output slot, and inside a computation
  * where it needs something of the rank's other workers. Nothing is allocated in a step.
  *
- * A device without queues computes in the worker's own thread, which polls between kernels. With queues (core/queue.h)
- * the thread only puts work into them, ahead of the device: "done" then means issued, with a mark behind it that the
- * next computation's queue waits for. The thread waits for other threads and processes to have issued their part, and
- * at the end of a step for the device, always by polling.
+ * A device without queues computes in the worker's own thread, which polls between kernels. With queues
+ * (core/model/queue.h) the thread only puts work into them, ahead of the device: "done" then means issued, with a mark
+ * behind it that the next computation's queue waits for. The thread waits for other threads and processes to have
+ * issued their part, and at the end of a step for the device, always by polling.
  */
 #ifndef PP_EXEC_WORKER_H
 #define PP_EXEC_WORKER_H
 
-#include "core/job.h"
-#include "core/trace.h"
+#include "core/job/job.h"
+#include "core/plan/trace.h"
 #include "exec/collective.h"
 #include "exec/data.h"
 #include "exec/reduce.h"

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/bf16.h"
-#include "core/clock.h"
-#include "core/workers.h"
+#include "core/base/clock.h"
+#include "core/calls/bf16.h"
+#include "core/plan/workers.h"
 #include "exec/worker_inside.h"
 
 /* --- opening and closing --- */

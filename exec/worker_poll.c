@@ -2,7 +2,7 @@
  *
  * What a worker has under way beside its computation, and waiting for it.
  */
-#include "core/clock.h"
+#include "core/base/clock.h"
 #include "exec/worker_inside.h"
 
 static int64_t transfer_bytes(const struct pp_worker *w, const struct pp_task *task)

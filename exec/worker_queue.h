@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a worker has besides where its device works through queues (core/queue.h). Between exec/worker_queue*.c and
- * worker_trace.c only.
+ * What a worker has besides where its device works through queues (core/model/queue.h). Between exec/worker_queue*.c
+ * and worker_trace.c only.
  *
  * The compute queue gets, per task: waits for the marks of its receive and of whatever still reads its output slot, the
  * kernels, and a mark if something waits for the task. Channels and sums have queues of their own, in their carriers.
@@ -11,7 +11,7 @@
 #ifndef PP_EXEC_WORKER_QUEUE_H
 #define PP_EXEC_WORKER_QUEUE_H
 
-#include "core/queue.h"
+#include "core/model/queue.h"
 #include "exec/worker_inside.h"
 
 /* A collective under way: a sum of gradients or of squares, a sum or an exchange inside a task, or the gathering of

@@ -3,7 +3,7 @@
 
 #include "exec/worker_queue.h"
 
-#include "core/pieces.h"
+#include "core/shape/pieces.h"
 
 static pp_status make_timed(struct pp_worker *w, struct pp_mark **out)
 {

@@ -4,8 +4,8 @@
  */
 #include <stdlib.h>
 
-#include "core/bf16.h"
-#include "core/slice.h"
+#include "core/calls/bf16.h"
+#include "core/model/slice.h"
 #include "exec/worker.h"
 
 enum { PIECE = 1 << 20 /* elements rounded at a time: each upload waits for a GPU */ };

@@ -8,7 +8,7 @@
  * An event's `posted` is when the device was free for the task: the end of the one before. Of a transfer, it is when
  * this end was ready: the data written, the slot free.
  */
-#include "core/clock.h"
+#include "core/base/clock.h"
 #include "exec/worker_queue.h"
 
 enum {

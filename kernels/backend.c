@@ -7,9 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/log.h"
-#include "core/main.h"
-#include "core/queue.h"
+#include "core/base/log.h"
+#include "core/model/queue.h"
+#include "core/options/main.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/delay/delay.h"
 #include "kernels/plugin.h"

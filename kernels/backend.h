@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The registry of devices. struct pp_backend (core/backend.h) is what a device offers. Some are loaded when they are
- * asked for (kernels/plugin.h).
+ * The registry of devices. struct pp_backend (core/model/backend.h) is what a device offers. Some are loaded when they
+ * are asked for (kernels/plugin.h).
  */
 #ifndef PP_KERNELS_BACKEND_H
 #define PP_KERNELS_BACKEND_H
 
 #include <stdio.h>
 
-#include "core/backend.h"
+#include "core/model/backend.h"
 
 /* A device that this machine can use, loaded if need be. NULL: the cpu. "auto": the first that can be used; a line of
  * the log says why, if that is not the first of all. PP_USAGE if unknown, naming those there are; PP_UNSUPPORTED if

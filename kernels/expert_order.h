@@ -5,7 +5,7 @@
 #ifndef PP_KERNELS_EXPERT_ORDER_H
 #define PP_KERNELS_EXPERT_ORDER_H
 
-#include "core/call.h"
+#include "core/calls/call.h"
 #include "kernels/host_device.h"
 
 /* The first expert's places come first, unless expert ranks exchange them in pieces (pp_exchange_pieces()): then those

@@ -2,14 +2,14 @@
  *
  * The kernel table: every operation that a program may call, with the arithmetic it asks for, and what follows from a
  * call: its operands, the bytes it moves, its name. What a kernel computes, and what its dimensions and operands are,
- * is said in core/calls_*.h; core/call.h explains how to read that. A backend implements all kernels.
+ * is said in core/calls/calls_*.h; core/calls/call.h explains how to read that. A backend implements all kernels.
  */
 #ifndef PP_KERNELS_KERNELS_H
 #define PP_KERNELS_KERNELS_H
 
-#include "core/call.h"
-#include "core/program.h"
-#include "core/work.h"
+#include "core/calls/call.h"
+#include "core/model/program.h"
+#include "core/shape/work.h"
 #include "kernels/places.h"
 
 enum { PP_EXPERTS_MAX = 4096, PP_EXPERTS_PER_TOKEN_MAX = 64, PP_CHOICES_MAX = 8 << 20 /* of all tokens of a call */ };

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "core/fp8.h"
+#include "core/calls/fp8.h"
 #include "kernels/kernels.h"
 #include "kernels/model_rows.h"
 

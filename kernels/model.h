@@ -35,7 +35,7 @@
 #ifndef PP_KERNELS_MODEL_H
 #define PP_KERNELS_MODEL_H
 
-#include "core/model.h"
+#include "core/model/model.h"
 
 /* See struct pp_model_ops. The caller releases the model with pp_model_free (NULL is fine). */
 pp_status pp_model_create_cut(const struct pp_shape *shape, const struct pp_cut *cut,

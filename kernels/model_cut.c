@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/cut.h"
+#include "core/plan/cut.h"
 #include "kernels/model.h"
 
 static const double most_cost = 1e150; /* its square is finite */

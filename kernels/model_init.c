@@ -9,7 +9,7 @@
 #include <sched.h>
 #include <string.h>
 
-#include "core/slice.h"
+#include "core/model/slice.h"
 #include "kernels/model.h"
 
 enum { QUAD = 4, MOST_THREADS = 64, THREAD_ELEMENTS = 1 << 18 /* a multiple of QUAD; less is not worth a thread */ };

@@ -22,7 +22,7 @@
 #ifndef PP_KERNELS_MODEL_PROGRAM_H
 #define PP_KERNELS_MODEL_PROGRAM_H
 
-#include "core/pieces.h"
+#include "core/shape/pieces.h"
 #include "kernels/kernels.h"
 #include "kernels/model.h"
 #include "kernels/program_linear.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The operands of all kernels as a table: what checks of programs, and the bytes that calls move, derive from. What the
- * operands mean is said in core/calls_*.h.
+ * operands mean is said in core/calls/calls_*.h.
  */
 #include "kernels/kernels.h"
 

@@ -9,7 +9,7 @@
 #ifndef PP_KERNELS_PLACES_H
 #define PP_KERNELS_PLACES_H
 
-#include "core/program.h"
+#include "core/model/program.h"
 
 /* The tokens that a norm, a residual, or the gradient of one works on. */
 struct pp_tokens {

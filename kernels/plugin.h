@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A backend in a file of its own, loaded when a program asks for its device: programs start without its libraries, and
- * run where these are not installed. It uses the functions of core/status.h that the program exports, so its messages
- * are the program's.
+ * run where these are not installed. It uses the functions of core/base/status.h that the program exports, so its
+ * messages are the program's.
  */
 #ifndef PP_KERNELS_PLUGIN_H
 #define PP_KERNELS_PLUGIN_H
 
-#include "core/queue.h"
+#include "core/model/queue.h"
 #include "kernels/kernels.h"
 
 /* What both sides must agree in. The first number changes with the meaning of what the sizes do not show. */

@@ -5,10 +5,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "core/cores.h"
-#include "core/log.h"
-#include "core/main.h"
-#include "core/split_time.h"
+#include "core/base/cores.h"
+#include "core/base/log.h"
+#include "core/database/split_time.h"
+#include "core/options/main.h"
 #include "exec/agree.h"
 #include "exec/carrier_choose.h"
 #include "exec/data.h"

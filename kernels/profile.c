@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/clock.h"
-#include "core/log.h"
-#include "core/queue.h"
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "core/model/queue.h"
 #include "kernels/profile_team.h"
 
 enum { REFERENCES = 50 };

@@ -19,9 +19,10 @@
  * timed kernel by kernel instead of as a whole; the time of the whole task minus the sum of its kernels' medians is
  * called its residual.
  *
- * Queue devices (core/queue.h) time tasks by their own clock: from the start of the first kernel to the end of the
- * last, where all kernels were queued before. How long the host takes to queue them is stored, too. Where workers share
- * a GPU, tasks are measured in a worker's share, alone and with all sharers busy, and the context names the share.
+ * Queue devices (core/model/queue.h) time tasks by their own clock: from the start of the first kernel to the end of
+ * the last, where all kernels were queued before. How long the host takes to queue them is stored, too. Where workers
+ * share a GPU, tasks are measured in a worker's share, alone and with all sharers busy, and the context names the
+ * share.
  */
 #ifndef PP_KERNELS_PROFILE_H
 #define PP_KERNELS_PROFILE_H
@@ -29,12 +30,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/backend.h"
-#include "core/db.h"
-#include "core/job.h"
-#include "core/model.h"
-#include "core/program.h"
-#include "core/stats.h"
+#include "core/base/stats.h"
+#include "core/database/db.h"
+#include "core/job/job.h"
+#include "core/model/backend.h"
+#include "core/model/model.h"
+#include "core/model/program.h"
 
 /* What is measured and with what. All pointers are borrowed. */
 struct pp_profile_setup {

@@ -6,9 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/log.h"
-#include "core/new_file.h"
-#include "core/queue.h"
+#include "core/base/log.h"
+#include "core/base/new_file.h"
+#include "core/model/queue.h"
 
 /* The file as it will be. */
 struct draft {

@@ -4,10 +4,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "core/bf16.h"
-#include "core/fp8.h"
-#include "core/mix.h"
-#include "core/queue.h"
+#include "core/base/mix.h"
+#include "core/calls/bf16.h"
+#include "core/calls/fp8.h"
+#include "core/model/queue.h"
 #include "kernels/kernels.h"
 
 enum { PIECE = 1 << 18 }; /* numbers made; longer data repeats them */

@@ -6,9 +6,9 @@
 #ifndef PP_KERNELS_PROFILE_ARENA_H
 #define PP_KERNELS_PROFILE_ARENA_H
 
-#include "core/backend.h"
-#include "core/job.h"
-#include "core/program.h"
+#include "core/job/job.h"
+#include "core/model/backend.h"
+#include "core/model/program.h"
 
 struct pp_profile_arena {
     const struct pp_job *job;

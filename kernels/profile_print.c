@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/config.h"
-#include "core/rows.h"
-#include "core/text_table.h"
-#include "core/wrap.h"
+#include "core/base/text_table.h"
+#include "core/base/wrap.h"
+#include "core/job/rows.h"
+#include "core/options/config.h"
 #include "kernels/short_names.h"
 
 /* One record. Figures that it does not have are NAN. */

@@ -3,7 +3,7 @@
 
 #include <sys/resource.h>
 
-#include "core/clock.h"
+#include "core/base/clock.h"
 
 struct pp_stamp pp_stamp_now(void)
 {

@@ -6,7 +6,7 @@
 #ifndef PP_KERNELS_PROFILE_STRETCHES_H
 #define PP_KERNELS_PROFILE_STRETCHES_H
 
-#include "core/plan.h"
+#include "core/plan/plan.h"
 
 enum { PP_STRETCHES = 3 };
 

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/clock.h"
-#include "core/queue.h"
+#include "core/base/clock.h"
+#include "core/model/queue.h"
 #include "kernels/profile_arena.h"
 #include "kernels/profile_stamp.h"
 #include "kernels/profile_stretches.h"

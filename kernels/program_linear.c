@@ -11,7 +11,7 @@
  * Weights are rounded once a step, both ways, into copies that the worker keeps (pp_tensor.offset8), by the first F of
  * the stage; where workers keep nothing but shares of weights, each program rounds what was gathered for it.
  */
-#include "core/fp8.h"
+#include "core/calls/fp8.h"
 #include "kernels/model_program.h"
 
 /* The scale itself, amax, and what lies between scales: cuBLAS (13.1, on an H200) refuses those at other addresses than

@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-#include "core/call.h"
+#include "core/calls/call.h"
 #include "kernels/host_device.h"
 
 struct pp_rotation {

@@ -6,7 +6,7 @@
 #ifndef PP_KERNELS_SHORT_NAMES_H
 #define PP_KERNELS_SHORT_NAMES_H
 
-#include "core/program.h"
+#include "core/model/program.h"
 
 struct pp_short_names {
     char (*names)[PP_SIGNATURE_BYTES]; /* [n] */

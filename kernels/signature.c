@@ -4,7 +4,7 @@
  */
 #include <stdio.h>
 
-#include "core/options.h"
+#include "core/options/options.h"
 #include "kernels/model_program.h"
 
 static const char *const attention_words[] = {[PP_ATTENTION_MATH] = "", [PP_ATTENTION_FLASH] = " flash"};

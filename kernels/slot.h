@@ -35,7 +35,7 @@
  *   dq         [T, heads * dh]           latent, split       gradient at q_b_proj's (or q_proj's) output
  *   dkv        [T, pp_latent_kv_width]   latent, split       gradient at kv_b_proj's output
  *   p          [rows, heads, seq, seq]   attention math      probabilities
- *   lse        [rows, heads, seq] float  attention flash     log of sums of exponentials, see core/calls_attention.h
+ *   lse        [rows, heads, seq] float  attention flash     log of sums of exponentials (calls_attention.h)
  *   ctx        [T, c]                                        what attention makes
  *   ctx_there  [T, c]                    flash, all to all   the same of all tokens and a part of the heads
  *   xhat1      [T', d]                                       norm1's xhat -> norm last: gradient at out_proj's output
@@ -94,7 +94,7 @@
 #ifndef PP_KERNELS_SLOT_H
 #define PP_KERNELS_SLOT_H
 
-#include "core/model.h"
+#include "core/model/model.h"
 
 /* A buffer of an activation slot. row_bytes: of one row of the batch; 0: the buffer is not made of rows. */
 struct pp_buffer {

@@ -11,8 +11,8 @@
 #ifndef PP_SCHEDULES_BUILDER_H
 #define PP_SCHEDULES_BUILDER_H
 
-#include "core/plan.h"
-#include "core/plan_spec.h"
+#include "core/plan/plan.h"
+#include "core/plan/plan_spec.h"
 #include "schedules/schedule.h"
 
 /* Builds the plan of spec->schedule. PP_USAGE for an unknown schedule, or a shape that it refuses; PP_INPUT if its

@@ -5,8 +5,8 @@
 #ifndef PP_SCHEDULES_BUILDING_H
 #define PP_SCHEDULES_BUILDING_H
 
-#include "core/plan.h"
-#include "core/plan_spec.h"
+#include "core/plan/plan.h"
+#include "core/plan/plan_spec.h"
 #include "schedules/schedule.h"
 
 /* A first-in first-out queue of numbers: free slots, or tasks whose results wait to be transferred. */

@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-#include "core/plan.h"
+#include "core/plan/plan.h"
 
 /* Writes the order of computations of a plan. Recomputations (R) are left out: the format does not have them. PP_IO if
  * the stream fails. */

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
-#include "core/lines.h"
+#include "core/base/lines.h"
 
 enum { MOST_RANKS = 32768, MOST_STAGES = 65536, MOST_MICROBATCHES = 1 << 24 };
 

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <strings.h>
 
-#include "core/file_label.h"
-#include "core/plan_hash.h"
+#include "core/base/file_label.h"
+#include "core/plan/plan_hash.h"
 #include "schedules/builder.h"
 #include "schedules/csv_read.h"
 

@@ -8,8 +8,8 @@
 #ifndef PP_SCHEDULES_FILE_H
 #define PP_SCHEDULES_FILE_H
 
-#include "core/plan.h"
-#include "core/plan_spec.h"
+#include "core/plan/plan.h"
+#include "core/plan/plan_spec.h"
 #include "schedules/schedule.h"
 
 /* Is the name of a schedule the path of a file? It is if it has a slash, or ends in ".csv" (in any case). */
@@ -26,8 +26,8 @@ pp_status pp_file_find(const char *path, struct pp_schedule_found *out) PP_MUST_
 /* Writes the rank of each stage to stage_rank[stages]; 0 for stages that the file does not have. */
 pp_status pp_file_place(const char *path, int stages, int *stage_rank) PP_MUST_CHECK;
 
-/* As pp_plan_build(). The name of the plan's schedule is a label of the file (core/file_label.h), with a hash of its
- * orders. */
+/* As pp_plan_build(). The name of the plan's schedule is a label of the file (core/base/file_label.h), with a hash of
+ * its orders. */
 pp_status pp_file_build(const struct pp_plan_spec *spec, struct pp_plan **out) PP_MUST_CHECK;
 
 #endif

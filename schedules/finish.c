@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/plan_hash.h"
+#include "core/plan/plan_hash.h"
 #include "schedules/building.h"
 
 /* Adds a pool to the plan, behind the others, unless it is empty. */

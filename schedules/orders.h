@@ -5,7 +5,7 @@
 #ifndef PP_SCHEDULES_ORDERS_H
 #define PP_SCHEDULES_ORDERS_H
 
-#include "core/plan.h"
+#include "core/plan/plan.h"
 #include "schedules/schedule.h"
 
 /* Where orders come from. */

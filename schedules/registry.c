@@ -4,7 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "core/main.h"
+#include "core/options/main.h"
 #include "schedules/builder.h"
 #include "schedules/file.h"
 #include "schedules/schedule.h"

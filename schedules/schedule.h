@@ -13,9 +13,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/job.h"
-#include "core/plan.h"
-#include "core/plan_spec.h"
+#include "core/job/job.h"
+#include "core/plan/plan.h"
+#include "core/plan/plan_spec.h"
 
 /* One computation of one rank. */
 struct pp_op {
@@ -34,7 +34,7 @@ struct pp_schedule_shape {
     int ranks, virtual_stages, stages, microbatches; /* P, V, P V, M */
     bool training;                                   /* false: only the forwards of the order are used */
     int number;                                      /* N of NAME:N; 0: the schedule's default */
-    const struct pp_stage_costs *costs;              /* core/plan_spec.h; NULL: nothing is known */
+    const struct pp_stage_costs *costs;              /* core/plan/plan_spec.h; NULL: nothing is known */
 };
 
 /* The meaning of N in NAME:N. */
@@ -90,7 +90,7 @@ const struct pp_schedule *pp_schedule_find(const char *name, int *number);
 /* The i-th registered schedule, i >= 0; NULL past the end. */
 const struct pp_schedule *pp_schedule_at(int i);
 
-/* The functions of schedules/ for core/job.h. */
+/* The functions of schedules/ for core/job/job.h. */
 extern const struct pp_schedules pp_schedules;
 
 #endif

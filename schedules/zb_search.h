@@ -26,9 +26,9 @@
 
 #include <stdint.h>
 
-#include "core/plan_spec.h"
-#include "core/status.h"
-#include "core/task.h"
+#include "core/base/status.h"
+#include "core/plan/plan_spec.h"
+#include "core/plan/task.h"
 
 struct pp_zb_problem {
     int ranks, microbatches;

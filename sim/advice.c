@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/memory_text.h"
+#include "core/base/memory_text.h"
 #include "sim/costs.h"
 #include "sim/ways.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory of a plan whose times are those of blocks (core/blocks.h) that say how much they need.
+ * Memory of a plan whose times are those of blocks (core/job/blocks.h) that say how much they need.
  */
 #ifndef PP_SIM_BLOCK_MEMORY_H
 #define PP_SIM_BLOCK_MEMORY_H
 
-#include "core/job.h"
+#include "core/job/job.h"
 
 /* Bytes of each rank, [P]. */
 struct pp_block_memory {

@@ -25,8 +25,8 @@
 #ifndef PP_SIM_BOUND_H
 #define PP_SIM_BOUND_H
 
-#include "core/cost.h"
-#include "core/plan.h"
+#include "core/plan/cost.h"
+#include "core/plan/plan.h"
 
 /* The bound in ns. PP_NOMEM. */
 pp_status pp_sim_lower_bound(const struct pp_plan *plan, const struct pp_cost *cost, int64_t *out_ns) PP_MUST_CHECK;

@@ -3,15 +3,15 @@
  * Simulated time: pieces of work on cores, whose rates change with what else runs, and plain delays. Pieces end in the
  * order of their times; ties are broken by task, then by step.
  *
- * Pieces on one core share it equally. Cores of a sharing domain slow each other down, see core/cost.h: the domain is
- * all cores of the machine, or each device that successive workers share. Only one worker of each rank is simulated;
+ * Pieces on one core share it equally. Cores of a sharing domain slow each other down, see core/plan/cost.h: the domain
+ * is all cores of the machine, or each device that successive workers share. Only one worker of each rank is simulated;
  * `alike` workers of a domain (replicas, and members of the rank) do the same at the same time, and count as busy
  * together. A piece whose rate never changes takes exactly its length.
  */
 #ifndef PP_SIM_CORES_H
 #define PP_SIM_CORES_H
 
-#include "core/cost.h"
+#include "core/plan/cost.h"
 
 struct work {
     int32_t task, step, phase, lane; /* for the caller's use; task and step also break ties */

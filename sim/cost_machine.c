@@ -4,9 +4,9 @@
  */
 #include <math.h>
 
-#include "core/devices.h"
-#include "core/queue.h"
-#include "core/split_time.h"
+#include "core/database/split_time.h"
+#include "core/model/queue.h"
+#include "core/options/devices.h"
 #include "sim/costs.h"
 #include "sim/machine_calls.h"
 #include "sim/placement.h"

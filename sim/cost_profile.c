@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/devices.h"
-#include "core/movers.h"
+#include "core/options/devices.h"
+#include "core/plan/movers.h"
 #include "sim/cost_search.h"
 #include "sim/machine_calls.h"
 #include "sim/placement.h"

@@ -3,8 +3,8 @@
 
 #include <stdio.h>
 
-#include "core/devices.h"
-#include "core/movers.h"
+#include "core/options/devices.h"
+#include "core/plan/movers.h"
 #include "sim/bound.h"
 
 pp_status pp_waits_choose(struct pp_config *config, struct pp_db *db, const char *path, char *device, size_t size)

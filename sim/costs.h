@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Costs (core/cost.h) of a job: from --times, from a profile in the database, or computed from the data sheet of a
+ * Costs (core/plan/cost.h) of a job: from --times, from a profile in the database, or computed from the data sheet of a
  * machine.
  */
 #ifndef PP_SIM_COSTS_H
 #define PP_SIM_COSTS_H
 
-#include "core/cost.h"
-#include "core/db.h"
-#include "core/given_times.h"
-#include "core/job.h"
+#include "core/database/db.h"
+#include "core/job/given_times.h"
+#include "core/job/job.h"
+#include "core/plan/cost.h"
 #include "sim/machine.h"
 
-/* From given times (core/given_times.h). A hop is pure latency: it does not occupy its channel. PP_USAGE if the
+/* From given times (core/job/given_times.h). A hop is pure latency: it does not occupy its channel. PP_USAGE if the
  * straggler is no rank of the plan, or if a task takes too long. */
 pp_status pp_cost_from_times(const struct pp_plan *plan, const struct pp_given_times *times,
                              struct pp_cost **out) PP_MUST_CHECK;
@@ -49,7 +49,7 @@ struct pp_cost_origin {
     bool link_computed;                              /* transfers or collectives are computed by the machine */
     bool hop_missing;                                /* transfers take no time: the profile has no link */
     double taken;                                    /* of the profile: see pp_taken_remark(); 0: none, or not known */
-    const char *transport; /* the mover whose links were used (core/movers.h); NULL: links of the machine */
+    const char *transport; /* the mover whose links were used (core/plan/movers.h); NULL: links of the machine */
 };
 
 /* The least certain source of all computations. */
@@ -67,8 +67,8 @@ extern const char *const pp_cost_source_words[PP_COST_SOURCES];
  *   4. the time of a relative, in proportion to both by the machine (cost_scaled.c);
  *   5. the time that the machine computes.
  * GPUs: the times are those in a share of the same size, and there is also the host's time to issue a task. Links are
- * those of config->transport; "auto" takes the first mover of core/movers.def that was measured. *out = NULL if the
- * profile has no time of any computation. */
+ * those of config->transport; "auto" takes the first mover of core/plan/movers.def that was measured. *out = NULL if
+ * the profile has no time of any computation. */
 pp_status pp_cost_from_profile(const struct pp_job *job, struct pp_db *db, const struct pp_machine *machine,
                                struct pp_cost **out, struct pp_cost_origin *origin) PP_MUST_CHECK;
 

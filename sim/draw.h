@@ -8,8 +8,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "core/plan.h"
-#include "core/trace.h"
+#include "core/plan/plan.h"
+#include "core/plan/trace.h"
 
 /* Columns of the terminal on standard output; 100 if that is no terminal. *colour: it is a terminal, and NO_COLOR is
  * not set. */

@@ -4,16 +4,17 @@
  * nanoseconds.
  *
  * Rules. A lane runs its tasks in the order of their ids. A task starts when its lane is free and everything it waits
- * for is done (core/plan.h). In the next step lanes go on where they stopped, and edges into the next step (wraps[])
- * hold. Steps are simulated until two successive ones are exact copies, shifted in time; all later ones would be
- * copies, too.
+ * for is done (core/plan/plan.h). In the next step lanes go on where they stopped, and edges into the next step
+ * (wraps[]) hold. Steps are simulated until two successive ones are exact copies, shifted in time; all later ones would
+ * be copies, too.
  *   - A compute task occupies its lane for its duration and for launch_ns after it.
  *   - A transfer occupies its channel while its bytes are sent, but not for the latency, so several messages may be
  *     under way. Its send slot is free when the channel is. If the receiver copies, the bytes are copied after the
  *     latency, on the receiver's core; then sums of gradients occupy the core of their rank, too.
  *   - Whatever runs on a core at the same time (a task, copies, overheads, a collective) shares it equally.
- *   - Cores of a sharing domain slow each other down, see core/cost.h.
- *   - If hosts issue tasks (queue devices), a task also waits for its host, and the host for others, see core/cost.h.
+ *   - Cores of a sharing domain slow each other down, see core/plan/cost.h.
+ *   - If hosts issue tasks (queue devices), a task also waits for its host, and the host for others, see
+ *     core/plan/cost.h.
  *   - Replicas do the same at the same time, so one is simulated. With jitter they differ, and all are simulated: a
  *     collective of several replicas starts when the last of them has reached it. The results are those of the first
  *     replica.
@@ -25,9 +26,9 @@
 #ifndef PP_SIM_ENGINE_H
 #define PP_SIM_ENGINE_H
 
-#include "core/cost.h"
-#include "core/plan.h"
-#include "core/trace.h"
+#include "core/plan/cost.h"
+#include "core/plan/plan.h"
+#include "core/plan/trace.h"
 
 struct pp_sim_options {
     bool trace;  /* fill in result->trace */

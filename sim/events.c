@@ -12,7 +12,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "core/given_times.h"
+#include "core/job/given_times.h"
 #include "sim/events.h"
 
 /* Notes that the lane's next task may be able to start. */

@@ -14,7 +14,7 @@
 /* Where the work of a phase is done: on the core of the lane's source rank, of its target rank, or nowhere (a delay).
  */
 enum pp_sim_place { ON_SOURCE, ON_TARGET, NOWHERE };
-/* How long a phase takes (core/cost.h). */
+/* How long a phase takes (core/plan/cost.h). */
 enum pp_sim_amount {
     CLASS_TIME,             /* the duration of the task's class */
     REST_OF_ISSUE,          /* until the host has issued the whole task */

@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/file_label.h"
-#include "core/log.h"
-#include "core/main.h"
-#include "core/plan_hash.h"
-#include "core/printable.h"
-#include "core/shape.h"
+#include "core/base/file_label.h"
+#include "core/base/log.h"
+#include "core/base/printable.h"
+#include "core/options/main.h"
+#include "core/plan/plan_hash.h"
+#include "core/shape/shape.h"
 #include "sim/embedded.h"
 
 enum type { TEXT, COUNT, REAL, YES_NO };

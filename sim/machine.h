@@ -9,9 +9,9 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "core/config.h"
-#include "core/status.h"
-#include "core/work.h"
+#include "core/base/status.h"
+#include "core/options/config.h"
+#include "core/shape/work.h"
 #include "sim/product.h"
 
 struct pp_machine {
@@ -43,7 +43,7 @@ struct pp_machine {
 };
 
 /* Finds the machine of --machine: an embedded one by its name, or a JSON file if the name contains '/' or ends in
- * ".json". NULL: the default machine. The machine of a file is named by the label of the file (core/file_label.h),
+ * ".json". NULL: the default machine. The machine of a file is named by the label of the file (core/base/file_label.h),
  * whatever the file says. PP_USAGE for an unknown name; PP_INPUT for a bad file, with a message that names field and
  * fault. */
 pp_status pp_machine_find(const char *name, struct pp_machine *out) PP_MUST_CHECK;

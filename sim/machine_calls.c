@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/plan_hash.h"
+#include "core/plan/plan_hash.h"
 
 static struct pp_rates rates_of(const struct pp_machine *m, int sharers)
 {

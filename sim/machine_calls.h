@@ -6,7 +6,7 @@
 #ifndef PP_SIM_MACHINE_CALLS_H
 #define PP_SIM_MACHINE_CALLS_H
 
-#include "core/model.h"
+#include "core/model/model.h"
 #include "sim/machine.h"
 
 /* What one worker has of the machine's rates. */

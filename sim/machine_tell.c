@@ -2,7 +2,7 @@
  *
  * What is told of machines on standard error.
  */
-#include "core/log.h"
+#include "core/base/log.h"
 #include "sim/machine.h"
 
 /* For a user's file: its most important figures. Its texts may be those of the machine that it was copied from. */

@@ -4,11 +4,11 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/config.h"
-#include "core/cost.h"
-#include "core/memory_text.h"
-#include "core/rows.h"
-#include "core/wrap.h"
+#include "core/base/memory_text.h"
+#include "core/base/wrap.h"
+#include "core/job/rows.h"
+#include "core/options/config.h"
+#include "core/plan/cost.h"
 
 enum { MOST_RANKS = 32 };
 

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "core/pieces.h"
+#include "core/shape/pieces.h"
 #include "sim/costs.h"
 
 static const double longest_ns = 1e18; /* the engine refuses times as long as this */

@@ -6,13 +6,13 @@
 #ifndef PP_SIM_PLACEMENT_H
 #define PP_SIM_PLACEMENT_H
 
-#include "core/cost.h"
-#include "core/group.h"
-#include "core/job.h"
+#include "core/job/job.h"
+#include "core/plan/cost.h"
+#include "core/plan/group.h"
 #include "sim/machine.h"
 
 /* Successive workers share a device, and successive devices are in one host. The order of workers is that of their
- * numbers (core/workers.h), or, with replicas_first, rank by rank, all replicas of a rank one after the other. */
+ * numbers (core/plan/workers.h), or, with replicas_first, rank by rank, all replicas of a rank one after the other. */
 struct pp_placement {
     const struct pp_plan *plan;     /* borrowed; NULL: only pp_placement_sum_ns() and pp_placement_join_ns() work */
     int sharers;                    /* workers of a device */

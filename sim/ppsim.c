@@ -7,11 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/devices.h"
-#include "core/ending.h"
-#include "core/log.h"
-#include "core/main.h"
-#include "core/rows.h"
+#include "core/base/log.h"
+#include "core/job/rows.h"
+#include "core/options/devices.h"
+#include "core/options/ending.h"
+#include "core/options/main.h"
 #include "exec/data.h"
 #include "kernels/backend.h"
 #include "kernels/model.h"
@@ -22,9 +22,9 @@
 #include "sim/output.h"
 #include "sim/profiles.h"
 #include "sim/remarks.h"
-#include "sim/times_use.h"
 #include "sim/store.h"
 #include "sim/targets.h"
+#include "sim/times_use.h"
 
 static const struct pp_program_info info = {
     .tool = PP_PPSIM,

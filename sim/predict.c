@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/devices.h"
+#include "core/options/devices.h"
 #include "sim/given_job.h"
 #include "sim/split.h"
 

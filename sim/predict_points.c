@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "core/checkpoint_use.h"
-#include "core/cores.h"
-#include "core/fp8_use.h"
-#include "core/log.h"
+#include "core/base/cores.h"
+#include "core/base/log.h"
+#include "core/job/checkpoint_use.h"
+#include "core/job/fp8_use.h"
 #include "sim/output.h"
 
 enum {

@@ -3,8 +3,8 @@
 
 #include <math.h>
 
-#include "core/movers.h"
-#include "core/process.h"
+#include "core/job/process.h"
+#include "core/plan/movers.h"
 #include "sim/costs.h"
 
 static const double most_bytes = 1e12; /* the largest figure of a profile; sums over all workers do not overflow */

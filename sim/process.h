@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory of processes of ppexec: the sum of what follows from the job (core/process.h) and of what ppprof measured.
+ * Memory of processes of ppexec: the sum of what follows from the job (core/job/process.h) and of what ppprof measured.
  */
 #ifndef PP_SIM_PROCESS_H
 #define PP_SIM_PROCESS_H
 
-#include "core/db.h"
-#include "core/job.h"
+#include "core/database/db.h"
+#include "core/job/job.h"
 
 /* Measured memory of processes, in bytes, in addition to what follows from the job. */
 struct pp_process_cost {

@@ -10,7 +10,7 @@
 #ifndef PP_SIM_PRODUCT_H
 #define PP_SIM_PRODUCT_H
 
-#include "core/work.h"
+#include "core/shape/work.h"
 
 /* How a GPU computes products in one precision. */
 struct pp_tiles {

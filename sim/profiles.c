@@ -4,9 +4,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "core/db_profile_text.h"
-#include "core/log.h"
-#include "core/main.h"
+#include "core/base/log.h"
+#include "core/database/db_profile_text.h"
+#include "core/options/main.h"
 #include "sim/embedded.h"
 
 static pp_status open_memory(struct pp_db **db) { return *db ? PP_OK : pp_db_open(":memory:", PP_DB_WRITE, db); }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Profiles that are only read: a file, as text (core/db_profile_text.h) or as a database, or the texts that ppkit has
- * for its machines. A file profiles/MACHINE-WHATEVER.tsv of the source is embedded in the program, and belongs to
- * --machine MACHINE.
+ * Profiles that are only read: a file, as text (core/database/db_profile_text.h) or as a database, or the texts that
+ * ppkit has for its machines. A file profiles/MACHINE-WHATEVER.tsv of the source is embedded in the program, and
+ * belongs to --machine MACHINE.
  */
 #ifndef PP_SIM_PROFILES_H
 #define PP_SIM_PROFILES_H
 
 #include <stdio.h>
 
-#include "core/db.h"
+#include "core/database/db.h"
 
 /* Opens a database for reading, or reads a text into one in memory; the caller closes it. PP_INPUT if the file cannot
  * be opened, or is no profile; PP_IO. */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/workers.h"
+#include "core/plan/workers.h"
 #include "sim/simulating.h"
 
 struct recording {

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/log.h"
-#include "core/memory_text.h"
-#include "core/stats.h"
+#include "core/base/log.h"
+#include "core/base/memory_text.h"
+#include "core/base/stats.h"
 
 static pp_status tell_model(const struct pp_predictor *p)
 {

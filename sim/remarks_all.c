@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/log.h"
-#include "core/memory_text.h"
+#include "core/base/log.h"
+#include "core/base/memory_text.h"
 
 struct pp_left_out {
     struct pp_point first;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/job_row.h"
+#include "core/job/job_row.h"
 #include "sim/block_memory.h"
 #include "sim/output.h"
 #include "sim/row_options.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/printable.h"
+#include "core/base/printable.h"
 #include "sim/predict.h"
 
 /* Options of which a row has its own value. All are named, for a preset or a schedule may have another one. */

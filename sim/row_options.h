@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "core/config.h"
+#include "core/options/config.h"
 
 /* The options, as a shell takes them, with which `ppsim` predicts the same as a row (pp_row_create()) of a sweep, and
  * nothing else: those that were given or that --auto has chosen, but of lists the row's own value. config: of the row's

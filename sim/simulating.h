@@ -64,8 +64,8 @@ static inline bool pp_sim_waits_for_slot(const struct pp_plan *plan, const struc
     return waiting->lane < plan->ranks && plan->lanes[plan->tasks[other].lane].kind == PP_LANE_CHANNEL;
 }
 
-/* Does dep[i] of the task exist, and hold on this kind of link? (See dep[2] of transfers in core/plan.h.) Not for tasks
- * with PP_TASK_DEP_RANGE. */
+/* Does dep[i] of the task exist, and hold on this kind of link? (See dep[2] of transfers in core/plan/plan.h.) Not for
+ * tasks with PP_TASK_DEP_RANGE. */
 static inline bool pp_sim_dep_holds(const struct sim *s, const struct pp_task *t, int i)
 {
     return t->dep[i] >= 0 && (i < 2 || t->lane < s->plan->ranks || s->cost->link.posts_in_order);

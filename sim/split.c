@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sim/split.h"
 
-#include "core/split_time.h"
+#include "core/database/split_time.h"
 #include "sim/costs.h"
 
 /* Is each point cut by times of its own? So it is with --split time and a machine: its data sheet has times for any

@@ -9,7 +9,7 @@
 
 /* Sets config->layer_ns from the kernels in a profile of the config's device (or of p->waits). texts: the profile of
  * --profile; NULL: that of the database. With --machine nothing is set: pp_split_point() does it then. PP_USAGE,
- * PP_INPUT if there are no times. Release with pp_split_time_free() (core/split_time.h). */
+ * PP_INPUT if there are no times. Release with pp_split_time_free() (core/database/split_time.h). */
 pp_status pp_split_find(struct pp_config *config, const struct pp_predictor *p, struct pp_db *texts) PP_MUST_CHECK;
 
 /* The config from which the job of a point is made: p->config, but with --machine with layer_ns computed by its data

@@ -5,7 +5,7 @@
 #ifndef PP_SIM_STORE_H
 #define PP_SIM_STORE_H
 
-#include "core/db.h"
+#include "core/database/db.h"
 #include "sim/predict.h"
 
 /* The prediction must have a trace. */

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/given_times.h"
-#include "core/workers.h"
+#include "core/job/given_times.h"
+#include "core/plan/workers.h"
 #include "sim/simulating.h"
 
 struct replica {

@@ -6,9 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/devices.h"
-#include "core/movers.h"
-#include "core/split_time.h"
+#include "core/database/split_time.h"
+#include "core/options/devices.h"
+#include "core/plan/movers.h"
 #include "sim/profiles.h"
 #include "sim/split.h"
 
@@ -71,8 +71,8 @@ static pp_status begin(const struct pp_predictor *common, int i, struct pp_targe
     return all->library_attention ? pp_machine_take_library(&t->predictor.machine) : PP_OK;
 }
 
-/* PP_USAGE if machine i was named before. Lists have no value twice (core/options.h), but a file may have several
- * paths. */
+/* PP_USAGE if machine i was named before. Lists have no value twice (core/options/options.h), but a file may have
+ * several paths. */
 static pp_status check_new(const struct pp_target *targets, int i)
 {
     const char *name = targets[i].predictor.machine.name;

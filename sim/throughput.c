@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sim/throughput.h"
 
-#include "core/devices.h"
-#include "core/layers.h"
+#include "core/options/devices.h"
+#include "core/shape/layers.h"
 
 /* Keys that a token counts in attention, summed over the layers: all of its row, masked or not, but no more than a
  * layer's window has. */

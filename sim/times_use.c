@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "core/devices.h"
-#include "core/given_times.h"
+#include "core/job/given_times.h"
+#include "core/options/devices.h"
 #include "sim/predict.h"
 
 /* Blocks are cut, and may say how much memory they need. */

@@ -5,7 +5,7 @@
 #ifndef PP_SIM_TIMES_USE_H
 #define PP_SIM_TIMES_USE_H
 
-#include "core/config.h"
+#include "core/options/config.h"
 
 /* Checks --times, and what else says how long tasks take (--machine, --profile), once for all points. A file of blocks
  * must have been read. PP_USAGE. */

@@ -4,14 +4,14 @@
  * --expert-parallel, with the points of all combinations of the other lists. With --workers there is one for each way
  * to use each listed number of devices: P ranks of T C workers, in as many replicas as there are devices for; the
  * replicas share the rows of a batch, and each N of them the experts. Ways are the same for every machine
- * (sim/targets.h). The letters: core/plan.h.
+ * (sim/targets.h). The letters: core/plan/plan.h.
  */
 #ifndef PP_SIM_WAYS_H
 #define PP_SIM_WAYS_H
 
 #include <jansson.h>
 
-#include "core/job.h"
+#include "core/job/job.h"
 
 struct pp_way {
     int workers;  /* of all replicas; 0: --workers was not given */

@@ -6,9 +6,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "core/clock.h"
-#include "core/memory_left.h"
-#include "core/process.h"
+#include "core/base/clock.h"
+#include "core/base/memory_left.h"
+#include "core/job/process.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/gemm.h"
 

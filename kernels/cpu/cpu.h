@@ -6,8 +6,8 @@
 #ifndef PP_KERNELS_CPU_CPU_H
 #define PP_KERNELS_CPU_CPU_H
 
-#include "core/backend.h"
-#include "core/program.h"
+#include "core/model/backend.h"
+#include "core/model/program.h"
 #include "kernels/kernels.h"
 
 extern const struct pp_backend pp_backend_cpu;

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "core/log.h"
+#include "core/base/log.h"
 #include "kernels/cpu/cpu.h"
 
 static const char library_name[] = "libopenblas.so.0";

@@ -8,7 +8,7 @@
 #ifndef PP_KERNELS_CPU_GEMM_H
 #define PP_KERNELS_CPU_GEMM_H
 
-#include "core/status.h"
+#include "core/base/status.h"
 
 enum pp_gemm_op {
     PP_GEMM_NT, /* C [m,n] = A [m,k] * B [n,k]' */

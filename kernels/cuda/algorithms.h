@@ -13,7 +13,7 @@
 #include <cublasLt.h>
 #include <stdio.h>
 
-#include "core/status.h"
+#include "core/base/status.h"
 
 /* The operands in cublasLt's order: RESULT = FIRST x SECOND. FIRST is our B, SECOND our A (see gemm_plan.c). An FP8
  * product has an address more for each factor: of its scale. */

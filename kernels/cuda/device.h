@@ -14,7 +14,7 @@
 #include <cuda_runtime_api.h>
 #include <stdatomic.h>
 
-#include "core/queue.h"
+#include "core/model/queue.h"
 #include "kernels/cuda/gemm.h"
 #include "kernels/cuda/launch.h"
 
@@ -121,7 +121,7 @@ pp_status pp_cuda_download(struct pp_device *device, void *to, const void *from,
 pp_status pp_cuda_draw(struct pp_device *device, const struct pp_draw *draw, void *to, bool *drawn);
 const char *pp_cuda_describe(struct pp_device *device);
 
-/* ---- queues and marks (queue.c); contracts: core/queue.h ---- */
+/* ---- queues and marks (queue.c); contracts: core/model/queue.h ---- */
 
 pp_status pp_cuda_use(struct pp_device *device);
 struct pp_queue *pp_cuda_compute(struct pp_device *device);
@@ -190,7 +190,7 @@ pp_status pp_cuda_measure_end(struct pp_device *device, const struct pp_program 
                               struct pp_run_time *out, int64_t *kernel_ns);
 int64_t pp_cuda_reference_ns(struct pp_device *device);
 
-/* ---- algorithms for products (tune.c); contract: core/queue.h ---- */
+/* ---- algorithms for products (tune.c); contract: core/model/queue.h ---- */
 
 pp_status pp_cuda_tune(struct pp_device *device, const struct pp_program *program, FILE *out, int *added);
 

@@ -123,7 +123,7 @@ static matrices matrices_of(const struct pp_cuda_call *c)
     return m;
 }
 
-/* pp_fp8_factor() of core/fp8.h, in each thread. The first one of the launch writes the scale. */
+/* pp_fp8_factor() of core/calls/fp8.h, in each thread. The first one of the launch writes the scale. */
 template <__nv_fp8_interpretation_t format> static __device__ inline float factor_of(const matrices &m)
 {
     const float largest = format == __NV_E5M2 ? 57344.0f : 448.0f, amax = *m.amax;
@@ -132,7 +132,7 @@ template <__nv_fp8_interpretation_t format> static __device__ inline float facto
     return factor;
 }
 
-/* pp_fp8() of core/fp8.h: the codes of four numbers, the first in the lowest byte. */
+/* pp_fp8() of core/calls/fp8.h: the codes of four numbers, the first in the lowest byte. */
 template <__nv_fp8_interpretation_t format>
 static __device__ inline uint32_t round_four(float a, float b, float c, float d, float factor)
 {

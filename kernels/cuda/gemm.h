@@ -17,7 +17,7 @@
 #ifndef PP_KERNELS_CUDA_GEMM_H
 #define PP_KERNELS_CUDA_GEMM_H
 
-#include "core/call.h"
+#include "core/calls/call.h"
 #include "kernels/cuda/launch.h"
 
 #ifdef __cplusplus

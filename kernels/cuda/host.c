@@ -2,7 +2,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "core/devices.h"
+#include "core/options/devices.h"
 #include "kernels/cuda/device.h"
 
 /* Compute capability: of products in bfloat16, and in FP8, as ten times the major and the minor number. */

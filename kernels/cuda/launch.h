@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The launchers of the CUDA kernels, with C linkage: one for each row of the kernel table. What each computes is in
- * core/calls_*.h. A launcher puts its kernels into the call's stream and returns; it allocates nothing and waits for
- * nothing.
+ * core/calls/calls_*.h. A launcher puts its kernels into the call's stream and returns; it allocates nothing and waits
+ * for nothing.
  *
  * Element types follow the program's precision. Activations, their gradients, attention's probabilities P, and messages
  * are float32, or bfloat16 for PP_BF16, the only precision of amax and to_fp8. Types of rstd, parameters, their
- * gradients, logits and sums are in core/calls_*.h. An element gets the same random numbers as on the cpu. Results do
- * not depend on timing or on the order of atomic operations, so equal calls give equal bits; nor, but for those of
- * products (gemm.h), on the number of multiprocessors.
+ * gradients, logits and sums are in core/calls/calls_*.h. An element gets the same random numbers as on the cpu.
+ * Results do not depend on timing or on the order of atomic operations, so equal calls give equal bits; nor, but for
+ * those of products (gemm.h), on the number of multiprocessors.
  */
 #ifndef PP_KERNELS_CUDA_LAUNCH_H
 #define PP_KERNELS_CUDA_LAUNCH_H
 
 #include <cuda_runtime_api.h>
 
-#include "core/queue.h"
+#include "core/model/queue.h"
 #include "kernels/kernels.h"
 
 #ifdef __cplusplus
@@ -57,7 +57,7 @@ cudaError_t pp_cuda_sgd_group(const struct pp_cuda_call *c, int n);
 cudaError_t pp_cuda_adamw_group(const struct pp_cuda_call *c, int n);
 cudaError_t pp_cuda_adamw_bf16_group(const struct pp_cuda_call *c, int n);
 
-/* The kernels of the operations narrow, widen, sum and clip_factor of struct pp_queue_ops (core/queue.h). */
+/* The kernels of the operations narrow, widen, sum and clip_factor of struct pp_queue_ops (core/model/queue.h). */
 cudaError_t pp_cuda_narrow(cudaStream_t stream, void *to, const void *from, int64_t n);
 cudaError_t pp_cuda_widen(cudaStream_t stream, void *to, const void *from, int64_t n);
 cudaError_t pp_cuda_sum(cudaStream_t stream, void *to, const void *const *parts, int nparts, int64_t elements,

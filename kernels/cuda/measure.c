@@ -5,7 +5,7 @@
 #include <math.h>
 #include <time.h>
 
-#include "core/clock.h"
+#include "core/base/clock.h"
 #include "kernels/cuda/device.h"
 
 enum {

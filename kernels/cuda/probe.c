@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <pthread.h>
 
-#include "core/clock.h"
+#include "core/base/clock.h"
 #include "kernels/cuda/device.h"
 
 /* The probe asks whether workers that share a GPU compute at the same time, each on its own part of the

@@ -7,7 +7,7 @@
 #include <nvtx3/nvToolsExt.h>
 #endif
 
-#include "core/clock.h"
+#include "core/base/clock.h"
 #include "kernels/cuda/device.h"
 
 enum { LOOK_NS = 3000 /* a polling thread looks at the device every so many ns */ };

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/fp8.h"
+#include "core/calls/fp8.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/gemm_plan.h"
 #include "kernels/cuda/tf32.h"

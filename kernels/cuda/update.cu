@@ -5,7 +5,7 @@
  */
 #include <algorithm>
 
-#include "core/queue.h"
+#include "core/model/queue.h"
 #include "kernels/cuda/gpu.cuh"
 #include "kernels/cuda/group.cuh"
 

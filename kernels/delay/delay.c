@@ -13,8 +13,8 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
-#include "core/clock.h"
-#include "core/process.h"
+#include "core/base/clock.h"
+#include "core/job/process.h"
 
 enum {
     LATE_NS = 5000000,     /* a worker that comes later than this after its last task was not woken up late: it did

@@ -6,7 +6,7 @@
 #ifndef PP_KERNELS_DELAY_DELAY_H
 #define PP_KERNELS_DELAY_DELAY_H
 
-#include "core/backend.h"
+#include "core/model/backend.h"
 
 extern const struct pp_backend pp_backend_delay;
 

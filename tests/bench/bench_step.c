@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/clock.h"
+#include "core/base/clock.h"
 #include "kernels/backend.h"
 #include "kernels/kernels.h"
 #include "kernels/model.h"

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/log.h"
+#include "core/base/log.h"
 #include "kernels/kernels.h"
 #include "sim/machine_calls.h"
 #include "sim/placement.h"

@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-#include "core/queue.h"
+#include "core/model/queue.h"
 #include "kernels/backend.h"
 #include "kernels/kernels.h"
 

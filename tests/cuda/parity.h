@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "core/queue.h"
+#include "core/model/queue.h"
 #include "kernels/kernels.h"
 
 /* A device of the backend under test, with memory of its own. */

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "core/fp8.h"
+#include "core/calls/fp8.h"
 
 /* Runs the call on `memory`, n floats, of which its operands are parts: ref[].offset. */
 static void run_on(const struct pp_call *call, float *memory, int n, double *loss)

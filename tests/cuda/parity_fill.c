@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/fp8.h"
+#include "core/calls/fp8.h"
 
 uint16_t parity_to_bf16(float x)
 {

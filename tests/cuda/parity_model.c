@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-#include "core/fp8.h"
+#include "core/calls/fp8.h"
 #include "kernels/backend.h"
 #include "kernels/model.h"
 

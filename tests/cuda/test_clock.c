@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "core/clock.h"
+#include "core/base/clock.h"
 #include "device_case.h"
 
 enum { RUNS = 9, CLOCK_RISES_MS = 30 };

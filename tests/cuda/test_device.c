@@ -4,7 +4,7 @@
  */
 #include <unistd.h>
 
-#include "core/devices.h"
+#include "core/options/devices.h"
 #include "device_case.h"
 
 static const char *const strict[] = {"PP_EMULATE_STRICT=1", "PP_EMULATE_JITTER_US=300", NULL};

@@ -5,8 +5,8 @@
  */
 #include <math.h>
 
-#include "core/bf16.h"
-#include "core/clock.h"
+#include "core/base/clock.h"
+#include "core/calls/bf16.h"
 #include "device_case.h"
 
 enum { CALLS = 230, GROUP = 64, GROUPS = 4 }; /* more than a launch takes, and more than two */

@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/bf16.h"
-#include "core/fp8.h"
+#include "core/calls/bf16.h"
+#include "core/calls/fp8.h"
 #include "kernels/cuda/gemm_plan.h"
 
 enum { M = 32, N = 48, K = 80, TIMES = 3, PRODUCTS = 4, APART = 4 /* numbers from scale to scale: 16 bytes */ };

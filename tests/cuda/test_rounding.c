@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Numbers rounded to bfloat16 and read again: as core/bf16.h does it, wherever they lie, and nothing else is written.
+ * Numbers rounded to bfloat16 and read again: as core/calls/bf16.h does it, wherever they lie, and nothing else is
+ * written.
  */
 #include <math.h>
 
-#include "core/bf16.h"
+#include "core/calls/bf16.h"
 #include "device_case.h"
 
 enum { N = 5000, TURNS = 6 };

@@ -2,7 +2,7 @@
  *
  * Workers' shares of a GPU: all that their queues do. Quick, for it is the first that scripts/gpu asks a GPU.
  */
-#include "core/clock.h"
+#include "core/base/clock.h"
 #include "device_case.h"
 
 enum { MOST = 4, LAUNCHES = 250 /* that measure() queues behind its gate, at most */, GATE_OPENS_MS = 100 };

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "core/queue.h"
+#include "core/model/queue.h"
 #include "kernels/backend.h"
 
 enum { WORKERS = 4, ROUNDS = 6 };

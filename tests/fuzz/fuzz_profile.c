@@ -4,8 +4,8 @@
  * is refused or has a time.
  */
 
-#include "core/db_profile_text.h"
-#include "core/db_query.h"
+#include "core/database/db_profile_text.h"
+#include "core/database/db_query.h"
 #include "kernels/model.h"
 #include "schedules/schedule.h"
 #include "sim/predict.h"

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The include rule: a library folder includes itself and core/ only; only the four programs join folders. Foreign headers stay in the
-# folders that own them.
+# The include rule: a library folder includes itself and core/ only; only the four programs join folders. A folder of core/
+# includes itself and those below it. Foreign headers stay in the folders that own them.
 set -euo pipefail
 cd "$1"
 source tests/lint/files.sh
 programs='^(sim/ppsim|exec/ppexec|kernels/ppprof|analysis/ppreport)\.c$'
+declare -A core=([base]=0 [calls]=1 [shape]=2 [plan]=3 [model]=4 [options]=5 [job]=6 [database]=7) # the lowest first
 bad=0
 
 complain() {
@@ -24,12 +25,19 @@ lines=$(includes) # not <(includes), whose failure nobody would see
 while read -r file line header; do
     folder=${file%%/*}
     case $header in
-        core/* | "$folder"/*) ;;
+        core/*)
+            part=${header#core/} part=${part%%/*} own=${file#core/} own=${own%%/*}
+            if [ -z "${core[$part]:-}" ]; then
+                complain "$file" "$line" "$header" "is in no folder of core that has a height"
+            elif [ "$folder" = core ] && [ "${core[$own]:--1}" -lt "${core[$part]}" ]; then
+                complain "$file" "$line" "$header" "is above core/$own"
+            fi ;;
+        "$folder"/*) ;;
         schedules/* | kernels/* | sim/* | exec/* | analysis/*)
             [[ $file =~ $programs ]] || complain "$file" "$line" "$header" "is neither core/ nor $folder/" ;;
         mpi.h) [ "$folder" = exec ] || complain "$file" "$line" "$header" "belongs to exec/" ;;
-        sqlite3.h) [[ $folder == analysis || $file == core/db* ]] ||
-            complain "$file" "$line" "$header" "belongs to core/db*.c and analysis/" ;;
+        sqlite3.h) [[ $folder == analysis || $file == core/database/* ]] ||
+            complain "$file" "$line" "$header" "belongs to core/database/ and analysis/" ;;
         cblas.h | Random123/*) [ "$folder" = kernels ] || complain "$file" "$line" "$header" "belongs to kernels/" ;;
         cuda* | nccl*) [[ $folder == kernels || $folder == exec ]] ||
             complain "$file" "$line" "$header" "belongs to kernels/ and exec/" ;;

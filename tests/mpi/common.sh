@@ -3,7 +3,7 @@
 # shellcheck shell=bash disable=SC2034
 set -euo pipefail
 export PATH="${PP_BIN:?the folder of the programs}:$PATH"
-movers_def=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../../core/movers.def")
+movers_def=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../../core/plan/movers.def")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"

@@ -3,7 +3,7 @@
 """Compares FP8 with PyTorch's: a developer's tool, needs a Python with torch and safetensors.
 
   check_fp8.py --ppexec PATH [--random N] [--dice N]    a step of training with --precision fp8, of random models
-  check_fp8.py --numbers [--all]    the rounding of core/fp8.h: all bfloat16 numbers and many of float32, or all
+  check_fp8.py --numbers [--all]    the rounding of core/calls/fp8.h: all bfloat16 numbers and many of float32, or all
 
 Training needs a GPU, or the emulated one (docs/TESTING.md). fp8_model.py computes the same step. The distance of
 gradients, all of a tensor together, is told in parts of how far rounding to FP8 moves them: a program that rounds
@@ -100,9 +100,9 @@ def check_training(args):
 
 
 def compiled(folder):
-    """codes(numbers, count, gradient, codes) of core/fp8.h."""
+    """codes(numbers, count, gradient, codes) of core/calls/fp8.h."""
     source = """
-        #include "core/fp8.h"
+        #include "core/calls/fp8.h"
         void codes(const float *x, long n, int gradient, uint8_t *to)
         {
             for (long i = 0; i < n; i++) to[i] = pp_fp8(x[i], gradient);

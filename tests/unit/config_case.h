@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "core/config.h"
+#include "core/options/config.h"
 
 /* Texts of the config stay until the next call. */
 static inline pp_status parse(unsigned tool, const char *line, struct pp_config *out)

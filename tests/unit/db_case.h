@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "core/db_query.h"
+#include "core/database/db_query.h"
 #include "tests/unit/synthetic_db.h"
 
 #define PATH "test.db"

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "core/plan.h"
+#include "core/plan/plan.h"
 #include "schedules/builder.h"
 
 /* A step of one replica with norm and optimizer. */

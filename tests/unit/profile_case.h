@@ -17,9 +17,9 @@
 
 #include <cmocka.h>
 
-#include "core/clock.h"
-#include "core/queue.h"
-#include "core/stats.h"
+#include "core/base/clock.h"
+#include "core/base/stats.h"
+#include "core/model/queue.h"
 #include "kernels/kernels.h"
 #include "kernels/model.h"
 #include "kernels/profile.h"

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "core/fp8.h"
+#include "core/calls/fp8.h"
 #include "kernels/model.h"
 #include "tests/unit/program_contents.h"
 

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "core/model.h"
+#include "core/model/model.h"
 #include "kernels/kernels.h"
 
 static inline bool is_norm(const struct pp_tensor *t) { return t->ndim == 1 && strstr(t->name, "norm"); }

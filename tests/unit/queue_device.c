@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/clock.h"
+#include "core/base/clock.h"
 #include "kernels/cpu/cpu.h"
 #include "queue_device_inside.h"
 

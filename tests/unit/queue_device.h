@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A queue device (core/queue.h) without a GPU, for tests: the cpu device's kernels, run by threads. Each queue is a
- * thread that works through a list; marks are as CUDA's events: a wait holds for the record() before it, a mark that is
- * recorded again leaves earlier waits alone. Nothing is ordered that a GPU would not order, so a missing dependency is
- * a data race that ThreadSanitizer sees, and that random delays bring out.
+ * A queue device (core/model/queue.h) without a GPU, for tests: the cpu device's kernels, run by threads. Each queue is
+ * a thread that works through a list; marks are as CUDA's events: a wait holds for the record() before it, a mark that
+ * is recorded again leaves earlier waits alone. Nothing is ordered that a GPU would not order, so a missing dependency
+ * is a data race that ThreadSanitizer sees, and that random delays bring out.
  *
  * It refuses what CUDA refuses or does slowly: a thread that did not choose the device, queues and marks of different
  * devices in one record(), times from untimed marks, copies from and to memory that neither alloc nor host_alloc gave.
@@ -13,7 +13,7 @@
 
 #include <stdint.h>
 
-#include "core/queue.h"
+#include "core/model/queue.h"
 
 /* "queued". Its queues can be used beside pp_backend_cpu, but not its memory by the cpu's workers. */
 extern const struct pp_backend pp_backend_queued;

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/bf16.h"
-#include "core/clock.h"
+#include "core/base/clock.h"
+#include "core/calls/bf16.h"
 #include "kernels/cpu/cpu.h"
 #include "queue_device_inside.h"
 

@@ -15,8 +15,8 @@
 
 #include <cmocka.h>
 
-#include "core/cost.h"
-#include "core/plan.h"
+#include "core/plan/cost.h"
+#include "core/plan/plan.h"
 #include "schedules/builder.h"
 #include "sim/costs.h"
 #include "sim/engine.h"

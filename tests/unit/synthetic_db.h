@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/db.h"
+#include "core/database/db.h"
 #include "schedules/builder.h"
 #include "schedules/schedule.h"
 

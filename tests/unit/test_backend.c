@@ -14,8 +14,8 @@
 
 #include <cmocka.h>
 
-#include "core/devices.h"
-#include "core/log.h"
+#include "core/base/log.h"
+#include "core/options/devices.h"
 
 static void use_plugin(const char *file, const char *why)
 {
@@ -56,7 +56,7 @@ static void test_names(void **state)
     assert_int_equal(pp_backend_named("gpu9", &backend), PP_USAGE);
 }
 
-/* Those of core/devices.def and the registry's are the same. */
+/* Those of core/options/devices.def and the registry's are the same. */
 static void test_rows(void **state)
 {
     (void)state;

@@ -2,7 +2,7 @@
  *
  * Gradients that are rounded to be summed: where they lie, which share is whose, and what the sums take.
  */
-#include "core/process.h"
+#include "core/job/process.h"
 #include "exec/shares.h"
 #include "tests/unit/cost_case.h"
 

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "core/blocks.h"
+#include "core/job/blocks.h"
 
 #define HEADER "forward_ms\tinput_ms\tweight_ms"
 

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "core/checkpoint_use.h"
+#include "core/job/checkpoint_use.h"
 #include "kernels/model.h"
 #include "schedules/builder.h"
 #include "schedules/schedule.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdlib.h>
 
-#include "core/devices.h"
-#include "core/movers.h"
+#include "core/options/devices.h"
+#include "core/plan/movers.h"
 #include "tests/unit/config_case.h"
 
 static void small_is_the_default(void **state)
@@ -305,7 +305,7 @@ static void every_preset_that_is_named_exists(void **state)
     }
 }
 
-/* A row of core/movers.def and of core/devices.def is a choice, and no other word is. */
+/* A row of core/plan/movers.def and of core/options/devices.def is a choice, and no other word is. */
 static void rows_of_movers_and_devices_can_be_named(void **state)
 {
     (void)state;

@@ -2,7 +2,7 @@
  *
  * Options of rotations and of experts: what is refused, and numbers that follow from others.
  */
-#include "core/heads.h"
+#include "core/shape/heads.h"
 #include "tests/unit/config_case.h"
 
 static void combinations_without_sense_are_refused(void **state)

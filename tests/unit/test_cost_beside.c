@@ -3,7 +3,7 @@
  * What is left of sums over tensor ranks that run beside products (--overlap-tensor-sums), and of exchanges of experts
  * (--overlap-expert-exchange): by formulas of the layer, with products and sums of given lengths.
  */
-#include "core/movers.h"
+#include "core/plan/movers.h"
 #include "kernels/kernels.h"
 #include "sim/machine_calls.h"
 #include "sim/placement.h"

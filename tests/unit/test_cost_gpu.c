@@ -4,7 +4,7 @@
  */
 #include <math.h>
 
-#include "core/movers.h"
+#include "core/plan/movers.h"
 #include "tests/unit/cost_case.h"
 
 /* One configuration on a GPU: rows * UNIT ns alone, twice that with its sharers; a tenth of it to issue. */

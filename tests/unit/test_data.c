@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "core/utf8.h"
+#include "core/base/utf8.h"
 #include "exec/data.h"
 #include "exec/tokenize.h"
 

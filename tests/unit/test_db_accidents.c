@@ -46,7 +46,7 @@ static void test_refused_files(void **state)
     assert_non_null(strstr(pp_message(), "no/such/folder/x.db"));
 }
 
-extern const char pp_schema_sql[]; /* core/schema.sql */
+extern const char pp_schema_sql[]; /* core/database/schema.sql */
 
 /* A file of schema version 1 is brought up to date by whoever writes to it, and what it holds is still found. */
 static void test_older(void **state)

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 #include <fcntl.h>
 
-#include "core/distinct_files.h"
+#include "core/options/distinct_files.h"
 
 /* words: options separated by blanks; no preset is named, so that of the program counts. */
 static pp_status check(unsigned tool, const char *words, const char *operand)

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "core/movers.h"
+#include "core/plan/movers.h"
 #include "crew.h"
 #include "exec/carrier.h"
 #include "queue_device.h"

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "core/pieces.h"
+#include "core/shape/pieces.h"
 #include "kernels/kernels.h"
 #include "kernels/model.h"
 

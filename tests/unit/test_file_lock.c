@@ -21,8 +21,8 @@
 
 #include <cmocka.h>
 
-#include "core/clock.h"
-#include "core/log.h"
+#include "core/base/clock.h"
+#include "core/base/log.h"
 #include "exec/file_lock.h"
 
 static int flock_error, flock_failures; /* the next calls fail so */

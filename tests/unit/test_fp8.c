@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * FP8 numbers (core/fp8.h) against the definition of the formats, and rounding to them against a search through all of
- * them for the nearest one.
+ * FP8 numbers (core/calls/fp8.h) against the definition of the formats, and rounding to them against a search through
+ * all of them for the nearest one.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "core/fp8.h"
+#include "core/calls/fp8.h"
 #include "tests/unit/dice.h"
 
 enum { CODES = 256, SIGN = 0x80, RANDOM_NUMBERS = 400000 };

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "core/group.h"
+#include "core/plan/group.h"
 
 enum { MOST_RANKS = 4, MOST_COPIES = 4, MOST_T = 3, MOST_N = 2, MOST_C = 4 };
 enum { MOST_WORKERS = MOST_RANKS * MOST_COPIES * MOST_T * MOST_N * MOST_C };
@@ -28,7 +28,7 @@ struct case_plan {
     struct worker workers[MOST_WORKERS];
 };
 
-/* The comment of core/workers.h as loops: what is written first changes last. */
+/* The comment of core/plan/workers.h as loops: what is written first changes last. */
 static void count_workers(struct case_plan *c)
 {
     c->n = 0;

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "core/job.h"
+#include "core/job/job.h"
 #include "kernels/model.h"
 #include "schedules/schedule.h"
 

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "core/fp8.h"
+#include "core/calls/fp8.h"
 #include "tests/unit/kernel_case.h"
 
 static const struct matrices {

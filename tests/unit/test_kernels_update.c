@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "core/bf16.h"
+#include "core/calls/bf16.h"
 #include "kernels/backend.h"
 #include "tests/unit/kernel_case.h"
 

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "core/launcher.h"
+#include "core/base/launcher.h"
 
 static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_SIZE",
                                     "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"};

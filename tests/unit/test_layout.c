@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "core/layout.h"
+#include "core/model/layout.h"
 #include "schedules/builder.h"
 
 enum { SEQ = 7, D = 16, WORK = 12345 };

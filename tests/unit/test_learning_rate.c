@@ -2,7 +2,7 @@
  *
  * The learning rate of each step: at the borders by hand, between them by other formulas.
  */
-#include "core/learning_rate.h"
+#include "core/shape/learning_rate.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "core/clock.h"
+#include "core/base/clock.h"
 #include "exec/transport.h"
 
 static const int64_t ms = 1000000;

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "core/memory_left.h"
+#include "core/base/memory_left.h"
 
 #define MIB (INT64_C(1) << 20)
 

@@ -2,7 +2,7 @@
  *
  * Parts of a stage: how many there are, which tensors and calls each has, what it moves. Together they are the whole.
  */
-#include "core/layout.h"
+#include "core/model/layout.h"
 #include "exec/shares.h"
 #include "kernels/kernels.h"
 #include "tests/unit/cost_case.h"

@@ -3,8 +3,8 @@
  * What is no expert's, and what is, where workers share experts: how many have the same, where it lies in memory, which
  * sums of squares who makes, and what sums of both take, against figures counted by hand.
  */
-#include "core/group.h"
-#include "core/process.h"
+#include "core/job/process.h"
+#include "core/plan/group.h"
 #include "exec/shares.h"
 #include "kernels/kernels.h"
 #include "tests/unit/cost_case.h"

@@ -11,9 +11,9 @@
 
 #include <cmocka.h>
 
-#include "core/bf16.h"
-#include "core/mix.h"
-#include "core/slice.h"
+#include "core/base/mix.h"
+#include "core/calls/bf16.h"
+#include "core/model/slice.h"
 #include "crew.h"
 #include "exec/parameters.h"
 #include "exec/restart.h"

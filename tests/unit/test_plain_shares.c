@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "core/bf16.h"
-#include "core/movers.h"
+#include "core/calls/bf16.h"
+#include "core/plan/movers.h"
 #include "crew.h"
 #include "exec/carrier.h"
 #include "exec/reduce.h"

@@ -2,7 +2,7 @@
  *
  * Memory of processes: what a job says of it, what a profile adds, and which profile counts.
  */
-#include "core/process.h"
+#include "core/job/process.h"
 
 #include "sim/process.h"
 #include "tests/unit/cost_case.h"

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 #include <jansson.h>
 
-#include "core/config.h"
+#include "core/options/config.h"
 #include "kernels/profile_print.h"
 
 static char *printed(int format, const struct pp_profile_links *links)

@@ -2,7 +2,7 @@
  *
  * Profiles as text: what is looked up in them is what is looked up in the database that they came from.
  */
-#include "core/db_profile_text.h"
+#include "core/database/db_profile_text.h"
 #include "tests/unit/db_case.h"
 
 static void add(struct pp_db *db, int64_t run, enum pp_sample_kind kind, const char *name, const char *context,

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "core/pieces.h"
+#include "core/shape/pieces.h"
 #include "tests/unit/program_fp8.h"
 #include "tests/unit/random_shape.h"
 

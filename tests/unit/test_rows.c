@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "core/rows.h"
+#include "core/job/rows.h"
 
 static long calls, fails_at;
 

@@ -15,7 +15,7 @@
 #include <cmocka.h>
 #include <jansson.h>
 
-#include "core/job.h"
+#include "core/job/job.h"
 #include "exec/data.h"
 #include "exec/weights.h"
 #include "kernels/backend.h"

@@ -3,7 +3,7 @@
  * Replicas that share in groups, which sum shares: plans, plans that are broken on purpose, what each group has of a
  * share, and what the sums take on several hosts, against figures counted by hand.
  */
-#include "core/process.h"
+#include "core/job/process.h"
 #include "exec/shares.h"
 #include "tests/unit/cost_case.h"
 

@@ -2,7 +2,7 @@
  *
  * Replicas that share the optimizer's work: the plan, the programs, what the collectives do, and what all of it costs.
  */
-#include "core/layout.h"
+#include "core/model/layout.h"
 #include "crew.h"
 #include "exec/reduce.h"
 #include "exec/routes.h"

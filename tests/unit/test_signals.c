@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-#include "core/ending.h"
+#include "core/options/ending.h"
 #include "exec/signals.h"
 
 /* In a process of its own: raises `n` signals at once, and a further one `later_ms` later unless that is 0. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the workers of a rank have of each tensor (core/slice.h), against what Megatron-LM's rules say of its name; of
- * experts each tensor rank has so many that lie together, and its expert ranks share these.
+ * What the workers of a rank have of each tensor (core/model/slice.h), against what Megatron-LM's rules say of its
+ * name; of experts each tensor rank has so many that lie together, and its expert ranks share these.
  */
-#include "core/slice.h"
+#include "core/model/slice.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "core/mix.h"
+#include "core/base/mix.h"
 #include "kernels/model.h"
 
 enum { MODELS = 300, PADDING = -1 };

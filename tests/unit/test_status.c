@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "core/printable.h"
-#include "core/status.h"
+#include "core/base/printable.h"
+#include "core/base/status.h"
 
 /* AddressSanitizer: what cannot be allocated is NULL, as elsewhere. */
 __attribute__((visibility("default"))) const char *__asan_default_options(void);

@@ -11,9 +11,9 @@
 
 #include <cmocka.h>
 
-#include "core/memory_text.h"
-#include "core/text_table.h"
-#include "core/wrap.h"
+#include "core/base/memory_text.h"
+#include "core/base/text_table.h"
+#include "core/base/wrap.h"
 
 /* A table whose cells are given row by row. */
 struct given {

@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
-#include "core/clock.h"
-#include "core/movers.h"
+#include "core/base/clock.h"
+#include "core/plan/movers.h"
 #include "crew.h"
 #include "exec/agree.h"
 #include "exec/collective.h"

@@ -12,9 +12,9 @@
 
 #include <cmocka.h>
 
-#include "core/config.h"
-#include "core/layers.h"
-#include "core/split_time.h"
+#include "core/database/split_time.h"
+#include "core/options/config.h"
+#include "core/shape/layers.h"
 #include "kernels/kernels.h"
 #include "kernels/model.h"
 

@@ -7,8 +7,8 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "core/clock.h"
-#include "core/db_query.h"
+#include "core/base/clock.h"
+#include "core/database/db_query.h"
 #include "exec/signals.h"
 #include "kernels/cpu/cpu.h"
 #include "queue_device.h"

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "core/db_query.h"
+#include "core/database/db_query.h"
 #include "kernels/model.h"
 #include "schedules/schedule.h"
 

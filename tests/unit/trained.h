@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "core/log.h"
+#include "core/base/log.h"
 #include "exec/exec.h"
 #include "exec/weights.h"
 #include "kernels/backend.h"

@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "core/fp8.h"
+#include "core/calls/fp8.h"
 #include "kernels/cpu/simd/kernels.h"
 
 static int64_t matrix_size(const struct pp_fp8_dims *n) { return (int64_t)n->rows * n->width; }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The kernels of one vector width, one function for each row of the kernel table (what each computes:
- * core/calls_*.h).
+ * core/calls/calls_*.h).
  */
 #ifndef PP_KERNELS_CPU_SIMD_KERNELS_H
 #define PP_KERNELS_CPU_SIMD_KERNELS_H

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/bf16.h"
+#include "core/calls/bf16.h"
 #include "nccl_exchange.h"
 
 const char *const pp_nccl_operations[PP_NCCL_OPERATIONS] = {"ncclSend", "ncclRecv", "ncclAllReduce",

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The processor cores that this process may use. A core counts once, however many hardware threads it has, because two
+ * workers on two hardware threads of one core would share its arithmetic units. hwloc tells which threads belong to one
+ * core; in a build without hwloc every hardware thread counts as a core.
+ */
+#ifndef PP_CORE_BASE_CORES_H
+#define PP_CORE_BASE_CORES_H
+
+/* Lets the process use all cores that the system allows, also those that a launcher has excluded. Call it before the
+ * functions below, and before any thread is started. A later call undoes pp_cores_pin() for the calling thread and for
+ * threads that it starts afterwards. */
+void pp_cores_widen(void);
+
+/* Usable cores; at least 1. */
+int pp_cores_count(void);
+
+/* Ties the calling thread to usable core number n modulo pp_cores_count(). If the system refuses, the thread stays
+ * untied, which costs speed only. */
+void pp_cores_pin(int n);
+
+#endif

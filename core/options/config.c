@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/options/config.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/options/devices.h"
+
+const struct pp_opt *pp_config_row(const char *option)
+{
+    for (int i = 0; i < pp_config_nrows; i++)
+        if (strcmp(pp_config_rows[i].name, option) == 0) return &pp_config_rows[i];
+    return NULL;
+}
+
+const char *pp_config_text(const struct pp_config *config, const char *option, char buf[PP_OPTION_TEXT])
+{
+    const struct pp_opt *row = pp_config_row(option);
+    return row ? pp_options_text(row, config, buf) : "";
+}
+
+bool pp_config_given(const struct pp_config *config, const char *option)
+{
+    const struct pp_opt *row = pp_config_row(option);
+    return row && config->set[row - pp_config_rows];
+}
+
+/* Numbers of --rope-scaling that were not given are those of its kind. */
+static void set_rope_scaling(struct pp_config *config)
+{
+    struct pp_rope_scaling *scaling = &config->rope_scaling;
+    const struct pp_rope_kind_info *kind = &pp_rope_kinds[scaling->kind];
+    if (!pp_config_given(config, "rope-low-freq-factor")) scaling->low = kind->low;
+    if (!pp_config_given(config, "rope-high-freq-factor")) scaling->high = kind->high;
+}
+
+pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config *out, const char **operands,
+                          int max_operands, int *noperands)
+{
+    *out = (struct pp_config){.warmup = -1, .recv_buffers = -1};
+    PP_TRY(pp_options_parse(pp_config_rows, pp_config_nrows, tool, argc, argv, out, out->set, operands, max_operands,
+                            noperands));
+    PP_TRY(pp_config_apply_preset(out));
+    PP_TRY(pp_config_apply_usual(out));
+    if (out->data && strcmp(out->data, "generated") == 0) out->data = NULL;
+    if (out->help || out->version || out->list) return PP_OK;
+    if (out->resume_changed) out->resume = true;
+    pp_config_cut_rows(out);
+    if (pp_config_gives_times(out) && !pp_config_given(out, "tensor")) out->tensor = (struct pp_ints){1, {1}};
+    if (out->expert_parallel.n == 1) pp_config_set_expert_parallel(out, out->expert_parallel.v[0]);
+    set_rope_scaling(out);
+    PP_TRY(pp_config_check_additions(out));
+    PP_TRY(pp_config_make_canonical(out));
+    return pp_config_check(out, tool);
+}
+
+void pp_config_cut_rows(struct pp_config *config)
+{
+    struct pp_ints *chunks = &config->chunks;
+    if (config->micro_batch_size.n == 0) return;
+    chunks->n = 0;
+    for (int i = 0; i < config->micro_batch_size.n; i++) {
+        const int size = config->micro_batch_size.v[i], n = (config->rows + size - 1) / size;
+        int same = 0;
+        while (same < chunks->n && chunks->v[same] != n) same++;
+        if (same == chunks->n) chunks->v[chunks->n++] = n;
+    }
+}
+
+bool pp_config_answer(const struct pp_config *config, const struct pp_program_info *program, FILE *out)
+{
+    if (config->help)
+        pp_options_help(pp_config_rows, pp_config_nrows, program, out);
+    else if (config->version)
+        fprintf(out, "%s (ppkit) %s\n", program->name, PP_VERSION);
+    return config->help || config->version;
+}
+
+static int vocab_multiple(const struct pp_config *config, const char *device)
+{
+    return config->vocab_multiple ? config->vocab_multiple : pp_device_kind(device)->vocab_multiple;
+}
+
+void pp_config_found_device(struct pp_config *config, const char *device)
+{
+    const int found = vocab_multiple(config, device);
+    if (found > 1) config->vocab_multiple = found;
+}
+
+int pp_config_context(const struct pp_config *config)
+{
+    return config->context_parallel.n > 0 ? config->context_parallel.v[0] : 1;
+}
+
+int pp_config_expert_parallel(const struct pp_config *config)
+{
+    return config->expert_parallel.n > 0 ? config->expert_parallel.v[0] : 1;
+}
+
+const char *pp_config_machine(const struct pp_config *config)
+{
+    return config->machine.n > 0 ? config->machine.v[0] : NULL;
+}
+
+double pp_config_price(const struct pp_config *config) { return config->price.n > 0 ? config->price.v[0] : 0; }
+
+void pp_config_set_expert_parallel(struct pp_config *config, int n)
+{
+    config->expert_parallel = (struct pp_ints){1, {n}};
+    if (n > 1 && !pp_config_given(config, "tensor")) config->tensor = (struct pp_ints){1, {1}};
+}
+
+int pp_config_copies(const struct pp_config *config)
+{
+    const int n = pp_config_expert_parallel(config);
+    return (config->replicas > n ? config->replicas / n : 1) * pp_config_context(config);
+}
+
+int pp_config_holders(const struct pp_config *config)
+{
+    return pp_config_copies(config) * pp_config_expert_parallel(config);
+}
+
+int pp_config_shard_group(const struct pp_config *config, int degree)
+{
+    const int copies = pp_config_copies(config);
+    const int64_t group = (int64_t)copies * degree / config->replicas;
+    if (degree == 0 || degree >= config->replicas) return copies;
+    return group > 1 ? (int)group : 1;
+}
+
+bool pp_config_sums_parts(const struct pp_config *config)
+{
+    return config->overlap_grad_reduce && pp_config_holders(config) > 1 && !config->times;
+}
+
+bool pp_config_sums_bf16(const struct pp_config *config)
+{
+    return config->grad_reduce_in_bf16 && pp_config_holders(config) > 1 && !config->times;
+}
+
+void pp_config_share(const struct pp_config *config, int zero, int degree, struct pp_shape *shape)
+{
+    const int group = pp_config_shard_group(config, degree) * pp_config_expert_parallel(config);
+    pp_shape_share(shape, zero, pp_config_holders(config), group);
+}
+
+int pp_config_max_positions(const struct pp_config *config)
+{
+    return config->max_positions ? config->max_positions : config->tokens;
+}
+
+/* What layers with experts are. */
+static void set_mixture(const struct pp_config *config, struct pp_shape *out)
+{
+    out->experts = config->experts;
+    out->experts_per_token = config->experts_per_token;
+    out->capacity_factor = config->capacity_factor;
+    out->aux_loss = config->aux_loss;
+    out->shared_ff = config->shared_ff;
+    out->shared_gate = config->shared_ff && config->shared_gate;
+    out->gates_of_all = config->gates_of_all;
+    out->sigmoid_scores = config->sigmoid_scores;
+    out->gate_scale = config->gate_scale;
+    out->expert_groups = config->expert_groups;
+    out->groups_per_token = config->groups_per_token;
+    out->group_by_best = config->group_by_best;
+    out->expert_bias = config->expert_bias;
+    out->expert_bias_rate = config->expert_bias ? config->expert_bias_rate : 0;
+    out->dense_layers = config->dense_layers;
+    out->experts_every = config->experts_every;
+    out->dense_ff = config->dense_ff;
+}
+
+void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
+{
+    bool lab = config->style == PP_STYLE_LAB;
+    *out = (struct pp_shape){
+        .d_model = config->d_model,
+        .heads = config->heads,
+        .kv_heads = config->kv_heads,
+        .head_dim = config->head_dim,
+        .kv_lora_rank = config->kv_lora_rank,
+        .q_lora_rank = config->q_lora_rank,
+        .qk_nope_head_dim = config->qk_nope_head_dim,
+        .qk_rope_head_dim = config->qk_rope_head_dim,
+        .v_head_dim = config->v_head_dim,
+        .d_ff = config->d_ff,
+        .norm = config->norm,
+        .activation = config->activation,
+        .normalization = config->normalization,
+        .norm_epsilon = config->norm_epsilon,
+        .qk_norm = config->qk_norm,
+        .bias = config->bias,
+        .layers = config->layers,
+        .vocab = config->vocab,
+        .mask = config->mask,
+        .attention = config->attention,
+        .window = config->window_size,
+        .window_skip = config->window_attn_skip_freq,
+        .dropout = config->dropout,
+        .positions = config->positions,
+        .rope_theta = config->rope_theta,
+        .rotary_dim = config->rotary_dim,
+        .rope_scaling = config->rope_scaling,
+        .score_factor = config->score_factor,
+        .max_positions = config->positions == PP_POSITIONS_LEARNED ? pp_config_max_positions(config) : 0,
+        .scale_embedding = !lab && config->positions == PP_POSITIONS_SINUSOIDAL,
+        .residual_only = lab,
+        .lab_init = lab,
+        .init_std = config->init_std,
+        .precision = config->precision,
+        .optimizer = config->optimizer,
+        .vocab_multiple = vocab_multiple(config, config->device),
+        .expert_parallel = pp_config_expert_parallel(config),
+        .context = pp_config_context(config),
+        .context_kind = config->cp_comm_type,
+        .sequence = config->sequence_parallel,
+        .sum_pieces = config->overlap_tensor_sums.v[0],
+        .exchange_pieces = config->overlap_expert_exchange.v[0],
+        .tied = config->tie_embeddings,
+        .bf16_sums = pp_config_sums_bf16(config),
+    };
+    if (config->experts) set_mixture(config, out);
+    pp_config_share(config, config->zero.v[0], config->shard_degree.v[0], out);
+}
+
+int pp_config_recv_buffers(const struct pp_config *config, int microbatches, int standard)
+{
+    if (config->recv_buffers < 0) return standard;
+    return config->recv_buffers == 0 ? microbatches : config->recv_buffers;
+}

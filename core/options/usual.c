@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What --auto tries: of each option that says how devices are used, and was not given, the values between which people
+ * who train large models choose, where they have a meaning for the model.
+ */
+#include "core/options/config.h"
+
+enum { LONG_ROW = 16384 }; /* tokens from which on workers may share a row */
+
+static bool has_experts(const struct pp_config *config) { return config->experts > 0; }
+static bool has_long_rows(const struct pp_config *config) { return config->tokens >= LONG_ROW; }
+static bool has_long_flash_rows(const struct pp_config *config)
+{
+    return has_long_rows(config) && config->attention == PP_ATTENTION_FLASH;
+}
+static bool has_no_chunks(const struct pp_config *config) { return !pp_config_given(config, "chunks"); }
+static bool has_tensor_ranks(const struct pp_config *config) { return pp_ints_most(&config->tensor) > 1; }
+static bool is_shared(const struct pp_config *config) { return !pp_ints_have(&config->zero, 0); }
+
+/* In this order: what stands behind may depend on what stands before. */
+static const struct {
+    const char *option, *value;
+    bool (*suits)(const struct pp_config *config); /* NULL: it suits any */
+} usual[] = {
+    {"schedule", "1f1b,interleaved,zbv", NULL},
+    {"micro-batch-size", "1,2,4", has_no_chunks},
+    {"tensor", "1,2,4,8", NULL},
+    {"context-parallel", "1,2,4,8,16", has_long_rows},
+    {"cp-comm-type", "all_gather", has_long_flash_rows}, /* about as fast as a2a, and not bound to heads of keys */
+    {"expert-parallel", "1,2,4,8,16,32,64", has_experts},
+    {"zero", "1,3", NULL},
+    {"checkpoint", "never,activation,layers", NULL},
+    {"sequence-parallel", "true", has_tensor_ranks},
+    {"overlap-tensor-sums", "4", has_tensor_ranks},
+    {"overlap-expert-exchange", "2", has_experts},
+    {"overlap-grad-reduce", "true", NULL},
+    {"overlap-param-gather", "true", is_shared},
+    {"top", "10", NULL},
+};
+
+pp_status pp_config_apply_usual(struct pp_config *config)
+{
+    if (!config->usual) return PP_OK;
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
+        const struct pp_opt *row = pp_config_row(usual[i].option);
+        if (!row) return pp_fail(PP_INTERNAL, "--auto sets --%s, which is no option", usual[i].option);
+        if (pp_config_given(config, row->name) || (usual[i].suits && !usual[i].suits(config))) continue;
+        PP_TRY(pp_options_set(row, usual[i].value, config));
+        config->chosen[row - pp_config_rows] = true;
+    }
+    return PP_OK;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/shape/shape.h"
+
+#include "core/shape/layers.h"
+
+const char *const pp_precision_names[] = {"fp32", "tf32", "bf16", "fp8"};
+const struct pp_rope_kind_info pp_rope_kinds[PP_ROPE_KINDS] = {
+    [PP_ROPE_LLAMA3] = {"llama3", .low = 1, .high = 4},
+    [PP_ROPE_YARN] = {"yarn", .low = 1, .high = 32, .growth = 0.1, .truncates = true},
+    [PP_ROPE_LINEAR] = {"linear"}};
+const char *const pp_context_kind_names[] = {"a2a", "all_gather"};
+const char *const pp_activation_names[] = {"relu", "gelu", "swiglu", "gelu-tanh"};
+const char *const pp_bias_words[] = {
+    [PP_BIAS] = "", [PP_NO_BIAS] = " nobias", [PP_BIAS_LAYERS] = " layerbias", [PP_BIAS_QKV] = " qkvbias"};
+
+struct pp_shape pp_shape_of_kind(const struct pp_shape *shape, enum pp_layer_kind kind)
+{
+    struct pp_shape all = *shape;
+    all.dense_layers = all.experts_every = all.dense_ff = 0;
+    if (kind == PP_LAYER_EXPERTS || !shape->experts) return all;
+    if (shape->dense_ff) all.d_ff = shape->dense_ff;
+    all.experts = all.experts_per_token = all.shared_ff = all.expert_groups = all.groups_per_token = 0;
+    all.group_by_best = false;
+    all.capacity_factor = all.aux_loss = all.gate_scale = all.expert_bias_rate = 0;
+    all.shared_gate = all.gates_of_all = all.sigmoid_scores = all.expert_bias = false;
+    return all;
+}
