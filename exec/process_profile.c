@@ -83,7 +83,7 @@ static pp_status measure(const struct pp_process_setup *setup, const struct pp_t
 {
     struct pp_exec exec = setup->exec;
     struct pp_point point = {.schedule = "gpipe",
-                             .stages = workers,
+                             .ranks = workers,
                              .virtual_stages = 1,
                              .chunks = setup->chunks,
                              .checkpoint = setup->exec.config.checkpoint.v[0],

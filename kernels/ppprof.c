@@ -105,7 +105,7 @@ static pp_status measure_worker(struct session *s, const struct pp_link_setup *s
 {
     struct pp_config config = s->config;
     struct pp_point point = {
-        .schedule = "gpipe", .stages = 1, .virtual_stages = 1, .chunks = 1, .checkpoint = config.checkpoint.v[0]};
+        .schedule = "gpipe", .ranks = 1, .virtual_stages = 1, .chunks = 1, .checkpoint = config.checkpoint.v[0]};
     struct pp_job *few = NULL, *many = NULL;
     config.heads = config.d_ff = config.layers = config.replicas = 1;
     config.context_parallel = config.expert_parallel = (struct pp_ints){0};

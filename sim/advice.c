@@ -67,7 +67,7 @@ const char *pp_large_text(const struct pp_large *large, char buf[PP_LARGE_TEXT])
 
 static int64_t work_of(const struct pp_point *point)
 {
-    return (int64_t)point->stages * point->virtual_stages * point->chunks + WORK_OF_TRIAL;
+    return (int64_t)point->ranks * point->virtual_stages * point->chunks + WORK_OF_TRIAL;
 }
 
 /* Makes the predictor of a configuration, whose config goes to *config. */
@@ -75,7 +75,7 @@ static struct pp_predictor predictor_of(const struct search *s, struct pp_large 
 {
     struct pp_predictor p = *s->p;
     struct pp_point *point = &large->point;
-    const int workers = point->stages * pp_point_tensor(point) * large->context * large->replicas;
+    const int workers = point->ranks * pp_point_tensor(point) * large->context * large->replicas;
     const struct pp_way way = {.workers = p.config->workers.n > 0 ? workers : 0,
                                .replicas = large->replicas,
                                .rows = rows_of(p.config, large),
@@ -129,8 +129,8 @@ static bool keep_workers(const struct pp_config *config, const struct layout_cha
     const struct pp_ints *sizes = &config->micro_batch_size;
     struct pp_point *point = &with->point;
     if (change->from_stages) {
-        if (point->stages % change->tensor != 0 || pp_config_given(config, "stages")) return false;
-        point->stages /= change->tensor;
+        if (point->ranks % change->tensor != 0 || pp_config_given(config, "stages")) return false;
+        point->ranks /= change->tensor;
         return true;
     }
     if (with->replicas % factor != 0 || (change->stages > 1 && !pp_config_given(config, "stages"))) return false;
@@ -151,12 +151,12 @@ static bool change_layout(const struct pp_predictor *p, const struct layout_chan
         return false;
     if (change->zero) point->zero = change->zero;
     point->tensor = pp_point_tensor(point) * change->tensor;
-    point->stages *= change->stages;
+    point->ranks *= change->stages;
     if (change->tensor > 1 && point->tensor * with->context > host) return false;
     if (change->tensor > 1) point->sum_pieces = config->overlap_tensor_sums.v[0];
     if (config->workers.n > 0) return keep_workers(config, change, with);
     return !change->from_stages && (change->zero || !pp_ints_have(&config->tensor, point->tensor) ||
-                                    !pp_ints_have(&config->stages, point->stages));
+                                    !pp_ints_have(&config->stages, point->ranks));
 }
 
 /* Changes rows and checkpoints of *with, and its order to a leaner one if there is one; false if that makes no
@@ -170,7 +170,7 @@ static bool change_use(const struct search *s, const struct saving *saving, bool
     if (schedules->find(point->schedule, &found) != PP_OK) return false;
     if (saving->single_rows && point->chunks >= rows) return false;
     if (saving->single_rows) point->chunks = rows;
-    if (found.leaner && schedules->check(found.leaner, point->stages, point->virtual_stages, point->chunks) == PP_OK)
+    if (found.leaner && schedules->check(found.leaner, point->ranks, point->virtual_stages, point->chunks) == PP_OK)
         point->schedule = found.leaner, changed = true;
     if (saving->checkpoint == PP_CHECKPOINT_NEVER) return changed || saving->single_rows;
     point->checkpoint = saving->checkpoint;
@@ -228,7 +228,7 @@ static void write_options(const struct search *s, char *buf, size_t size)
         int before, after;
     } numbers[] = {{"zero", before->zero, after->zero},
                    {"tensor", pp_point_tensor(before), pp_point_tensor(after)},
-                   {"stages", before->stages, after->stages}};
+                   {"stages", before->ranks, after->ranks}};
     char mode[PP_CHECKPOINT_TEXT];
     size_t used = 0;
     for (int i = 0; i < 3; i++)

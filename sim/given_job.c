@@ -10,11 +10,11 @@
 static pp_status cut_blocks(const struct pp_predictor *p, enum pp_even even, struct pp_job *job)
 {
     const struct pp_point *point = &job->point;
-    const int stages = point->stages * point->virtual_stages;
+    const int stages = point->ranks * point->virtual_stages;
     int *stage_rank;
     if (!job->times.blocks) return PP_OK;
     PP_TRY(PP_NEW(&stage_rank, stages));
-    pp_status status = p->schedules->place(point->schedule, point->stages, point->virtual_stages, stage_rank);
+    pp_status status = p->schedules->place(point->schedule, point->ranks, point->virtual_stages, stage_rank);
     if (status == PP_OK) status = pp_given_times_cut(&job->times, p->config, even, stages, stage_rank);
     free(stage_rank);
     return status;
@@ -27,7 +27,7 @@ static pp_status build(const struct pp_predictor *p, enum pp_even even, struct p
     const struct pp_config *config = p->config;
     const struct pp_point *point = &job->point;
     struct pp_plan_spec spec = {.schedule = point->schedule,
-                                .ranks = point->stages,
+                                .ranks = point->ranks,
                                 .virtual_stages = point->virtual_stages,
                                 .microbatches = point->chunks,
                                 .replicas = 1,

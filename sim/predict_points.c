@@ -149,7 +149,7 @@ static int useful_threads(const struct pp_points_call *call)
     int64_t work = 0;
     for (int64_t i = 0; i < call->npoints; i++) {
         const struct pp_point *point = call->points[i].point;
-        work += (int64_t)point->stages * point->virtual_stages * point->chunks + WORK_OF_POINT;
+        work += (int64_t)point->ranks * point->virtual_stages * point->chunks + WORK_OF_POINT;
     }
     return call->npoints > 1 && work > WORK_TO_SHARE ? pp_cores_count() : 1;
 }

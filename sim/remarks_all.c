@@ -37,7 +37,7 @@ void pp_remarks_all_database(const char *path, const struct pp_way *ways, int nw
         if (ways[w].impossible[0]) continue;
         for (int i = 0; i < ways[w].npoints; i++) {
             const struct pp_point *point = &ways[w].points[i];
-            rows += (double)point->stages * point->virtual_stages * point->chunks * ROWS_OF_CELL * ntargets;
+            rows += (double)point->ranks * point->virtual_stages * point->chunks * ROWS_OF_CELL * ntargets;
         }
         runs += (double)ways[w].npoints * ntargets;
     }

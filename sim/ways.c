@@ -56,7 +56,7 @@ void pp_way_config(const struct pp_config *config, const struct pp_way *way, str
     pp_config_cut_rows(out);
     if (!way->workers) return;
     out->workers = (struct pp_ints){1, {way->workers}};
-    out->stages = (struct pp_ints){1, {way->points[0].stages}};
+    out->stages = (struct pp_ints){1, {way->points[0].ranks}};
     out->tensor = (struct pp_ints){1, {way->points[0].tensor}};
 }
 
@@ -65,8 +65,8 @@ static pp_status add(const struct pp_config *config, const struct pp_schedules *
                      const struct pp_point *shape, struct pp_way *way)
 {
     struct pp_config one = *config;
-    const int stages = shape->stages, tensor = shape->tensor;
-    const int64_t of_rank = (int64_t)tensor * way->context, each = stages * of_rank;
+    const int ranks = shape->ranks, tensor = shape->tensor;
+    const int64_t of_rank = (int64_t)tensor * way->context, each = ranks * of_rank;
     const int replicas = (int)(workers / each);
     char of_workers[48] = "", context[64] = "";
     if (of_rank > 1) snprintf(of_workers, sizeof of_workers, " of %lld workers each", (long long)of_rank);
@@ -74,7 +74,7 @@ static pp_status add(const struct pp_config *config, const struct pp_schedules *
         snprintf(context, sizeof context, ", --tensor %d x --context-parallel %d", tensor, way->context);
     else if (tensor > 1)
         snprintf(context, sizeof context, ", --tensor %d", tensor);
-    one.stages = (struct pp_ints){1, {stages}};
+    one.stages = (struct pp_ints){1, {ranks}};
     one.tensor = (struct pp_ints){1, {tensor}};
     set_degrees(way, &one);
     if (replicas > 0 && config->global_rows >= replicas) one.rows = config->global_rows / replicas;
@@ -84,7 +84,7 @@ static pp_status add(const struct pp_config *config, const struct pp_schedules *
     PP_TRY(pp_points(&one, schedules, &way->points, &way->npoints));
     if (workers % each)
         snprintf(way->impossible, sizeof way->impossible, "%d worker%s no whole number of pipelines of %d rank%s%s%s",
-                 workers, workers == 1 ? " is" : "s are", stages, pp_plural(stages), of_workers, context);
+                 workers, workers == 1 ? " is" : "s are", ranks, pp_plural(ranks), of_workers, context);
     else if (config->global_rows % replicas)
         snprintf(way->impossible, sizeof way->impossible, "%d replicas cannot share the %d row%s of a batch evenly",
                  replicas, config->global_rows, pp_plural(config->global_rows));
@@ -100,12 +100,12 @@ static pp_status find_shapes(const struct pp_config *config, const struct pp_sch
 {
     const bool given = pp_config_given(config, "stages");
     for (int i = 0; given && i < config->stages.n; i++) {
-        shape.stages = config->stages.v[i];
+        shape.ranks = config->stages.v[i];
         ways[*n] = *degrees;
         PP_TRY(add(config, schedules, workers, &shape, &ways[(*n)++]));
     }
     for (int p = 1; !given && p <= workers && p <= config->layers; p++) {
-        shape.stages = p;
+        shape.ranks = p;
         if (p > 1 && workers % ((int64_t)p * shape.tensor * degrees->context) != 0) continue;
         ways[*n] = *degrees;
         PP_TRY(add(config, schedules, workers, &shape, &ways[(*n)++]));
@@ -199,7 +199,7 @@ pp_status pp_way_remove_pointless(struct pp_way *way, const struct pp_schedules 
                                   void *context)
 {
     const int n = way->npoints;
-    if (!way->workers || way->points[0].stages > 1 || !has_plain(way, schedules)) return PP_OK;
+    if (!way->workers || way->points[0].ranks > 1 || !has_plain(way, schedules)) return PP_OK;
     way->npoints = 0;
     for (int i = 0; i < n; i++) {
         struct pp_point *point = &way->points[i];
@@ -221,7 +221,7 @@ static bool is_for_several(const struct pp_point *point, const struct pp_schedul
 
 static bool differ_in_schedule_only(const struct pp_point *a, const struct pp_point *b)
 {
-    return a->stages == b->stages && a->virtual_stages == b->virtual_stages && a->chunks == b->chunks &&
+    return a->ranks == b->ranks && a->virtual_stages == b->virtual_stages && a->chunks == b->chunks &&
            a->checkpoint == b->checkpoint && a->tensor == b->tensor && a->sum_pieces == b->sum_pieces &&
            a->exchange_pieces == b->exchange_pieces && a->zero == b->zero && a->shard_degree == b->shard_degree;
 }

@@ -21,7 +21,7 @@ static void working_chunks(const struct pp_schedules *schedules, const struct pp
     for (int64_t chunks = 1, last; chunks <= rows; chunks = last + 1) {
         const int piece = (int)((rows + chunks - 1) / chunks), m = (rows - 1) / piece + 1;
         last = piece > 1 ? (rows - 1) / (piece - 1) : rows; /* the largest value that cuts the rows alike */
-        if (schedules->check(point->schedule, point->stages, point->virtual_stages, m) != PP_OK) continue;
+        if (schedules->check(point->schedule, point->ranks, point->virtual_stages, m) != PP_OK) continue;
         if (n == LISTED && chunks - asked >= asked - found[0]) break; /* farther away than all these */
         if (n == LISTED) memmove(found, found + 1, (size_t)--n * sizeof *found);
         found[n++] = (int)chunks;
@@ -34,7 +34,7 @@ static void working_chunks(const struct pp_schedules *schedules, const struct pp
 static pp_status check_point(const struct pp_job *job, const struct pp_schedules *schedules, int rows, int microbatches)
 {
     const struct pp_point *point = &job->point;
-    pp_status status = schedules->check(point->schedule, point->stages, point->virtual_stages, microbatches);
+    pp_status status = schedules->check(point->schedule, point->ranks, point->virtual_stages, microbatches);
     if (status != PP_USAGE) return status;
     char message[PP_MESSAGE_BYTES], chunks[LISTED_TEXT];
     snprintf(message, sizeof message, "%s", pp_message());
@@ -83,7 +83,7 @@ static struct pp_plan_spec spec_of(const struct pp_job *job, const int *rows, in
 {
     const struct pp_config *config = job->config;
     return (struct pp_plan_spec){.schedule = job->point.schedule,
-                                 .ranks = job->point.stages,
+                                 .ranks = job->point.ranks,
                                  .virtual_stages = job->point.virtual_stages,
                                  .microbatches = microbatches,
                                  .replicas = pp_config_copies(config),
@@ -305,13 +305,13 @@ static pp_status make_model(struct pp_job *job, const struct pp_shape *shape, co
 {
     const struct pp_point *point = &job->point;
     int *stage_rank = NULL;
-    struct pp_cut cut = {.stages = point->stages * point->virtual_stages,
+    struct pp_cut cut = {.stages = point->ranks * point->virtual_stages,
                          .split = job->config->split,
                          .layer_ns = job->config->layer_ns};
     if (point->virtual_stages > 1) {
         PP_TRY(PP_NEW(&stage_rank, cut.stages));
         cut.stage_rank = stage_rank;
-        const pp_status status = schedules->place(point->schedule, point->stages, point->virtual_stages, stage_rank);
+        const pp_status status = schedules->place(point->schedule, point->ranks, point->virtual_stages, stage_rank);
         if (status != PP_OK) {
             free(stage_rank);
             return status;
@@ -336,7 +336,7 @@ pp_status pp_job_create(const struct pp_config *config, const struct pp_point *p
     job->model_ops = ops;
     job->point = *point;
     PP_TRY_DONE(pp_given_times_of(config, &job->times));
-    PP_TRY_DONE(pp_given_times_check(&job->times, point->stages));
+    PP_TRY_DONE(pp_given_times_check(&job->times, point->ranks));
     pp_config_shape(config, &shape);
     shape.tensor = pp_point_tensor(point);
     shape.sum_pieces = point->sum_pieces;

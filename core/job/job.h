@@ -49,7 +49,7 @@ struct pp_schedules {
 /* One configuration of a sweep. */
 struct pp_point {
     const char *schedule;       /* as pp_schedules.find() takes it */
-    int stages, virtual_stages; /* P, V */
+    int ranks, virtual_stages;  /* P, V */
     int chunks;                 /* as asked for; M may be smaller (pp_chunk_rows()) */
     bool file_chunks;           /* asked for by a schedule file, and not by the user or a preset */
     int checkpoint;             /* enum pp_checkpoint */

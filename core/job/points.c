@@ -124,7 +124,7 @@ static int of_tensor(const struct pp_config *config, const struct asked *asked, 
                                        .file_chunks = asked->chunks == &asked->own_chunks,
                                        .tensor = tensor,
                                        .sum_pieces = tensor > 1 ? config->overlap_tensor_sums.v[i / nv / stages->n] : 1,
-                                       .stages = stages->v[i / nv % stages->n],
+                                       .ranks = stages->v[i / nv % stages->n],
                                        .virtual_stages = v->n ? v->v[i % nv] : asked->found.virtual_stages};
         n += of_shape(config, asked->chunks, &shape, out + n);
     }
@@ -233,8 +233,8 @@ const char *pp_point_text(const struct pp_point *point, char buf[PP_POINT_TEXT])
     if (point->tensor > 1) snprintf(tensor, sizeof tensor, " x tensor %d", point->tensor);
     pp_sharing_text(point->zero, point->shard_degree, zero, sizeof zero);
     beside_text(point->sum_pieces, point->exchange_pieces, beside);
-    snprintf(buf, PP_POINT_TEXT, "%.150s, %d stage%s%s%s%s%s, %d chunk%s%s", point->schedule, point->stages,
-             pp_plural(point->stages), virtual_stages, tensor, beside, zero, point->chunks, pp_plural(point->chunks),
+    snprintf(buf, PP_POINT_TEXT, "%.150s, %d stage%s%s%s%s%s, %d chunk%s%s", point->schedule, point->ranks,
+             pp_plural(point->ranks), virtual_stages, tensor, beside, zero, point->chunks, pp_plural(point->chunks),
              checkpoint);
     return buf;
 }
@@ -260,13 +260,13 @@ static pp_status check_chunks(const struct pp_config *config, const struct pp_po
 /* PP_USAGE for more stages than layers. The message names --split if embedding and decoder would be stages enough. */
 static pp_status check_layers(const struct pp_config *config, const struct pp_point *point)
 {
-    const int64_t stages = (int64_t)point->stages * point->virtual_stages;
+    const int64_t stages = (int64_t)point->ranks * point->virtual_stages;
     const int ends = pp_split_ends(config->split);
     if (stages <= config->layers + ends) return PP_OK;
     return pp_fail(PP_USAGE,
                    "%lld stages (--stages %d x --virtual %d) need as many layers, and the model has %d; use fewer "
                    "stages or more --layers%s",
-                   (long long)stages, point->stages, point->virtual_stages, config->layers,
+                   (long long)stages, point->ranks, point->virtual_stages, config->layers,
                    ends == 0 && stages <= config->layers + 2
                        ? ", or a --split that begins or ends with 0: a stage for embedding or decoder alone"
                        : "");
@@ -275,13 +275,13 @@ static pp_status check_layers(const struct pp_config *config, const struct pp_po
 pp_status pp_point_check(const struct pp_config *config, const struct pp_point *point)
 {
     const int tensor = pp_point_tensor(point), context = pp_config_context(config);
-    const int64_t devices = (int64_t)point->stages * config->replicas, workers = devices * tensor * context;
+    const int64_t devices = (int64_t)point->ranks * config->replicas, workers = devices * tensor * context;
     PP_TRY(check_layers(config, point));
     if (devices > PP_MOST_WORKERS || workers > PP_MOST_WORKERS)
         return pp_fail(PP_USAGE,
                        "--stages %d x --replicas %d x --tensor %d x --context-parallel %d are %lld workers; there can "
                        "be at most %d",
-                       point->stages, config->replicas, tensor, context, (long long)workers, PP_MOST_WORKERS);
+                       point->ranks, config->replicas, tensor, context, (long long)workers, PP_MOST_WORKERS);
     PP_TRY(pp_config_check_expert_parallel(pp_config_expert_parallel(config), config->replicas));
     PP_TRY(pp_config_check_values(config, point->checkpoint, point->zero));
     if (point->zero) PP_TRY(pp_config_check_shard_degree(config, point->shard_degree));

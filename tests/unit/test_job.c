@@ -53,7 +53,7 @@ static void test_sweep_order(void **state)
         {"interleaved", 1, 2, 4}, {"interleaved", 1, 2, 2}, {"interleaved", 2, 2, 4}, {"interleaved", 2, 2, 2}};
     for (int i = 0; i < n; i++) {
         assert_string_equal(points[i].schedule, expected[i].schedule);
-        assert_int_equal(points[i].stages, expected[i].stages);
+        assert_int_equal(points[i].ranks, expected[i].ranks);
         assert_int_equal(points[i].virtual_stages, expected[i].virtual_stages);
         assert_int_equal(points[i].chunks, expected[i].chunks);
         assert_int_equal(points[i].checkpoint, PP_CHECKPOINT_NEVER);
@@ -75,7 +75,7 @@ static void test_sweep_order(void **state)
     assert_int_equal(n, 8);
     for (int i = 0; i < n; i++) {
         assert_int_equal(points[i].tensor, i < 4 ? 1 : 2);
-        assert_int_equal(points[i].stages, i / 2 % 2 ? 4 : 1);
+        assert_int_equal(points[i].ranks, i / 2 % 2 ? 4 : 1);
         assert_int_equal(points[i].virtual_stages, i % 2 ? 2 : 3);
     }
     free(points);
@@ -102,7 +102,7 @@ static void test_sweep_of_pieces(void **state)
         assert_string_equal(points[i].schedule, i < 10 ? "gpipe" : "1f1b");
         assert_int_equal(points[i].tensor, tensor[i % 10]);
         assert_int_equal(points[i].sum_pieces, pieces[i % 10]);
-        assert_int_equal(points[i].stages, i % 2 ? 2 : 1);
+        assert_int_equal(points[i].ranks, i % 2 ? 2 : 1);
     }
     char text[PP_POINT_TEXT];
     assert_string_equal(pp_point_text(&points[7], text),

@@ -128,7 +128,7 @@ static void test_tokens_in_memory(void **state)
     (void)state;
     const struct pp_profile_setup setup = configure("--preset lab --tokens 8 --chunks 4 --context-parallel 4", 2);
     const struct pp_device_spec spec = {.workers = 1, .threads = 1};
-    const struct pp_point point = {.schedule = "gpipe", .stages = 1, .virtual_stages = 1, .chunks = 4};
+    const struct pp_point point = {.schedule = "gpipe", .ranks = 1, .virtual_stages = 1, .chunks = 4};
     struct pp_job *job;
     struct pp_device *device;
     struct pp_profile_arena arena;
@@ -186,7 +186,7 @@ static void check_tally(struct pp_tally *tally, int ncalls)
 static void run_team(bool in_turns, int64_t budget_ns)
 {
     struct pp_profile_setup setup = configure("--preset lab --chunks 2", 2);
-    struct pp_point point = {.schedule = "1f1b", .stages = 2, .virtual_stages = 1, .chunks = 2};
+    struct pp_point point = {.schedule = "1f1b", .ranks = 2, .virtual_stages = 1, .chunks = 2};
     struct pp_job *job;
     int64_t reference_ns;
     assert_int_equal(pp_job_create(&config, &point, &pp_schedules, &pp_model_ops, false, NULL, &job), PP_OK);

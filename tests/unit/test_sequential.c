@@ -193,8 +193,8 @@ static void open_run(const struct golden *golden, const struct pp_point *shape, 
     MUST(pp_job_create(config, &point, &pp_schedules, &pp_model_ops, false, NULL, &run->job));
     MUST(pp_backend_find("cpu", &run->backend));
     MUST(run->backend->open(&(struct pp_device_spec){.workers = 1, .threads = 1}, &run->device));
-    run->arena = calloc((size_t)point.stages, sizeof *run->arena);
-    for (int r = 0; r < point.stages; r++) {
+    run->arena = calloc((size_t)point.ranks, sizeof *run->arena);
+    for (int r = 0; r < point.ranks; r++) {
         MUST(run->backend->alloc(run->device, run->job->layout->arena_bytes[r], (void **)&run->arena[r]));
         memset(run->arena[r], 0xff,
                (size_t)run->job->layout->arena_bytes[r]); /* NaN: what is read must have been written */
@@ -218,7 +218,7 @@ static void check(const struct golden *golden, const struct pp_point *point)
     struct pp_config config;
     struct run run;
     const double loss = golden_loss(golden);
-    snprintf(what, sizeof what, "%s P=%d V=%d checkpoint %d", point->schedule, point->stages, point->virtual_stages,
+    snprintf(what, sizeof what, "%s P=%d V=%d checkpoint %d", point->schedule, point->ranks, point->virtual_stages,
              point->checkpoint);
     open_run(golden, point, &config, &run);
     load_weights(&run, golden_file(golden, "init.safetensors", path, sizeof path));
