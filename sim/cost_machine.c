@@ -112,12 +112,17 @@ static int launches(const struct pp_job *job, const struct pp_machine *m, int cl
 }
 
 /* Calls run one after another, so each takes the longer of the times for its arithmetic and its bytes. */
-static int64_t roofline(const struct pp_job *job, struct pp_machine_calls *calls, int cls, bool loaded)
+static void set_roofline(const struct pp_job *job, struct pp_machine_calls *calls, int cls, struct pp_class_cost *out)
 {
     const struct pp_program *p = &job->phase[PP_TRAIN].programs[cls];
-    double ns = launches(job, calls->machine, cls) * calls->machine->call_overhead_ns;
-    for (int i = 0; i < p->ncalls; i++) ns += pp_machine_roofline_ns(calls, &p->calls[i], loaded);
-    return llround(fmin(ns, 1e18)); /* the engine refuses times as long as this */
+    double ns = launches(job, calls->machine, cls) * calls->machine->call_overhead_ns, loaded_ns = ns;
+    for (int i = 0; i < p->ncalls; i++) {
+        const struct pp_roofline call = pp_machine_roofline(calls, &p->calls[i]);
+        ns += call.ns;
+        loaded_ns += call.loaded_ns;
+    }
+    out->ns = llround(fmin(ns, 1e18)); /* the engine refuses times as long as this */
+    out->loaded_ns = llround(fmin(loaded_ns, 1e18));
 }
 
 /* REDUCE_TIED on one rank with both copies: a sum and a copy, which pass over memory five times. */
@@ -162,8 +167,7 @@ static pp_status set_class(const struct pp_job *job, struct pp_machine_calls *ca
     out->bytes = moved_bytes(job, c);
     out->host_ns = llround((pp_kinds[c->kind].computes ? launches(job, m, cls) : 1) * m->issue_ns);
     if (pp_kinds[c->kind].computes) {
-        out->ns = roofline(job, calls, cls, false);
-        out->loaded_ns = roofline(job, calls, cls, true);
+        set_roofline(job, calls, cls, out);
         return pp_placement_set_sums(placement, job, cls, m->reduce_latency_ns, 1 / m->reduce_bytes_per_ns,
                                      m->cores > 0 ? NULL : &beside, out);
     }
@@ -188,11 +192,12 @@ pp_status pp_cost_from_machine(const struct pp_job *job, const struct pp_machine
     PP_TRY(pp_machine_check_rates(m, job->config));
     PP_TRY(pp_cost_create(job->train, PP_COST_MACHINE, out));
     struct pp_cost *cost = *out;
-    const struct pp_placement placement = pp_placement_of(job, m);
-    pp_status status = PP_OK;
+    struct pp_placement placement = pp_placement_of(job, m);
+    pp_status status = pp_placement_remember(&placement);
     pp_machine_calls_begin(&calls, m, job->model_ops, sharers);
     for (int c = 0; c < cost->nclasses && status == PP_OK; c++)
         status = set_class(job, &calls, c, &placement, &cost->classes[c]);
+    pp_placement_forget(&placement);
     if (status != PP_OK) {
         pp_cost_free(cost);
         *out = NULL;

@@ -169,13 +169,12 @@ static bool has_sums(const struct pp_plan *plan)
     return plan->replicas * plan->members > 1 || pp_ties_ranks(plan, plan->stage_rank[0]);
 }
 
-/* Sets the links of --transport; "auto": the first mover that was measured. If a machine with several hosts is named,
- * the measured links are those within a host, and its file has the network between hosts. */
-static pp_status set_links(const struct pp_job *job, const struct pp_search *s, const struct pp_machine *machine,
-                           struct pp_cost *cost, struct pp_cost_origin *origin)
+/* Sets the links of --transport; "auto": the first mover that was measured. */
+static pp_status set_links_of(const struct pp_placement *placement, const struct pp_search *s,
+                              const struct pp_machine *machine, struct pp_cost *cost, struct pp_cost_origin *origin)
 {
+    const struct pp_job *job = s->job;
     const char *asked = job->config->transport;
-    const struct pp_placement placement = pp_placement_of(job, pp_config_machine(job->config) ? machine : NULL);
     bool found = false, reduces = false;
     for (int i = 0; i < pp_nmovers && !found; i++) {
         const struct pp_mover *mover = &pp_movers[i];
@@ -184,16 +183,28 @@ static pp_status set_links(const struct pp_job *job, const struct pp_search *s, 
         PP_TRY(set_transfers(s, mover, cost, &found));
         if (!found) continue;
         origin->transport = mover->name;
-        pp_placement_set_transfers(&placement, cost);
+        pp_placement_set_transfers(placement, cost);
         struct sum_link sums;
         PP_TRY(find_sums(s, mover, &sums));
-        set_collectives(&placement, s, &sums, machine, cost);
-        PP_TRY(set_joins(&placement, s, mover, &sums, machine, cost));
+        set_collectives(placement, s, &sums, machine, cost);
+        PP_TRY(set_joins(placement, s, mover, &sums, machine, cost));
         reduces = sums.found;
     }
     origin->link_computed =
-        (!found && job->train->ranks > 1) || (!reduces && has_sums(job->train)) || pp_placement_several(&placement);
+        (!found && job->train->ranks > 1) || (!reduces && has_sums(job->train)) || pp_placement_several(placement);
     return PP_OK;
+}
+
+/* If a machine with several hosts is named, the measured links are those within a host, and its file has the network
+ * between hosts. */
+static pp_status set_links(const struct pp_search *s, const struct pp_machine *machine, struct pp_cost *cost,
+                           struct pp_cost_origin *origin)
+{
+    struct pp_placement placement = pp_placement_of(s->job, pp_config_machine(s->job->config) ? machine : NULL);
+    PP_TRY(pp_placement_remember(&placement));
+    const pp_status status = set_links_of(&placement, s, machine, cost, origin);
+    pp_placement_forget(&placement);
+    return status;
 }
 
 /* Sets what a worker spends besides computing (of a GPU: its host), and the part of the time that others took. */
@@ -261,7 +272,7 @@ pp_status pp_cost_from_profile(const struct pp_job *job, struct pp_db *db, const
     PP_TRY_DONE(set_overheads(&s, cost, origin));
     PP_TRY_DONE(pp_search_computations(&s, cost, origin));
     if (origin->from[PP_COST_MACHINE] == origin->classes) goto done;
-    PP_TRY_DONE(set_links(job, &s, machine, cost, origin));
+    PP_TRY_DONE(set_links(&s, machine, cost, origin));
     cost->source = pp_cost_worst_source(origin);
     *out = cost;
     return PP_OK;

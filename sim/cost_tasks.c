@@ -62,7 +62,8 @@ pp_status pp_search_begin_sheet(const struct pp_search *s)
 
 static double sheet_call_ns(const struct pp_search *s, const struct pp_call *call, int load)
 {
-    return s->machine->call_overhead_ns + pp_machine_roofline_ns(s->memory->sheet[share_of(s)], call, load > 1);
+    const struct pp_roofline times = pp_machine_roofline(s->memory->sheet[share_of(s)], call);
+    return s->machine->call_overhead_ns + (load > 1 ? times.loaded_ns : times.ns);
 }
 
 double pp_search_sheet_ns(const struct pp_search *s, const struct pp_program *program, int load)

@@ -80,34 +80,35 @@ static int place_of(const struct pp_call_key *key)
     return (int)(hash % PP_TIMED_CALLS);
 }
 
-static const struct pp_timed_call *timed(struct pp_machine_calls *calls, const struct pp_call *call)
-{
-    const struct pp_call_key key = key_of(call);
-    struct pp_timed_call *at = &calls->calls[place_of(&key)];
-    if (at->known && same(&at->key, &key)) return at;
-    *at = (struct pp_timed_call){key, true, calls->ops->call_work(call, calls->rates.gpu), {0}};
-    at->product_ns[false] = product_ns(&calls->rates, &at->work, calls->rates.bytes_per_ns);
-    at->product_ns[true] = product_ns(&calls->rates, &at->work, calls->rates.loaded_bytes_per_ns);
-    return at;
-}
-
 void pp_machine_calls_begin(struct pp_machine_calls *calls, const struct pp_machine *machine,
                             const struct pp_model_ops *ops, int sharers)
 {
     *calls = (struct pp_machine_calls){.machine = machine, .ops = ops, .rates = rates_of(machine, sharers)};
 }
 
-double pp_machine_roofline_ns(struct pp_machine_calls *calls, const struct pp_call *call, bool loaded)
+static double roofline_ns(const struct pp_work *work, const struct pp_rates *rates, double bytes_per_ns)
 {
-    const struct pp_timed_call *at = timed(calls, call);
-    return work_ns(&at->work, at->product_ns[loaded], &calls->rates,
-                   loaded ? calls->rates.loaded_bytes_per_ns : calls->rates.bytes_per_ns);
+    return work_ns(work, product_ns(rates, work, bytes_per_ns), rates, bytes_per_ns);
+}
+
+struct pp_roofline pp_machine_roofline(struct pp_machine_calls *calls, const struct pp_call *call)
+{
+    const struct pp_rates *rates = &calls->rates;
+    const struct pp_call_key key = key_of(call);
+    struct pp_timed_call *at = &calls->calls[place_of(&key)];
+    if (at->known && same(&at->key, &key)) return at->times;
+    const struct pp_work work = calls->ops->call_work(call, rates->gpu);
+    *at = (struct pp_timed_call){.key = key,
+                                 .known = true,
+                                 .times = {.ns = roofline_ns(&work, rates, rates->bytes_per_ns),
+                                           .loaded_ns = roofline_ns(&work, rates, rates->loaded_bytes_per_ns)}};
+    return at->times;
 }
 
 pp_status pp_machine_call_ns(void *machine_calls, const struct pp_call *call, double *out)
 {
     struct pp_machine_calls *calls = machine_calls;
-    *out = pp_machine_roofline_ns(calls, call, false);
+    *out = pp_machine_roofline(calls, call).ns;
     if (calls->ops->call_join(call).op != PP_JOIN_AWAIT) *out += calls->machine->call_overhead_ns;
     return PP_OK;
 }
@@ -115,5 +116,5 @@ pp_status pp_machine_call_ns(void *machine_calls, const struct pp_call *call, do
 double pp_machine_work_ns(const struct pp_machine *m, const struct pp_work *work)
 {
     const struct pp_rates rates = rates_of(m, 1);
-    return work_ns(work, product_ns(&rates, work, rates.bytes_per_ns), &rates, rates.bytes_per_ns);
+    return roofline_ns(work, &rates, rates.bytes_per_ns);
 }

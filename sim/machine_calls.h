@@ -25,11 +25,15 @@ struct pp_call_key {
     bool adds;
 };
 
+/* Times of a call: with the bandwidth that a worker has alone, and with that while all others are busy. */
+struct pp_roofline {
+    double ns, loaded_ns;
+};
+
 struct pp_timed_call {
     struct pp_call_key key;
     bool known;
-    struct pp_work work;
-    double product_ns[2]; /* pp_product_ns() with the bandwidth alone and loaded; of other calls 0 */
+    struct pp_roofline times;
 };
 
 enum { PP_TIMED_CALLS = 256 };
@@ -46,15 +50,15 @@ void pp_machine_calls_begin(struct pp_machine_calls *calls, const struct pp_mach
                             const struct pp_model_ops *ops, int sharers);
 
 /* Time of a call: max(FLOPs / attainable FLOP/s of their precision, bytes / bandwidth). Matrix products take the time
- * of sim/product.h instead of the FLOPs, if the machine has tiles. call_overhead_ns and collectives are not included.
- *   loaded   with the bandwidth that a worker has while all others are busy */
-double pp_machine_roofline_ns(struct pp_machine_calls *calls, const struct pp_call *call, bool loaded);
+ * of sim/product.h instead of the FLOPs, if the machine has tiles. call_overhead_ns and collectives are not
+ * included. */
+struct pp_roofline pp_machine_roofline(struct pp_machine_calls *calls, const struct pp_call *call);
 
-/* The same of one call alone, with call_overhead_ns (except for PP_JOIN_AWAIT). It has the form
- * of pp_call_times.ns; machine_calls: a struct pp_machine_calls. */
+/* The first of these, with call_overhead_ns (except for PP_JOIN_AWAIT). It has the form of pp_call_times.ns;
+ * machine_calls: a struct pp_machine_calls. */
 pp_status pp_machine_call_ns(void *machine_calls, const struct pp_call *call, double *out) PP_MUST_CHECK;
 
-/* Time of one call's work, for a worker that has the device to itself, as pp_machine_roofline_ns(). */
+/* Time of one call's work, for a worker that has the device to itself, as pp_machine_roofline(). */
 double pp_machine_work_ns(const struct pp_machine *machine, const struct pp_work *work);
 
 #endif

@@ -2,6 +2,7 @@
 #include "sim/placement.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #include "core/shape/pieces.h"
 #include "sim/costs.h"
@@ -126,32 +127,45 @@ static struct pp_ring slower_of(const struct pp_placement *p, struct pp_ring rin
     return slower_ring(ring, pp_placement_ring(p, &group));
 }
 
-/* The slowest ring of the groups that have collectives inside the rank's tasks. */
-static struct pp_ring ring_of_join(const struct pp_placement *p, int rank, enum pp_join_group group)
+/* Kinds of groups of a rank's workers: enum pp_join_group, those of enum pp_param_set behind it, then this one. */
+enum { OF_SETS = PP_JOIN_GROUPS, OF_SHARES = OF_SETS + PP_PARAM_SETS, KINDS };
+
+static struct pp_group group_of(const struct pp_plan *plan, int worker, int kind)
+{
+    if (kind < OF_SETS) return pp_join_members(plan, worker, (enum pp_join_group)kind);
+    return kind == OF_SHARES ? pp_share_group(plan, worker)
+                             : pp_replica_group(plan, worker, (enum pp_param_set)(kind - OF_SETS));
+}
+
+static struct pp_ring find_slowest(const struct pp_placement *p, int rank, int kind)
 {
     const struct pp_plan *plan = p->plan;
     struct pp_ring slowest = {0};
     for (int replica = 0; replica < plan->replicas; replica++)
         for (int k = 0; k < plan->members; k++) {
             const int worker = pp_worker_at(plan, replica, rank, k);
-            const struct pp_group members = pp_join_members(plan, worker, group);
-            if (members.first == worker) slowest = slower_of(p, slowest, members);
+            const struct pp_group group = group_of(plan, worker, kind);
+            if (group.first == worker) slowest = slower_of(p, slowest, group);
         }
     return slowest;
 }
 
-/* The slowest ring of the rank's data-parallel groups of a set; with `shares` of the groups of REDUCE_SHARE. */
-static struct pp_ring ring_of_replicas(const struct pp_placement *p, int rank, bool shares, enum pp_param_set set)
+pp_status pp_placement_remember(struct pp_placement *p) { return PP_NEW(&p->rings, (int64_t)p->plan->ranks * KINDS); }
+
+void pp_placement_forget(struct pp_placement *p)
 {
-    const struct pp_plan *plan = p->plan;
-    struct pp_ring slowest = {0};
-    for (int replica = 0; replica < plan->replicas; replica++)
-        for (int k = 0; k < plan->members; k++) {
-            const int worker = pp_worker_at(plan, replica, rank, k);
-            const struct pp_group group = shares ? pp_share_group(plan, worker) : pp_replica_group(plan, worker, set);
-            if (group.first == worker) slowest = slower_of(p, slowest, group);
-        }
-    return slowest;
+    free(p->rings);
+    p->rings = NULL;
+}
+
+/* The slowest ring of the rank's groups of a kind. */
+static struct pp_ring slowest_of(const struct pp_placement *p, int rank, int kind)
+{
+    struct pp_ring *known = p->rings ? &p->rings[rank * KINDS + kind] : NULL;
+    if (known && known->members > 0) return *known;
+    const struct pp_ring ring = find_slowest(p, rank, kind);
+    if (known) *known = ring;
+    return ring;
 }
 
 static struct pp_ring ring_of_tied(const struct pp_placement *p)
@@ -203,7 +217,7 @@ int64_t pp_placement_combine_ns(const struct pp_placement *p, const struct pp_jo
     for (int set = 0; set < PP_PARAM_SETS; set++) {
         const int64_t bytes = pp_cost_combined_bytes(job, cls, set);
         if (set != PP_DENSE && bytes == 0) continue;
-        const struct pp_ring ring = tied ? ring_of_tied(p) : ring_of_replicas(p, rank, share, set);
+        const struct pp_ring ring = tied ? ring_of_tied(p) : slowest_of(p, rank, share ? OF_SHARES : OF_SETS + set);
         ns += pp_placement_sum_ns(p, &ring, rounds, bytes, latency_ns, ns_per_byte);
     }
     return ns;
@@ -219,8 +233,7 @@ struct joining {
 static struct joining joining_of(const struct pp_placement *p, int rank, double latency_ns, double ns_per_byte)
 {
     struct joining joining = {.placement = p, .latency_ns = latency_ns, .ns_per_byte = ns_per_byte};
-    for (int group = 0; group < PP_JOIN_GROUPS; group++)
-        joining.rings[group] = ring_of_join(p, rank, (enum pp_join_group)group);
+    for (int group = 0; group < PP_JOIN_GROUPS; group++) joining.rings[group] = slowest_of(p, rank, group);
     return joining;
 }
 

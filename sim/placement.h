@@ -23,11 +23,17 @@ struct pp_placement {
     /* What an all to all takes besides, as a GPU copies the pieces for itself before it sends the others: so long, and
      * so long for each byte of these pieces. 0: nothing, or nothing is known of the memory. */
     double own_ns, own_ns_per_byte;
+    struct pp_ring *rings; /* those that were found, see pp_placement_remember(); NULL: none is kept */
 };
 
 /* A placement without a plan, with a device for each worker; and that of a job. machine NULL: one host has all. */
 struct pp_placement pp_placement_on(const struct pp_machine *machine);
 struct pp_placement pp_placement_of(const struct pp_job *job, const struct pp_machine *machine);
+
+/* From now on the slowest rings of each rank are found once, by going through all its workers, and not for each class of
+ * its tasks. Release with pp_placement_forget(); copies must not be used after it. PP_NOMEM. */
+pp_status pp_placement_remember(struct pp_placement *p) PP_MUST_CHECK;
+void pp_placement_forget(struct pp_placement *p);
 
 /* Are there workers on several hosts? */
 bool pp_placement_several(const struct pp_placement *p);

@@ -295,17 +295,17 @@ static void test_awaits(void **state)
 }
 
 /* What nothing that was asked for before can have a part in. */
-static double first_ns(const struct pp_machine *m, const struct pp_call *call, bool loaded)
+static struct pp_roofline first_of(const struct pp_machine *m, const struct pp_call *call)
 {
     static struct pp_machine_calls fresh;
     pp_machine_calls_begin(&fresh, m, &pp_model_ops, 2);
-    return pp_machine_roofline_ns(&fresh, call, loaded);
+    return pp_machine_roofline(&fresh, call);
 }
 
 static void must_be_first(struct pp_machine_calls *kept, const struct pp_call *call)
 {
-    for (int loaded = 0; loaded < 2; loaded++)
-        assert_true(pp_machine_roofline_ns(kept, call, loaded) == first_ns(kept->machine, call, loaded));
+    const struct pp_roofline times = pp_machine_roofline(kept, call), first = first_of(kept->machine, call);
+    assert_true(times.ns == first.ns && times.loaded_ns == first.loaded_ns);
 }
 
 /* A call, and right after it one that differs in one of what times depend on, and takes another time. */
@@ -313,7 +313,7 @@ static void must_tell_apart(struct pp_machine_calls *kept, const struct pp_call 
 {
     must_be_first(kept, call);
     must_be_first(kept, other);
-    assert_true(first_ns(kept->machine, call, false) != first_ns(kept->machine, other, false));
+    assert_true(first_of(kept->machine, call).ns != first_of(kept->machine, other).ns);
 }
 
 /* Times that are kept for calls are those of a call that is computed for the first time, alone and loaded, whatever

@@ -65,7 +65,7 @@ static void test_times(void **state)
     const struct pp_call call = flash(false, 8192, 128, false);
     pp_machine_calls_begin(&calls, &m, &pp_model_ops, 2);
     const double half = asked(&call, 0) / (1e6 * m.attention[0] / 2);
-    assert_true(fabs(pp_machine_roofline_ns(&calls, &call, false) - half) < 1e-6 * half);
+    assert_true(fabs(pp_machine_roofline(&calls, &call).ns - half) < 1e-6 * half);
 }
 
 static void test_unknown(void **state)
