@@ -121,7 +121,7 @@ static void print_path(const json_t *row, const struct pp_config *config, FILE *
         separator = ",";
     }
     used += (size_t)snprintf(text + used, sizeof text - used, " of %.3f ms", total);
-    const double between = number(row, "ms_per_batch") - number(row, "makespan_ms");
+    const double between = number(row, "ms_per_batch") - total;
     if (between > NOTABLE * total && config->jitter <= 0) /* with jitter a batch is a mean of steps, the path of one */
         snprintf(text + used, sizeof text - used,
                  "; then %.3f ms in which nothing is computed, until the next step begins", between);
