@@ -30,8 +30,8 @@ struct pp_placement {
 struct pp_placement pp_placement_on(const struct pp_machine *machine);
 struct pp_placement pp_placement_of(const struct pp_job *job, const struct pp_machine *machine);
 
-/* From now on the slowest rings of each rank are found once, by going through all its workers, and not for each class of
- * its tasks. Release with pp_placement_forget(); copies must not be used after it. PP_NOMEM. */
+/* From now on the slowest rings of each rank are found once, by going through all its workers, and not for each class
+ * of its tasks. Release with pp_placement_forget(); copies must not be used after it. PP_NOMEM. */
 pp_status pp_placement_remember(struct pp_placement *p) PP_MUST_CHECK;
 void pp_placement_forget(struct pp_placement *p);
 

@@ -112,12 +112,22 @@ static void leave_to_others(struct pp_config *config)
     if (config->max_positions == config->tokens) config->max_positions = 0;
 }
 
-/* Groups from all of which tokens choose are none. */
+static void set_given(struct pp_config *config, const char *option, bool given)
+{
+    config->set[pp_config_row(option) - pp_config_rows] = given;
+}
+
+/* Groups from all of which tokens choose are none. Who gave one of these numbers has said so, whatever the preset has;
+ * the other two options would be refused without groups. */
 static void leave_groups(struct pp_config *config)
 {
+    static const char *const options[] = {"expert-groups", "groups-per-token", "group-score"};
+    bool given = false;
     if (config->groups_per_token != config->expert_groups) return;
     config->expert_groups = config->groups_per_token = 1;
     config->group_by_best = 0;
+    for (int i = 0; i < 3; i++) given |= pp_config_given(config, options[i]);
+    for (int i = 0; i < 3; i++) set_given(config, options[i], given && i == 0);
 }
 
 /* Counts that are beyond the last layer: they mean the same as the least such count, or as none. */

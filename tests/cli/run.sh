@@ -19,6 +19,7 @@ set -uo pipefail
 case_file=$(realpath "$1")
 TESTS=$(realpath "$(dirname "$0")/..")
 export TESTS
+export LC_ALL=C.UTF-8 # sort and ls have one order everywhere
 export PATH="${PP_BIN:?the folder of the programs}:$PATH"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -27,6 +28,7 @@ cd "$folder/run" || exit 1
 
 # Calls of these by name are counted where they fail; not those by timeout, env, xargs or exec.
 export PP_FAILED=$folder/failed
+# shellcheck disable=SC2317 # the functions below call it
 count_failed() { # status program argument ...; not who writes to a pipe that nobody reads any more
     [ "$1" -eq 141 ] || echo "$*" >>"$PP_FAILED"
     return "$1"
