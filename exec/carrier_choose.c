@@ -183,10 +183,10 @@ pp_status pp_carrier_choose(const struct pp_config *config, const struct pp_back
                             const struct pp_carrier **out)
 {
     struct choice c = {.config = config, .backend = backend, .processes = processes, .workers = workers};
-    bool alone = processes->count == 1, may_differ = config->device && !strcmp(config->device, "auto");
+    const bool alone = processes->count == 1;
     *out = NULL;
     if (backend->queue) PP_TRY(check_word(config->transport, alone));
-    if (alone || (!backend->queue && !may_differ)) {
+    if (alone) {
         if (backend->queue) *out = &pp_carrier_inproc;
         return !backend->queue && is_carrier(config->transport) ? refuse_without_devices(config->transport, backend)
                                                                 : PP_OK;

@@ -58,12 +58,12 @@ static pp_status lock(const char *path, const char *used, int *fd)
     for (;;) {
         const enum attempt result = attempt(path, fd);
         const int error = errno;
-        if (result == NO_LOCKS && !is_usual(path, error))
-            pp_warn("--save: %s cannot be locked: %s; let no other run use %s", path, strerror(error), used);
-        if (result == HELD || result == NO_LOCKS) return PP_OK;
-        if (result == AGAIN) continue;
-        if (pp_now_ns() - begin > PP_LOCK_PATIENCE_NS)
-            return pp_fail(PP_IO, "--save: another run uses %s; has a process of an earlier one survived?", used);
+        const bool late = pp_now_ns() - begin > PP_LOCK_PATIENCE_NS, never = late && result == AGAIN;
+        if (never || (result == NO_LOCKS && !is_usual(path, error)))
+            pp_warn("--save: %s cannot be locked: %s; let no other run use %s", path,
+                    never ? "its file system gives open files other numbers" : strerror(error), used);
+        if (never || result == HELD || result == NO_LOCKS) return PP_OK;
+        if (late) return pp_fail(PP_IO, "--save: another run uses %s; has a process of an earlier one survived?", used);
         nanosleep(&pause, NULL);
     }
 }

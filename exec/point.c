@@ -3,7 +3,6 @@
  * One configuration: job, world, a thread for each worker of this process, and the report beside them.
  */
 #include <pthread.h>
-#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +36,9 @@ struct crew {
     struct pp_session *session;
     struct member *members; /* [session->world->count] */
     int started;
-    sem_t ended;
+    pthread_mutex_t lock; /* of `ended` */
+    pthread_cond_t ends;
+    int ended;         /* workers that have ended */
     int64_t failed_ns; /* when it was first seen that not all is well; 0: all is */
 };
 
@@ -48,8 +49,38 @@ static void *work(void *arg)
     pp_place_worker(s->world, m->me, s->config->threads);
     const pp_status status = pp_train(s, m->me, &m->trainee);
     if (status != PP_OK) pp_world_stop(s->world, status);
-    sem_post(&m->crew->ended);
+    pthread_mutex_lock(&m->crew->lock);
+    m->crew->ended++;
+    pthread_cond_signal(&m->crew->ends);
+    pthread_mutex_unlock(&m->crew->lock);
     return NULL;
+}
+
+/* Of the clock that nobody sets. */
+static void prepare_waiting(struct crew *crew)
+{
+    pthread_condattr_t attributes;
+    pthread_mutex_init(&crew->lock, NULL);
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&crew->ends, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+/* Waits a moment for one more worker to end, if only so many have. Returns how many have. */
+static int wait_for_end(struct crew *crew, int seen)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += REPORT_INTERVAL_NS;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    int error = 0;
+    pthread_mutex_lock(&crew->lock);
+    while (crew->ended == seen && !error) error = pthread_cond_timedwait(&crew->ends, &crew->lock, &until);
+    const int ended = crew->ended;
+    pthread_mutex_unlock(&crew->lock);
+    return ended;
 }
 
 static void start(struct crew *crew)
@@ -82,12 +113,7 @@ static bool is_stuck(struct crew *crew)
 static void attend(struct crew *crew, struct pp_report *report, int *ended)
 {
     for (*ended = 0; *ended < crew->started && !is_stuck(crew);) {
-        struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += REPORT_INTERVAL_NS;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
-        if (sem_timedwait(&crew->ended, &until) == 0) ++*ended;
+        *ended = wait_for_end(crew, *ended);
         if (report) pp_report_update(report);
     }
 }
@@ -97,7 +123,8 @@ static void dismiss(struct crew *crew)
     for (int i = 0; i < crew->started; i++) pthread_join(crew->members[i].thread, NULL);
     for (int i = 0; i < crew->started; i++) pp_trainee_disconnect(crew->members[i].trainee);
     for (int i = 0; i < crew->started; i++) pp_trainee_free(crew->members[i].trainee);
-    sem_destroy(&crew->ended);
+    pthread_cond_destroy(&crew->ends);
+    pthread_mutex_destroy(&crew->lock);
     free(crew->members);
     free(crew);
 }
@@ -120,7 +147,7 @@ static pp_status run_crew(struct pp_session *s, struct pp_report *report)
         free(crew);
         return status;
     }
-    sem_init(&crew->ended, 0, 0);
+    prepare_waiting(crew);
     start(crew);
     attend(crew, report, &ended);
     status = pp_world_failure(s->world);
@@ -140,7 +167,8 @@ static pp_status end_report(struct pp_report *report, pp_status status, const st
     char text[PP_MESSAGE_BYTES + sizeof "failed: "];
     if (pp_keep(&failure, status) == PP_OK) return pp_report_end(report, "ok", result);
     snprintf(text, sizeof text, "failed: %s", failure.message);
-    if (pp_report_end(report, status == PP_INTERRUPTED ? "interrupted" : text, NULL) != PP_OK) failure.status = PP_IO;
+    const pp_status stored = pp_report_end(report, status == PP_INTERRUPTED ? "interrupted" : text, NULL);
+    if (stored != PP_OK && status != PP_INTERRUPTED) failure.status = PP_IO;
     return pp_fail_again(&failure);
 }
 
@@ -154,7 +182,7 @@ static pp_status tell_remarks(const struct pp_job *job)
     return PP_OK;
 }
 
-/* Wrong usage is what all processes see and end by; this only the first has seen, so it must end the others. */
+/* Wrong usage is what all processes see and end by; this only one of them has seen, so it must end the others. */
 static pp_status seen_alone(const struct pp_exec *exec, pp_status status)
 {
     return status == PP_USAGE && exec->processes.count > 1 ? PP_IO : status;
@@ -167,7 +195,7 @@ static pp_status run_first(struct pp_exec *exec, struct pp_session *s, struct pp
     struct pp_report report;
     struct pp_failure failure;
     PP_TRY(tell_remarks(s->job));
-    PP_TRY(seen_alone(exec, pp_report_begin(&report, exec, s)));
+    PP_TRY(pp_report_begin(&report, exec, s));
     const pp_status ran = pp_keep(&failure, run_crew(s, &report));
     const bool has_results = s->collected && ran != PP_INTERRUPTED;
     const pp_status stored = end_report(&report, has_results ? pp_result_make(s, out) : ran, out);
@@ -188,21 +216,25 @@ void pp_exec_bits(const struct pp_exec *exec, const struct pp_plan *plan, char *
              order && plan->zero ? " in shares" : "", order && parts ? " in parts" : "");
 }
 
-static pp_status open_checkpoint(const struct pp_exec *exec, struct pp_session *s)
+static pp_status open_checkpoint(struct pp_exec *exec, struct pp_session *s)
 {
     char bits[PP_BITS_TEXT];
     pp_exec_bits(exec, s->job->train, bits, sizeof bits);
     PP_TRY(pp_restart_open(&exec->config, s->job, exec->data, bits, exec->processes.index == 0, &s->restart));
+    if (exec->config.resume) PP_TRY(pp_agree_on_status(exec, PP_OK)); /* the first process has the lock */
+    PP_TRY(pp_restart_resume(&exec->config, s->job, &s->restart));
     return pp_agenda_begin(&exec->config, &s->restart.start, s->agenda);
 }
 
 /* What would fail after long work is tried before it. */
-static pp_status check_files(const struct pp_exec *exec, const struct pp_session *s)
+static pp_status check_files(const struct pp_exec *exec, struct pp_session *s)
 {
     struct pp_weights_reader *reader = NULL;
-    if (exec->config.init && !s->restart.resumed)
+    if (exec->config.init && !s->restart.resumed) {
         PP_TRY(pp_context(pp_weights_open(exec->config.init, s->job->model, &reader), "--init"));
-    pp_weights_close(reader);
+        s->init_has_sums = pp_weights_has_sums(reader);
+        pp_weights_close(reader);
+    }
     if (!exec->config.save || exec->processes.index != 0) return PP_OK;
     pp_status status = pp_weights_check_target(exec->config.save, false);
     if (status == PP_OK && s->restart.every) status = pp_weights_check_target(s->restart.path, true);
@@ -289,7 +321,7 @@ pp_status pp_exec_point(struct pp_exec *exec, const struct pp_point *point, stru
     if (status == PP_OK || status == PP_USAGE) status = pp_agree_on_job(exec, s, status);
     if (status == PP_OK) status = pp_restart_check(&s->restart, &exec->config);
     if (status == PP_OK) status = open_world(exec, s);
-    if (status == PP_OK) status = run_session(exec, s, out);
+    if (status == PP_OK) status = seen_alone(exec, run_session(exec, s, out));
     /* after a failure others still use the world: they are aborted next */
     close_session(s, status != PP_OK && exec->processes.count > 1);
     return status;

@@ -168,8 +168,7 @@ static pp_status check_device(const struct pp_config *config, const struct pp_ba
     return PP_OK;
 }
 
-/* What follows the start of the transport. */
-static pp_status prepare_joined(struct session *s)
+static pp_status find_device(struct session *s)
 {
     struct pp_exec *exec = &s->exec;
     struct pp_config *config = &exec->config;
@@ -179,7 +178,17 @@ static pp_status prepare_joined(struct session *s)
     PP_TRY(pp_backend_find(config->device, &exec->backend));
     PP_TRY(check_device(config, exec->backend));
     pp_config_found_device(config, exec->backend->name);
-    PP_TRY(open_profile(s));
+    return open_profile(s);
+}
+
+/* What follows the start of the transport. Processes that vote must all be there. */
+static pp_status prepare_joined(struct session *s)
+{
+    struct pp_exec *exec = &s->exec;
+    struct pp_config *config = &exec->config;
+    const pp_status found = find_device(s);
+    if (found != PP_OK && found != PP_USAGE) return found;
+    PP_TRY(pp_agree_on_status(exec, found));
     PP_TRY(
         pp_carrier_choose(config, exec->backend, exec->transport, &exec->processes, most_workers(s), &exec->carrier));
     PP_TRY(pp_data_load(config, &exec->data));

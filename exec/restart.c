@@ -195,10 +195,21 @@ pp_status pp_restart_open(const struct pp_config *config, const struct pp_job *j
     if (!config->resume && access(out->path, F_OK) == 0)
         pp_warn("--save-every: %s of an earlier run is there, and will be replaced; --resume would go on from it",
                 out->path);
-    if (!config->resume) return PP_OK;
+    return PP_OK;
+}
+
+pp_status pp_restart_resume(const struct pp_config *config, const struct pp_job *job, struct pp_restart *restart)
+{
     struct pp_restart_state state;
-    PP_TRY(pp_restart_read(out->path, &out->identity, job->model, config->resume_changed, &state, &out->resumed));
-    if (out->resumed) out->start = state;
+    if (!config->resume) return PP_OK;
+    PP_TRY(pp_restart_read(restart->path, &restart->identity, job->model, config->resume_changed, &state,
+                           &restart->resumed));
+    if (!restart->resumed) return PP_OK;
+    restart->start = state;
+    struct pp_weights_reader *reader;
+    PP_TRY(open_tensors(restart->path, job->model, &state, &reader));
+    restart->has_sums = pp_weights_has_sums(reader);
+    pp_weights_close(reader);
     return PP_OK;
 }
 

@@ -29,6 +29,7 @@ struct pp_restart {
     int every;                     /* steps from one checkpoint to the next; 0: none is written */
     bool diverged;                 /* one was not written, because its numbers are not finite; worker 0 knows */
     bool resumed;                  /* `start` is from a checkpoint */
+    bool has_sums;                 /* that checkpoint has checksums */
     struct pp_notes identity;      /* options and data of this run, with which a run that goes on is compared */
     struct pp_restart_state start; /* where this run begins */
     /* Held by the process that writes. Without it, a process that survived of a killed run and a run that goes on would
@@ -36,15 +37,17 @@ struct pp_restart {
     struct pp_file_lock lock;
 };
 
-/* Does what --save-every, --resume and --resume-changed ask for: takes the lock, and reads the checkpoint of --resume.
- * All processes call it. bits: the device and what else equal bits need beside the accumulation key; a checkpoint with
- * other bits is a warning. writes: true in the first process, which alone writes and locks the file.
- *
- * PP_INPUT where the checkpoint is damaged or of another run, or where options differ that may not. PP_IO where another
- * run holds the lock. Where there is no checkpoint, the run starts from the beginning. The caller closes *out, also
- * after a failure. */
+/* Begins what --save-every, --resume and --resume-changed ask for: takes the lock. All processes call it. bits: the
+ * device and what else equal bits need beside the accumulation key; a checkpoint with other bits is a warning. writes:
+ * true in the first process, which alone writes and locks the file. PP_IO where another run holds the lock. The caller
+ * closes *out, also after a failure. */
 pp_status pp_restart_open(const struct pp_config *config, const struct pp_job *job, const struct pp_data *data,
                           const char *bits, bool writes, struct pp_restart *out) PP_MUST_CHECK;
+/* Reads the checkpoint of --resume. All processes call it, once the first one has the lock: until then a run that ends
+ * may still replace the file. PP_INPUT where the checkpoint is damaged or of another run, or where options differ that
+ * may not. Where there is none, the run starts from the beginning. */
+pp_status pp_restart_resume(const struct pp_config *config, const struct pp_job *job,
+                            struct pp_restart *restart) PP_MUST_CHECK;
 /* Once all processes are known to have read the same (exec/terms.h): warns where --resume found no checkpoint; PP_USAGE
  * if none will be written either. */
 pp_status pp_restart_check(const struct pp_restart *restart, const struct pp_config *config) PP_MUST_CHECK;

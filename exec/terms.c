@@ -7,20 +7,19 @@
 
 #include "core/base/log.h"
 #include "core/plan/plan_hash.h"
-#include "exec/agree.h"
 
 static const char same_options[] = "start all processes with the same options",
                   same_file[] = "is the file the same on all hosts?", same_data[] = "is --data the same on all hosts?",
-                  same_points[] = "is --points the same file on all hosts?";
+                  same_points[] = "is --points the same file on all hosts?",
+                  same_checkpoint[] = "let all machines see the same file";
 
-/* Adds the options. Files may have other names in other processes: of a path it only counts here that there is one. */
-static void add_options(const struct pp_config *config, struct pp_terms *terms)
+void pp_terms_add_options(const struct pp_config *config, int tool, struct pp_terms *terms)
 {
     char text[PP_OPTION_TEXT];
     for (int i = 0; i < pp_config_nrows; i++) {
         const struct pp_opt *row = &pp_config_rows[i];
         const char *name = row->name;
-        if (!(row->tools & PP_PPEXEC) || row->traits & PP_OPT_OWN) continue;
+        if (!(row->tools & tool) || row->traits & PP_OPT_OWN) continue;
         if (row->traits & PP_OPT_PATH)
             pp_terms_add(terms, name, same_options, "%s", pp_config_given(config, name) ? "a file" : "none");
         else
@@ -64,7 +63,7 @@ pp_status pp_agree_on_options(struct pp_exec *exec, const struct pp_point *point
         pp_terms_add(terms, "device", "start all processes with the same --device", "%s", exec->backend->name);
         pp_terms_add(terms, "transport", "start all processes with the same --transport", "%s",
                      exec->carrier ? exec->carrier->name : exec->transport->name);
-        add_options(&exec->config, terms);
+        pp_terms_add_options(&exec->config, PP_PPEXEC, terms);
         add_points(exec, points, n, terms);
         pp_terms_add(terms, "text", same_data, "%016" PRIx64, pp_data_hash(exec->data));
     }
@@ -113,12 +112,37 @@ static pp_status add_stages(const struct pp_model *model, struct pp_terms *terms
     return whole ? PP_OK : pp_fail(PP_NOMEM, "there is not enough memory to compare stages");
 }
 
-/* From different steps a run would end in a hang or in wrong numbers. */
-static void add_checkpoint(const struct pp_restart *restart, struct pp_terms *terms)
+/* From different steps a run would end in a hang or in wrong numbers, and from different weights in wrong ones. */
+static pp_status add_checkpoint(const struct pp_restart *restart, struct pp_terms *terms)
 {
     char text[48] = "none";
-    if (restart->resumed) snprintf(text, sizeof text, "after step %d", restart->start.step);
-    pp_terms_add(terms, "checkpoint to resume from", "let all machines see the same file", "%s", text);
+    uint64_t content = 0;
+    if (restart->resumed) {
+        PP_TRY(pp_context(pp_weights_content(restart->path, restart->has_sums, &content), "--resume"));
+        snprintf(text, sizeof text, "after step %d", restart->start.step);
+    }
+    pp_terms_add(terms, "checkpoint to resume from", same_checkpoint, "%s", text);
+    pp_terms_add(terms, "content of the checkpoint", same_checkpoint, "%016" PRIx64, content);
+    return PP_OK;
+}
+
+static pp_status add_init(const struct pp_session *session, struct pp_terms *terms)
+{
+    const char *path = session->restart.resumed ? NULL : session->config->init;
+    uint64_t content = 0;
+    if (path) PP_TRY(pp_context(pp_weights_content(path, session->init_has_sums, &content), "--init"));
+    pp_terms_add(terms, "file of --init", same_file, "%016" PRIx64, content);
+    return PP_OK;
+}
+
+/* Of a device that waits as long as another one was measured to take. */
+static void add_times(const struct pp_job *job, struct pp_terms *terms)
+{
+    const struct pp_measured_times *measured = &job->times.measured;
+    uint64_t hash = 0;
+    for (int i = 0; measured->ns && i < measured->plan->nclasses; i++)
+        hash = pp_plan_hash_word(hash, (uint64_t)measured->ns[i]);
+    pp_terms_add(terms, "profile", "let all machines see the same --db", "%016" PRIx64, hash);
 }
 
 pp_status pp_agree_on_job(struct pp_exec *exec, const struct pp_session *session, pp_status status)
@@ -132,9 +156,11 @@ pp_status pp_agree_on_job(struct pp_exec *exec, const struct pp_session *session
         add_plan("plan", job->train, terms);
         add_plan("plan of evaluation", job->eval, terms);
         pp_terms_add(terms, "accumulation key", same_options, "%s", job->accumulation_key);
-        add_checkpoint(&session->restart, terms);
+        add_times(job, terms);
+        if (status == PP_OK) status = add_checkpoint(&session->restart, terms);
+        if (status == PP_OK) status = add_init(session, terms);
     }
-    status = agree(exec, status, terms);
+    if (status == PP_OK || status == PP_USAGE) status = agree(exec, status, terms);
     free(terms);
     return status;
 }

@@ -15,6 +15,7 @@
 #include "exec/link_profile.h"
 #include "exec/process_profile.h"
 #include "exec/signals.h"
+#include "exec/terms.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/kernels.h"
@@ -327,9 +328,13 @@ static pp_status choose_algorithms(void *arg)
 /* What is not PP_USAGE may be of this process alone: it does not wait for the others. */
 static pp_status agree(struct session *s, pp_status status)
 {
+    struct pp_terms *terms;
     if (status != PP_OK && status != PP_USAGE) return status;
-    status = pp_agree(s->transport, &s->processes, status, NULL);
+    PP_TRY(PP_NEW(&terms, 1));
+    if (status == PP_OK) pp_terms_add_options(&s->config, PP_PPPROF, terms);
+    status = pp_agree(s->transport, &s->processes, status, terms);
     s->agreed = status == PP_USAGE || status == PP_INPUT;
+    free(terms);
     return status;
 }
 

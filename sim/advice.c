@@ -32,7 +32,7 @@ enum {
     LAYOUTS = sizeof layouts / sizeof *layouts,
     SAVINGS = sizeof savings / sizeof *savings,
     HOST_DEVICES = 8,    /* where the machine does not say how many a host has; most T C that are proposed */
-    MOST_WORK = 1 << 21, /* of all trials, in stages x microbatches: takes about a second */
+    MOST_WORK = 1 << 21, /* of all trials, in tasks that compute: takes about a second */
     WORK_OF_TRIAL = 200, /* added for each */
     FIXED = 1 << PP_BYTES_PARAM | 1 << PP_BYTES_GRAD | 1 << PP_BYTES_STATE
 };
@@ -65,9 +65,12 @@ const char *pp_large_text(const struct pp_large *large, char buf[PP_LARGE_TEXT])
     return buf;
 }
 
-static int64_t work_of(const struct pp_point *point)
+/* With ZeRO 2 and 3 each forward or backward is a task for each layer, and two that move what belongs to it. */
+static int64_t work_of(const struct search *s, const struct pp_point *point)
 {
-    return (int64_t)point->ranks * point->virtual_stages * point->chunks + WORK_OF_TRIAL;
+    const int64_t stages = (int64_t)point->ranks * point->virtual_stages;
+    const int64_t parts = point->zero >= 2 ? 3 * (s->p->config->layers / stages + 2) : 1;
+    return stages * point->chunks * parts + WORK_OF_TRIAL;
 }
 
 /* Makes the predictor of a configuration, whose config goes to *config. */
@@ -95,7 +98,7 @@ static void find_bytes(struct search *s, struct pp_large *large)
     const struct pp_predictor p = predictor_of(s, large, &config);
     struct pp_job *job;
     large->bytes = large->fixed = INFINITY;
-    s->work += work_of(&large->point);
+    s->work += work_of(s, &large->point);
     if (pp_predict_job(&p, &large->point, &job) != PP_OK) return;
     const bool gpus = p.machine.cores == 0 && !p.waits && !config.times; /* else --gpus means nothing */
     if (!gpus || pp_cost_check_sharers(job) == PP_OK) {
@@ -112,7 +115,7 @@ static double step_ns_of(struct search *s, struct pp_large *large)
     struct pp_config config;
     const struct pp_predictor p = predictor_of(s, large, &config);
     struct pp_prediction prediction;
-    s->work += work_of(&large->point);
+    s->work += work_of(s, &large->point);
     if (pp_predict(&p, &large->point, false, &prediction) != PP_OK) return INFINITY;
     const double ns = (double)prediction.result.batch_ns;
     pp_prediction_free(&prediction);
@@ -195,7 +198,7 @@ static void try_savings(struct search *s, const struct pp_large *before, struct 
         for (int i = 0; i < n; i++) {
             struct pp_large after = with[i];
             if (with[i].fixed > s->limit || !change_use(s, &savings[k], changed, &after)) continue;
-            if (s->work + work_of(&after.point) > MOST_WORK) continue;
+            if (s->work + work_of(s, &after.point) > MOST_WORK) continue;
             find_bytes(s, &after);
             if (with[i].fixed == 0 && after.fixed < INFINITY) with[i].fixed = after.fixed;
             if (!is_better(s, &after, changed || i > 0)) continue;

@@ -47,3 +47,13 @@ mpirun -n 1 ppexec --preset lab : -n 1 ppexec --preset lab --foo >out.log 2>err.
 await_end $!
 [ "$status" -ne 0 ] || fail "one process has --foo: exit status 0"
 grep -q '^ppexec: there is no option --foo' err.log || fail "one process has --foo: no message"
+
+# What only the first process finds while all train, though it looks like wrong usage: a folder where the checkpoint was.
+rm -f run.db
+mpirun -n 2 "${long_run[@]}" --save late.st --save-every 5 --stages 2 >out.log 2>err.log &
+await_steps
+becomes_folder() { rm -f late.st.checkpoint && mkdir late.st.checkpoint 2>/dev/null; } # unless the next one was quicker
+within_patience becomes_folder || fail "checkpoints come too quickly"
+await_end $! 20
+[ "$status" -ne 0 ] || fail "the checkpoint is a folder: exit status 0"
+grep -q '^ppexec: --save: late.st.checkpoint is a folder' err.log || fail "the checkpoint is a folder: no message"

@@ -54,9 +54,35 @@ echo 'two one three 1' >1/text/train.txt
 printf 'one two three %s\n' {2..30} >>1/text/train.txt
 refused "process 1 has another text \($number\) than process 0" "${lab[@]}" --data text --tokens 4 --rows 2
 
+# Weights to begin with, and checkpoints after as many steps: of those only the numbers differ. Without checksums, too.
+for i in 0 1; do (cd $i && "${lab[@]}" --epochs 1 --seed $i --save init.st >../save.log 2>&1); done
+refused "process 1 has another file of --init \($number\) than process 0 \($number\): is the file the same on all hosts\?" "${lab[@]}" --init init.st
+for i in 0 1; do (cd $i && "${lab[@]}" --epochs 1 --init init.st --save run.st --save-every 2 >../save.log 2>&1 && cp init.st plain.st && LC_ALL=C sed -i 's/crc32 of each MiB/crc-2 of each M_B/' plain.st); done
+refused "process 1 has another file of --init \($number\) than" "${lab[@]}" --init plain.st
+refused "process 1 has another content of the checkpoint \($number\) than process 0 \($number\): let all machines see the same file" \
+    "${lab[@]}" --epochs 2 --init init.st --save run.st --save-every 2 --resume
+cp 0/init.st 1/init.st
+mpirun -n 2 bash apart.sh "${lab[@]}" --init init.st >out.log 2>err.log || fail "equal weights: $(cat err.log)"
+
 # Options that a wrapper or an environment sets for one of them.
 cat >apart.sh <<'SCRIPT'
 [ "$OMPI_COMM_WORLD_RANK" = 0 ] || set -- "$@" --lr 0.5
 exec "$@"
 SCRIPT
 refused 'process 1 has another lr \(0.5\) than process 0 \(2\): start all processes with the same options' "${lab[@]}" --lr 2
+
+cat >apart.sh <<'SCRIPT'
+[ "$OMPI_COMM_WORLD_RANK" = 0 ] || set -- "$@" --d-model 24
+exec "$@"
+SCRIPT
+mpirun -n 2 bash apart.sh ppprof --preset lab --seconds 0.01 --db prof.db >out.log 2>err.log && fail "ppprof takes other options in each process"
+grep -q '^ppprof: process 1 has another d-model (24) than process 0 (12): start all processes with the same options' err.log || fail "ppprof: no message"
+
+# Devices that are named otherwise, and are the same here.
+cat >apart.sh <<'SCRIPT'
+[ "$OMPI_COMM_WORLD_RANK" = 0 ] || set -- "$@" --device auto
+exec "$@"
+SCRIPT
+mpirun -n 2 bash apart.sh "${lab[@]}" >out.log 2>err.log &
+await_end $!
+[ "$status" -eq 0 ] || fail "--device auto beside the default: exit status $status"
