@@ -120,8 +120,21 @@ static void sizes_have_units(void **state)
     static const struct {
         const char *line;
         int64_t bytes;
-    } cases[] = {{"--bytes 1024B", 1024},     {"--bytes 1048576", 1 << 20}, {"--bytes 80G", 80LL << 30},
-                 {"--bytes 1.5M", 3LL << 19}, {"--bytes 2GB", 2000000000},  {"--bytes 3KiB", 3072}};
+    } cases[] = {{"--bytes 1048576", 1048576},
+                 {"--bytes 3B", 3},
+                 {"--bytes 3K", 3072},
+                 {"--bytes 3KiB", 3072},
+                 {"--bytes 3KB", 3000},
+                 {"--bytes 1.5M", 1572864},
+                 {"--bytes 3MiB", 3145728},
+                 {"--bytes 3MB", 3000000},
+                 {"--bytes 80G", 85899345920},
+                 {"--bytes 3GiB", 3221225472},
+                 {"--bytes 3GB", 3000000000},
+                 {"--bytes 3T", 3298534883328},
+                 {"--bytes 3TiB", 3298534883328},
+                 {"--bytes 3TB", 3000000000000},
+                 {"--bytes 4194304T", 1LL << 62}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct parsed p;
         assert_int_equal(parse(cases[i].line, &p), PP_OK);
@@ -183,6 +196,7 @@ static void mistakes_are_named(void **state)
         {"--seed -1", "0 to 2^64 - 1"},
         {"--bytes 3X", "not a size"},
         {"--bytes -3", "no size"},
+        {"--bytes 4194305T", "4194305T is no size"}, /* more than 2^62 */
         {"--real nan", "not a number"},
         {"--real 1e999", "not a number"},
         {"--real 0.5x", "not a number"},
