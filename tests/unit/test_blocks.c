@@ -176,6 +176,26 @@ static void test_cuts(void **state)
     pp_blocks_free(one);
 }
 
+/* What differs by less than a tenth is noise: of forty such blocks two stages get twenty each, whichever half is the
+ * slower one. By a fifth it is not: 21.6 and 22.4. */
+static void test_noise_moves_no_cut(void **state)
+{
+    (void)state;
+    enum { HALF = 20 };
+    static const struct {
+        const char *before, *behind, *cut;
+    } cases[] = {{"1.08", "1", "20,20"}, {"1", "1.08", "20,20"}, {"1.2", "1", "18,22"}, {"1", "1.2", "22,18"}};
+    const int ranks[] = {0, 1};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[1000] = HEADER "\n";
+        for (int b = 0; b < 2 * HALF; b++)
+            sprintf(text + strlen(text), "%s\t0\t0\n", b < HALF ? cases[i].before : cases[i].behind);
+        struct pp_blocks *blocks = read_text(text);
+        check_cut(blocks, "time", 2, ranks, cases[i].cut);
+        pp_blocks_free(blocks);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -184,6 +204,7 @@ int main(void)
         cmocka_unit_test(test_bad_files),
         cmocka_unit_test(test_too_many),
         cmocka_unit_test(test_cuts),
+        cmocka_unit_test(test_noise_moves_no_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
