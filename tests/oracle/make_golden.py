@@ -160,6 +160,8 @@ GPT2 = dict(GPT, positions="learned", max_positions=12, bias="layers", tie_embed
 CASES["d24-gpt2"] = dict(GPT2, d_ff=32, dropout=0.2)
 # A rate that rises and falls across the border of epochs, beside the decay of these.
 CASES["d24-cosine"] = dict(CASES["d24-gpt"], warmup_steps=3, lr_schedule="cosine", lr_steps=11, min_lr=0.05)
+# A rate that gets too large: the best epoch is the second of three, and the test loss that of its weights.
+CASES["d24-rising"] = dict(CASES["d24-gpt"], lr_decay=5.0, epochs=3, max_batches=6)
 # Experts, of whom some have no place for a token, and a loss that makes their router even.
 CASES["d24-experts"] = dict(
     CASES["d24-llama-parts"],
@@ -198,7 +200,8 @@ CASES["d17-latent"].update(attention="flash")
 CASES["d17-latent-lite"] = dict(LLAMA, **LATENT, bias="no", norm="post", mask="none", rope_theta=100.0)
 CASES["d17-latent-lite"].update(v_head_dim=14, qk_nope_head_dim=1, d_ff=32, tokens=8)
 SAME_INIT = {"d36-d2": "d36", "d36-adamw": "d36", "d24-gpt-drop": "d24-gpt", "d24-gelu-tanh": "d24-gpt"}
-SAME_INIT.update({"d24-cosine": "d24-gpt", "d16-window": "d16-llama", "d18-yarn-pairs": "d18-yarn"})
+SAME_INIT.update({"d24-cosine": "d24-gpt", "d24-rising": "d24-gpt"})
+SAME_INIT.update({"d16-window": "d16-llama", "d18-yarn-pairs": "d18-yarn"})
 
 
 def save(path, tensors):
