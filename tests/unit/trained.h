@@ -106,6 +106,7 @@ static inline void expect_equal(const struct outcome *a, const struct outcome *b
     for (int i = 0; i < a->nlosses; i++)
         if (a->losses[i] != b->losses[i])
             fail_msg("%s: loss %d is %.17g, not %.17g", options, i, b->losses[i], a->losses[i]);
+    assert_int_equal(a->nvalid, b->nvalid);
     for (int i = 0; i < a->nvalid; i++)
         if (a->valid[i] != b->valid[i])
             fail_msg("%s: validation loss %d is %.17g, not %.17g", options, i, b->valid[i], a->valid[i]);
