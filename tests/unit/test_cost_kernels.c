@@ -7,6 +7,8 @@
 #include "sim/costs.h"
 #include "tests/unit/cost_case.h"
 
+enum { GAP = 4000 }; /* ns beside each kernel, alone: more than what rounding all kernels of a task makes */
+
 /* ns of a kernel in the made-up profile: any function of its name and load will do. */
 static int64_t kernel_ns(const char *name, int load)
 {
@@ -59,7 +61,7 @@ static void test_kernels(void **state)
     unlink("kernels.db");
     assert_int_equal(pp_db_open("kernels.db", PP_DB_WRITE, &db), PP_OK);
     struct pp_job *job = create_job("--stages 2 --layers 8 --rows 20 --chunks 5");
-    add_kernel_profile(db, job, NULL, -5);
+    add_kernel_profile(db, job, NULL, GAP);
     pp_job_free(job);
 
     job = create_job("--stages 2 --layers 8 --split 3,5 --schedule 1f1b --rows 20 --chunks 5");
@@ -74,13 +76,13 @@ static void test_kernels(void **state)
         for (int i = 0; i < program->ncalls; i++) {
             char name[64];
             pp_model_ops.call_name(&program->calls[i], name, sizeof name);
-            alone += llround(1.9 * (double)kernel_ns(name, 1)) - 5;
+            alone += llround(1.9 * (double)kernel_ns(name, 1)) + GAP;
         }
         expect_near((double)cost->classes[c].ns, (double)alone, program->ncalls, "alone");
         expect_near((double)cost->classes[c].loaded_ns, 2.0 * (double)alone, 2 * program->ncalls, "loaded");
     }
     pp_cost_free(cost);
-    add_kernel_profile(db, job, "attention", -5); /* newer, without a kernel: that one is the older profile's */
+    add_kernel_profile(db, job, "attention", GAP); /* newer, without a kernel: that one is the older profile's */
     cost = cost_of(job, db, &origin);
     assert_int_equal(origin.from[PP_COST_KERNELS], origin.classes);
     pp_cost_free(cost);
@@ -88,7 +90,7 @@ static void test_kernels(void **state)
 
     const char *const tensor = "--stages 2 --layers 8 --tensor 2 --rows 20 --chunks 5"; /* sums are no kernels */
     job = create_job(tensor);
-    add_kernel_profile(db, job, "all_reduce", -5);
+    add_kernel_profile(db, job, "all_reduce", GAP);
     cost = cost_of(job, db, &origin);
     assert_int_equal(origin.from[PP_COST_KERNELS], origin.classes);
     pp_cost_free(cost);
@@ -143,7 +145,7 @@ static double sum_of(const struct pp_job *job, const struct pp_class *like)
         for (int i = 0; i < program->ncalls; i++) {
             char name[64];
             pp_model_ops.call_name(&program->calls[i], name, sizeof name);
-            sum += 1.9 * (double)kernel_ns(name, 1) - 5;
+            sum += 1.9 * (double)kernel_ns(name, 1) + GAP;
         }
         return sum;
     }
@@ -162,12 +164,12 @@ static void test_rows_between(void **state)
     assert_int_equal(pp_db_open("rows.db", PP_DB_WRITE, &db), PP_OK);
     struct pp_job *few = create_job("--stages 2 --layers 8 --schedule zb-h1 --rows 20 --chunks 10"),
                   *many = create_job("--stages 2 --layers 8 --schedule zb-h1 --rows 20 --chunks 2");
-    add_kernel_profile(db, few, NULL, -5);
+    add_kernel_profile(db, few, NULL, GAP);
     struct pp_job *job = create_job("--stages 2 --layers 8 --schedule zb-h1 --rows 20 --chunks 5");
     struct pp_cost *cost = cost_of(job, db, &origin);
     assert_int_equal(origin.from[PP_COST_INTERPOLATED], 0); /* of one side nothing is known */
     pp_cost_free(cost);
-    add_kernel_profile(db, many, NULL, -5);
+    add_kernel_profile(db, many, NULL, GAP);
     cost = cost_of(job, db, &origin);
     assert_int_equal(origin.from[PP_COST_MACHINE], 0);
     assert_int_equal(origin.from[PP_COST_INTERPOLATED], 10); /* F, and two kinds each of I and W, of two stages */
@@ -210,9 +212,51 @@ static void test_kernels_that_add(void **state)
     assert_int_equal(pp_db_close(db), PP_OK);
 }
 
+/* Of two loads one was measured, and the other is a sum of kernels: the task is as certain as that, whichever it is. */
+static void test_the_less_certain_load_is_the_source(void **state)
+{
+    (void)state;
+    enum { TASK_NS = 12345 };
+    for (int load = 1; load <= 2; load++) {
+        struct pp_db *db;
+        struct pp_cost_origin origin;
+        const struct pp_run run = {.tool = "ppprof", .device = "cpu", .processes = 1, .cores = 2};
+        int64_t id;
+        unlink("load.db");
+        assert_int_equal(pp_db_open("load.db", PP_DB_WRITE, &db), PP_OK);
+        struct pp_job *job = create_job("--stages 2 --layers 8 --rows 20 --chunks 5");
+        add_kernel_profile(db, job, NULL, GAP);
+        assert_int_equal(pp_db_run_begin(db, &run, &config, NULL, &id), PP_OK);
+        for (int c = 0; c < job->train->nclasses; c++) {
+            const struct pp_sample task = {.name = job->phase[PP_TRAIN].programs[c].signature,
+                                           .context = "",
+                                           .load = load,
+                                           .count = 1,
+                                           .median_ns = TASK_NS,
+                                           .mean_ns = TASK_NS};
+            if (!pp_kinds[job->train->classes[c].kind].computes) continue;
+            assert_int_equal(pp_db_add_sample(db, id, PP_SAMPLE_TASK, &task), PP_OK);
+        }
+        assert_int_equal(pp_db_flush(db), PP_OK);
+        struct pp_cost *cost = cost_of(job, db, &origin);
+        assert_int_equal(origin.from[PP_COST_KERNELS], origin.classes);
+        assert_int_equal(cost->source, PP_COST_KERNELS);
+        for (int c = 0; c < cost->nclasses; c++) {
+            const struct pp_class_cost *of = &cost->classes[c];
+            if (!pp_kinds[job->train->classes[c].kind].computes) continue;
+            assert_int_equal(of->source, PP_COST_KERNELS);
+            assert_int_equal(load == 1 ? of->ns : of->loaded_ns, TASK_NS);
+        }
+        pp_cost_free(cost);
+        pp_job_free(job);
+        assert_int_equal(pp_db_close(db), PP_OK);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_kernels), cmocka_unit_test(test_gap_below_zero),
-                                       cmocka_unit_test(test_rows_between), cmocka_unit_test(test_kernels_that_add)};
+                                       cmocka_unit_test(test_rows_between), cmocka_unit_test(test_kernels_that_add),
+                                       cmocka_unit_test(test_the_less_certain_load_is_the_source)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
