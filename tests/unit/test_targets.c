@@ -204,6 +204,22 @@ static void the_best_of_each_machine_stay(void **state)
     json_decref(array);
 }
 
+/* Cheapest first; those that cost as much stay in the order in which they were. */
+static void equal_rows_keep_their_order(void **state)
+{
+    enum { ROWS = 9 };
+    static const struct pp_config config = {.price = {1, {1}}};
+    json_t *array = json_array();
+    (void)state;
+    for (int i = 0; i < ROWS; i++) json_array_append_new(array, row(NULL, 1 + i, i % 3 ? 5 : 4));
+    assert_int_equal(pp_ways_order(array, &config), PP_OK);
+    for (size_t i = 0; i < ROWS; i++) {
+        static const int stages[ROWS] = {1, 4, 7, 2, 3, 5, 6, 8, 9};
+        assert_int_equal(json_integer_value(json_object_get(json_array_get(array, i), "stages")), stages[i]);
+    }
+    json_decref(array);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(without_a_machine_there_is_one_target),
@@ -214,6 +230,7 @@ int main(void)
                                        cmocka_unit_test(a_file_that_is_damaged_is_an_error),
                                        cmocka_unit_test(of_several_one_may_be_impossible),
                                        cmocka_unit_test(layers_have_times_of_their_machine),
-                                       cmocka_unit_test(the_best_of_each_machine_stay)};
+                                       cmocka_unit_test(the_best_of_each_machine_stay),
+                                       cmocka_unit_test(equal_rows_keep_their_order)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
