@@ -10,6 +10,8 @@
 
 /* BLAS cuts larger matrices into blocks, whose buffers are then all there. */
 enum { MOST_WIDTH = 512, MOST_INNER = 2048, MOST_WORDS = 2048, STEPS = 2 };
+/* Microbatches are as large as they will be, but not as many: gpipe keeps all of them. */
+enum { MOST_CHUNKS = 8 };
 
 int64_t pp_process_resident_bytes(void)
 {
@@ -24,8 +26,11 @@ int64_t pp_process_resident_bytes(void)
 static int at_most(int value, int limit) { return value < limit ? value : limit; }
 
 /* The wanted model, as small as it can be while its products take the buffers that they will. */
-static void shrink(struct pp_config *config, int layers)
+static void shrink(struct pp_config *config, int layers, int *chunks)
 {
+    const int rows = (config->rows + *chunks - 1) / *chunks; /* of a microbatch */
+    *chunks = at_most(*chunks, MOST_CHUNKS);
+    config->rows = at_most(config->rows, rows * *chunks);
     if (config->d_model > MOST_WIDTH || config->kv_lora_rank ||
         (int64_t)config->heads * config->head_dim > MOST_WIDTH) {
         config->heads = 1;
@@ -91,7 +96,7 @@ static pp_status measure(const struct pp_process_setup *setup, const struct pp_t
     struct pp_result result = {0};
     exec.transport = transport;
     exec.processes = *processes;
-    shrink(&exec.config, workers > 2 ? workers : 2);
+    shrink(&exec.config, workers > 2 ? workers : 2, &point.chunks);
     PP_TRY(pp_data_load(&exec.config, &exec.data));
     pp_status status = pp_exec_point(&exec, &point, &result);
     if (status == PP_OK && processes->index == 0) status = rest_of(&exec, &point, &result, rest);
