@@ -42,8 +42,11 @@ use_bundle() {
 # it is more, with the source. A folder that has been worked in knows as much as its archives or more. Results are of one kind of GPU; the
 # build says itself what it is for.
 take_archives() {
+    local other=$bundle/results.tar.gz
     take_archive "$results/results.tar.gz" machine
-    if [ "$(tar -xzOf "$bundle/results.tar.gz" machine 2>/dev/null)" = "$(machine_name)" ]; then take_archive "$bundle/results.tar.gz" machine; fi
+    if [ -f "$other" ] && [ "$(tar -xzOf "$other" machine 2>/dev/null)" = "$(machine_name)" ]; then
+        take_archive "$other" machine
+    fi
     take_archive "$results/build.tar.gz" build
     take_archive "$bundle/build.tar.gz" build
 }

@@ -349,7 +349,7 @@ class Script(unittest.TestCase):
     def test_an_archive_that_cannot_be_made_does_not_replace_the_last_one(self):
         self.start("profile", PP_GPU_ONLY="profile.tutorial-bf16-1")
         before = (self.results / "results.tar.gz").read_bytes()
-        fakes = self.fake("tar", "#!/bin/sh\necho cut >results.tar.gz.new\nexit 2\n")
+        fakes = self.fake("tar", '#!/bin/sh\n[ "$1" = -czf ] && echo cut >"$2"\nexit 2\n')
         self.assertIn("no archive could be made", self.start("profile", PP_GPU_ONLY="profile.tutorial-bf16-2", **fakes)[1])
         self.assertEqual((self.results / "results.tar.gz").read_bytes(), before)
 
