@@ -21,6 +21,12 @@ go_on_without() {
     return 1
 }
 
+# Of install_packages: `missing`, by `as_root`. No network and a sudo that refuses are no errors of ours.
+with_apt() {
+    "${as_root[@]}" apt-get update -qq &&
+        "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
 install_packages() {
     local missing as_root=()
     mapfile -t missing < <(missing_packages "$@")
@@ -39,6 +45,8 @@ install_packages() {
         as_root=(sudo)
     fi
     echo "Installing with apt: ${missing[*]}"
-    "${as_root[@]}" apt-get update -qq
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+    if ! with_apt; then
+        echo "They could not be installed. Once that is possible: apt-get install ${missing[*]}" >&2
+        go_on_without
+    fi
 }
