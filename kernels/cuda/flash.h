@@ -48,6 +48,12 @@ static inline int pp_flash_terms(const struct pp_call *call, int pitch, int64_t 
     return (int)pp_flash_ceil(group, pp_flash_ceil(group, most > 1 ? pp_flash_least(group, most) : 1));
 }
 
+/* Do gradients of keys and values wait, or go to a place of their own, so that those of queries need not wait? */
+static inline bool pp_flash_keys_apart(const struct pp_attention_dims *n, bool multiplies)
+{
+    return n->keys > 0 || n->heads > PP_KV_HEADS(n) || (multiplies && PP_WIDEST_COLUMNS(n) > PP_MMA_NARROW);
+}
+
 /* multiplies: on tensor cores. There waiting gradients are bfloat16, and the kernel of queries also makes the means
  * (the sums of dP P of each query); a launch that makes means alone is needed only where the kernel of keys comes
  * first. */
@@ -56,8 +62,7 @@ static inline struct pp_flash_parts pp_flash_divide(const struct pp_call *call, 
     const struct pp_attention_dims *n = &call->attention;
     const int widest = PP_WIDEST_COLUMNS(n);
     const int64_t seq = n->seq, groups = (int64_t)n->rows * PP_KV_HEADS(n), group = n->heads / PP_KV_HEADS(n);
-    const bool apart = n->keys > 0, shared = apart || group > 1 || (multiplies && widest > PP_MMA_NARROW),
-               wide = widest > PP_FLASH_COLUMNS;
+    const bool apart = n->keys > 0, shared = pp_flash_keys_apart(n, multiplies), wide = widest > PP_FLASH_COLUMNS;
     struct pp_flash_parts p = {.terms = 1, .pitch = widest};
     if (!multiplies) p.pitch = (widest + 3) / 4 * 4; /* whole quads */
     if (!multiplies && !apart) {

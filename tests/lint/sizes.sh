@@ -20,10 +20,12 @@ report "$found"
 found=$(awk 'length > 120 { print FILENAME ":" FNR ": " length " columns, more than 120" }' "${sources[@]}")
 report "$found"
 
-files=$(grep -E '\.cu?$' <<<"$files")
+# pmccabe does not understand the lists of core/calls/call.h, which has no functions. What else it complains of has no size.
+files=$(grep -E '\.(c|h|cu)$' <<<"$files" | grep -vx core/calls/call.h)
 mapfile -t units <<<"$files"
 # modified McCabe, McCabe, statements, first line, lines, place, name
-found=$(pmccabe "${units[@]}" | awk '
+found=$(pmccabe "${units[@]}" 2>&1 | awk '
+    !/^[0-9]/ { print; next }
     { most = $6 ~ /\.cu\(/ ? 25 : 15 }
     $2 > most { print $6 " " $7 ": McCabe " $2 ", more than " most }
     $5 > 60 { print $6 " " $7 ": " $5 " lines, more than 60" }')

@@ -14,6 +14,13 @@ static inline bool is_activation(int kernel)
     return kernel == PP_KERNEL_RELU || kernel == PP_KERNEL_GELU || kernel == PP_KERNEL_SWIGLU;
 }
 
+/* Do these kernels have the bias of what in_proj makes, if nobody had it before? */
+static inline bool is_behind_in_proj(int kernel)
+{
+    return kernel == PP_KERNEL_ATTENTION || kernel == PP_KERNEL_FLASH || kernel == PP_KERNEL_ROPE ||
+           kernel == PP_KERNEL_TO_PIECES;
+}
+
 /* Has it been added before, of what in_proj makes? The norm of heads takes it over, or else the rotation, before
  * attention does; behind pieces it is there. */
 static inline bool is_added(const struct pp_shape *shape, const struct pp_call *call)
@@ -29,8 +36,7 @@ static inline bool is_added(const struct pp_shape *shape, const struct pp_call *
 static inline bool has_no_bias(const struct pp_shape *shape, const struct pp_call *call, bool again)
 {
     const int kernel = call->kernel;
-    const bool later = kernel == PP_KERNEL_ATTENTION || kernel == PP_KERNEL_FLASH || kernel == PP_KERNEL_ROPE ||
-                       kernel == PP_KERNEL_TO_PIECES;
+    const bool later = is_behind_in_proj(kernel);
     const bool returns = kernel == PP_KERNEL_TO_PIECES && call->pieces.shared == 0;
     const bool adds = kernel == PP_KERNEL_RESIDUAL && call->at.residual.z.part_bytes > 0;
     const bool decodes = strstr(pp_kernel_table[kernel].name, "cross_entropy");

@@ -153,6 +153,17 @@ static int64_t synthetic_step(const struct pp_plan *plan, int step, int replica,
     return last;
 }
 
+/* Of all workers; a prediction has those of one replica. */
+static inline void synthetic_memory(struct pp_db *db, int64_t run, const struct pp_plan *plan, bool predicted)
+{
+    for (int w = 0; w < plan->ranks * plan->members * (predicted ? 1 : plan->replicas); w++) {
+        must(pp_db_add_memory(db, run, w, "arena", 90000000 + 1000000 * pp_worker_rank(plan, w)));
+        must(pp_db_add_memory(db, run, w, "parameters", 30000000));
+        must(pp_db_add_memory(db, run, w, "gradients", 30000000));
+        must(pp_db_add_memory(db, run, w, "process", predicted ? 137000000 : 140000000));
+    }
+}
+
 /* What ppsim or ppexec would record; a prediction has events of one worker of each rank. */
 static inline int64_t synthetic_run(struct pp_db *db, const struct synthetic_case *c, bool predicted, int64_t *step_ns)
 {
@@ -181,12 +192,7 @@ static inline int64_t synthetic_run(struct pp_db *db, const struct synthetic_cas
         must(pp_db_add_step(db, run, step, 0, ns + (step % 5 - 2) * ns / 100, 5.0, 700, step >= 20));
     struct pp_metrics metrics;
     must(pp_trace_metrics(plan, &trace, 0, 20, 1, &metrics, NULL));
-    for (int w = 0; w < plan->ranks * plan->members * (predicted ? 1 : plan->replicas); w++) {
-        must(pp_db_add_memory(db, run, w, "arena", 90000000 + 1000000 * pp_worker_rank(plan, w)));
-        must(pp_db_add_memory(db, run, w, "parameters", 30000000));
-        must(pp_db_add_memory(db, run, w, "gradients", 30000000));
-        must(pp_db_add_memory(db, run, w, "process", predicted ? 137000000 : 140000000));
-    }
+    synthetic_memory(db, run, plan, predicted);
     struct pp_run_result result = {.ms_per_batch = (double)ns / 1e6,
                                    .bubble = metrics.bubble,
                                    .makespan_ms = (double)metrics.makespan_ns / 1e6,

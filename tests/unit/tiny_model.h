@@ -35,72 +35,10 @@ static const struct pp_shape tiny = {.d_model = 12,
  * experts, as with Megatron-LM's --moe-layer-freq 2. */
 enum { SHARED_AND_ROTATED = 6, LLAMA, GPT2, QWEN2, QWEN3, LATENT, LATENT_LAST, KINDS };
 enum { EXPERTS = KINDS, MIXTRAL, EXPERTS_BESIDE, MIXTRAL_BESIDE, DENSE_FIRST, EXPERTS_FIRST, ALL_KINDS };
-static inline struct pp_shape with_experts(struct pp_shape shape, int experts, int chosen, double capacity_factor)
-{
-    shape.bias = PP_NO_BIAS;
-    shape.experts = experts;
-    shape.experts_per_token = chosen;
-    shape.capacity_factor = capacity_factor;
-    shape.aux_loss = 0.02;
-    return shape;
-}
 
-static inline struct pp_shape of_kind(struct pp_shape shape, int kind)
+/* The kinds up to GPT-2's, which are made from no other one. */
+static inline struct pp_shape plain_kind(struct pp_shape shape, int kind)
 {
-    if (kind == EXPERTS) return with_experts(of_kind(shape, 2), 3, 2, 0.9);
-    if (kind == MIXTRAL) return with_experts(of_kind(shape, LLAMA), 5, 2, 1);
-    if (kind == EXPERTS_BESIDE || kind == MIXTRAL_BESIDE) {
-        shape = of_kind(shape, kind == EXPERTS_BESIDE ? EXPERTS : MIXTRAL);
-        shape.shared_ff = 28;
-        shape.shared_gate = shape.gates_of_all = kind == MIXTRAL_BESIDE;
-        return shape;
-    }
-    if (kind == DENSE_FIRST) {
-        shape = of_kind(shape, MIXTRAL_BESIDE);
-        shape.dense_layers = 1;
-        shape.dense_ff = 36;
-        shape.sigmoid_scores = true;
-        shape.gates_of_all = false;
-        shape.gate_scale = 2.5;
-        shape.expert_bias = true;
-        shape.expert_bias_rate = 0.125;
-        shape.experts = 6;
-        shape.expert_groups = 3;
-        shape.groups_per_token = 2;
-        return shape;
-    }
-    if (kind == EXPERTS_FIRST) {
-        shape = of_kind(shape, EXPERTS);
-        shape.experts_every = 2;
-        shape.dense_ff = 8;
-        return shape;
-    }
-    if (kind == QWEN2 || kind == QWEN3) {
-        shape = of_kind(shape, LLAMA);
-        shape.bias = kind == QWEN2 ? PP_BIAS_QKV : PP_NO_BIAS;
-        shape.qk_norm = kind == QWEN3;
-        shape.rotary_dim = kind == QWEN2 ? 2 : 0; /* of 4 columns */
-        shape.window = kind == QWEN2 ? 3 : 0;     /* of 7 tokens */
-        shape.window_skip = 2;
-        shape.norm_epsilon = 1e-2; /* which no test takes for another one */
-        shape.rope_scaling =
-            (struct pp_rope_scaling){PP_ROPE_YARN, .factor = 4, .low = 1, .high = 8, .tokens = 64, .magnitude = 0.9};
-        shape.score_factor = kind == QWEN3 ? 0.5 : 0;
-        return shape;
-    }
-    if (kind == LATENT || kind == LATENT_LAST) {
-        shape = of_kind(shape, LLAMA);
-        shape.kv_heads = 0;
-        shape.bias = PP_NO_BIAS;
-        shape.norm = kind == LATENT ? PP_NORM_FIRST : PP_NORM_LAST;
-        shape.kv_lora_rank = 5;
-        shape.q_lora_rank = kind == LATENT ? 0 : 7;
-        shape.qk_nope_head_dim = 3;
-        shape.qk_rope_head_dim = 2;
-        shape.v_head_dim = kind == LATENT ? 4 : 6;
-        shape.norm_epsilon = 1e-2;
-        return shape;
-    }
     shape.norm = kind % 2 || kind >= SHARED_AND_ROTATED ? PP_NORM_FIRST : PP_NORM_LAST;
     shape.activation = kind == SHARED_AND_ROTATED || kind == GPT2 ? PP_GELU_TANH : kind == LLAMA ? PP_SWIGLU : kind / 2;
     if (shape.activation == PP_SWIGLU) {
@@ -119,6 +57,99 @@ static inline struct pp_shape of_kind(struct pp_shape shape, int kind)
     shape.positions = PP_POSITIONS_ROPE;
     shape.rope_theta = 50;
     return shape;
+}
+
+static inline struct pp_shape qwen(struct pp_shape shape, int kind)
+{
+    shape.bias = kind == QWEN2 ? PP_BIAS_QKV : PP_NO_BIAS;
+    shape.qk_norm = kind == QWEN3;
+    shape.rotary_dim = kind == QWEN2 ? 2 : 0; /* of 4 columns */
+    shape.window = kind == QWEN2 ? 3 : 0;     /* of 7 tokens */
+    shape.window_skip = 2;
+    shape.norm_epsilon = 1e-2; /* which no test takes for another one */
+    shape.rope_scaling =
+        (struct pp_rope_scaling){PP_ROPE_YARN, .factor = 4, .low = 1, .high = 8, .tokens = 64, .magnitude = 0.9};
+    shape.score_factor = kind == QWEN3 ? 0.5 : 0;
+    return shape;
+}
+
+static inline struct pp_shape latent(struct pp_shape shape, int kind)
+{
+    shape.kv_heads = 0;
+    shape.bias = PP_NO_BIAS;
+    shape.norm = kind == LATENT ? PP_NORM_FIRST : PP_NORM_LAST;
+    shape.kv_lora_rank = 5;
+    shape.q_lora_rank = kind == LATENT ? 0 : 7;
+    shape.qk_nope_head_dim = 3;
+    shape.qk_rope_head_dim = 2;
+    shape.v_head_dim = kind == LATENT ? 4 : 6;
+    shape.norm_epsilon = 1e-2;
+    return shape;
+}
+
+static inline struct pp_shape with_experts(struct pp_shape shape, int experts, int chosen, double capacity_factor)
+{
+    shape.bias = PP_NO_BIAS;
+    shape.experts = experts;
+    shape.experts_per_token = chosen;
+    shape.capacity_factor = capacity_factor;
+    shape.aux_loss = 0.02;
+    return shape;
+}
+
+static inline struct pp_shape all_experts(struct pp_shape shape, int kind)
+{
+    return kind == EXPERTS ? with_experts(shape, 3, 2, 0.9) : with_experts(shape, 5, 2, 1);
+}
+
+static inline struct pp_shape experts_beside(struct pp_shape shape, int kind)
+{
+    shape.shared_ff = 28;
+    shape.shared_gate = shape.gates_of_all = kind == MIXTRAL_BESIDE;
+    return shape;
+}
+
+static inline struct pp_shape dense_first(struct pp_shape shape, int kind)
+{
+    (void)kind;
+    shape.dense_layers = 1;
+    shape.dense_ff = 36;
+    shape.sigmoid_scores = true;
+    shape.gates_of_all = false;
+    shape.gate_scale = 2.5;
+    shape.expert_bias = true;
+    shape.expert_bias_rate = 0.125;
+    shape.experts = 6;
+    shape.expert_groups = 3;
+    shape.groups_per_token = 2;
+    return shape;
+}
+
+static inline struct pp_shape experts_first(struct pp_shape shape, int kind)
+{
+    (void)kind;
+    shape.experts_every = 2;
+    shape.dense_ff = 8;
+    return shape;
+}
+
+static inline struct pp_shape of_kind(struct pp_shape shape, int kind)
+{
+    static const struct {
+        int from; /* another kind, and what differs from it */
+        struct pp_shape (*change)(struct pp_shape shape, int kind);
+    } made[ALL_KINDS] = {[QWEN2] = {LLAMA, qwen},
+                         [QWEN3] = {LLAMA, qwen},
+                         [LATENT] = {LLAMA, latent},
+                         [LATENT_LAST] = {LLAMA, latent},
+                         [EXPERTS] = {2, all_experts},
+                         [MIXTRAL] = {LLAMA, all_experts},
+                         [EXPERTS_BESIDE] = {EXPERTS, experts_beside},
+                         [MIXTRAL_BESIDE] = {MIXTRAL, experts_beside},
+                         [DENSE_FIRST] = {MIXTRAL_BESIDE, dense_first},
+                         [EXPERTS_FIRST] = {EXPERTS, experts_first}};
+    if (!made[kind].change) return plain_kind(shape, kind);
+    return made[kind].change(of_kind(shape, made[kind].from), kind);
 }
 
 /* 5 rows in 2 chunks: 3 and 2; 7 tokens. */
