@@ -6,11 +6,14 @@ cd "$1"
 source tests/lint/files.sh
 command -v codespell >/dev/null || { echo "codespell is not installed"; exit 77; }
 bad=0
-files=$(source_files '*.c' '*.h' '*.cu' '*.cuh' '*.md' '*.sh' '*.txt' '*.cmake' '*.sql' '*.gp' | grep -v '^tests/golden/')
+# All but what programs have made, and what fuzz targets begin with.
+files=$(source_files '*' | grep -vE '^tests/(golden|fuzz/corpus)/|^docs/results/.*-runs/|\.svg$')
 mapfile -t text <<<"$files"
 codespell --ignore-words tests/lint/words.txt "${text[@]}" || bad=1
-files=$(grep -E '\.(c|h|cu|cuh|sh|cmake|sql|gp)$|CMakeLists.txt$' <<<"$files")
-for file in $files; do
+# All but documents, and data that can have no comments.
+files=$(grep -vE '\.(md|h2m|json|tsv)$|^LICENSE$|^\.(gitignore|clang-format)$|^tests/lint/words\.txt$' <<<"$files")
+mapfile -t sources <<<"$files"
+for file in "${sources[@]}"; do
     head -n 3 "$file" | grep -q 'SPDX-License-Identifier: Apache-2.0' || { echo "$file: no SPDX line at the top"; bad=1; }
 done
 exit $bad
