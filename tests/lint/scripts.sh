@@ -6,6 +6,6 @@ cd "$1"
 source tests/lint/files.sh
 command -v shellcheck >/dev/null || { echo "shellcheck is not installed"; exit 77; }
 files=$(source_files '*' | grep -v '^tests/golden/' |
-    xargs -d '\n' awk 'FNR == 1 && (/^#!.*sh$/ || FILENAME ~ /\.(sh|bash)$/) { print FILENAME } { nextfile }')
+    xargs -d '\n' awk 'FNR == 1 && (/^#!.*[\/ ](ba|da|k)?sh([ \t]|$)/ || FILENAME ~ /\.(sh|bash)$/) { print FILENAME } { nextfile }')
 mapfile -t scripts <<<"$files"
 shellcheck --exclude SC1091 "${scripts[@]}"
