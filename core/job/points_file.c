@@ -72,6 +72,7 @@ static pp_status apply(const struct reading *r, int n, char **word, struct pp_co
     cut_as_said(set, config);
     pp_config_cut_rows(config);
     if (set[row_of("schedule")]) PP_TRY(pp_check_distinct_files(config, r->tool, NULL));
+    PP_TRY(pp_config_check_additions(config));
     return pp_config_check(config, r->tool);
 }
 
