@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/decimal.h"
 #include "core/base/lines.h"
-#include "core/job/given_times.h"
 #include "core/plan/cut.h"
 #include "core/plan/plan_hash.h"
 

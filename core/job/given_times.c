@@ -3,8 +3,8 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <strings.h>
 
+#include "core/base/decimal.h"
 #include "core/base/mix.h"
 #include "core/plan/plan_spec.h"
 
@@ -20,21 +20,11 @@ static pp_status bad(const char *text, const char *why)
         text, why);
 }
 
-static bool is_hexadecimal(const char *text) { return strncasecmp(text, "0x", 2) == 0; }
-
-double pp_decimal(const char *text, char **end)
-{
-    const bool begins = (*text >= '0' && *text <= '9') || *text == '.';
-    const double value = begins && !is_hexadecimal(text) ? strtod(text, end) : NAN;
-    if (isnan(value)) *end = (char *)text;
-    return *end == text ? NAN : value;
-}
-
 /* One number at *at; moves *at behind it. */
 static pp_status parse_number(const char *text, const char **at, double *out)
 {
     char *end;
-    if (is_hexadecimal(*at)) return bad(text, "has a number that is not decimal");
+    if (pp_is_hexadecimal(*at)) return bad(text, "has a number that is not decimal");
     *out = pp_decimal(*at, &end);
     if (end == *at) return bad(text, "has something that is not a number >= 0");
     if (!(*out <= longest_ms)) return bad(text, "has a time above 1e9 ms");

@@ -34,10 +34,6 @@ struct pp_given_times {
     struct pp_measured_times measured;
 };
 
-/* The plain decimal number >= 0 that text begins with; *end: behind it. NAN, and *end = text: there is none (a sign, a
- * word, a hexadecimal number). */
-double pp_decimal(const char *text, char **end);
-
 /* Parses "F,I,W[,C]" (ms; C is the hop). PP_USAGE unless there are three or four plain decimal numbers >= 0, and one of
  * the first three is above 0. */
 pp_status pp_given_times_parse(const char *text, struct pp_given_times *out) PP_MUST_CHECK;

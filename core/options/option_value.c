@@ -11,6 +11,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "core/base/decimal.h"
+
 static const struct {
     const char *suffix;
     int64_t factor;
@@ -74,10 +76,12 @@ static pp_status set_seed(const struct pp_opt *row, const char *text, void *fiel
     return PP_OK;
 }
 
+/* 0x1B would be 27, not a billion; only a seed may be hexadecimal. */
 static pp_status read_real(const struct pp_opt *row, const char *text, char **end, double *out)
 {
     *out = strtod(text, end);
-    if (*end == text || !isfinite(*out)) return pp_fail(PP_USAGE, "--%s: '%s' is not a number", row->name, text);
+    if (*end == text || !isfinite(*out) || pp_is_hexadecimal(text))
+        return pp_fail(PP_USAGE, "--%s: '%s' is not a number", row->name, text);
     return PP_OK;
 }
 

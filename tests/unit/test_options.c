@@ -218,6 +218,18 @@ static void mistakes_are_named(void **state)
     }
 }
 
+static void numbers_are_decimal(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {"--amount 0x1B" /* 27 */, "--bytes 0x1p30B", "--real 0X0.8", "--real +0x0",
+                                        "--reals 1,0x2"};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        struct parsed p;
+        assert_int_equal(parse(lines[i], &p), PP_USAGE);
+        if (!strstr(pp_message(), "' is not a number")) fail_msg("'%s' gave '%s'", lines[i], pp_message());
+    }
+}
+
 /* Also where both are spelled differently. */
 static void what_a_list_names_twice_is_there_once(void **state)
 {
@@ -357,6 +369,7 @@ int main(void)
         cmocka_unit_test(sizes_have_units),
         cmocka_unit_test(amounts_have_decimal_units),
         cmocka_unit_test(mistakes_are_named),
+        cmocka_unit_test(numbers_are_decimal),
         cmocka_unit_test(what_a_list_names_twice_is_there_once),
         cmocka_unit_test(reals_are_all_there),
         cmocka_unit_test(texts_are_not_cut),
