@@ -18,6 +18,7 @@ static const struct {
 
 /* The script and what gnuplot makes of it; then come the data. */
 static const char *const ends[] = {".gp", ".png", ".svg"};
+static const char *const last_words[] = {NULL, "IEND", "</svg>"}; /* of a whole file, but for a few bytes */
 enum { ENDS = sizeof ends / sizeof *ends, FILES = ENDS + 2 };
 typedef char file_name[PP_FOLDER_FILE_NAME];
 
@@ -81,4 +82,35 @@ pp_status pp_pictures_remove(const char *folder)
             PP_TRY(remove_files(folder, names, n));
         }
     return PP_OK;
+}
+
+/* One that is not there is no half. */
+static bool is_cut(const char *path, const char *last)
+{
+    char tail[16] = "";
+    FILE *file = fopen(path, "r");
+    if (!file) return false;
+    (void)fseek(file, -(long)sizeof tail, SEEK_END); /* a shorter file is read from its begin */
+    const size_t n = fread(tail, 1, sizeof tail, file);
+    (void)fclose(file); /* it was only read */
+    return !memmem(tail, n, last, strlen(last));
+}
+
+pp_status pp_pictures_check(const struct pp_plots *plots)
+{
+    char path[PATH_MAX];
+    pp_status status = PP_OK;
+    for (int i = 0; i < plots->n; i++)
+        for (int end = 1; end < ENDS; end++) {
+            const char *script = plots->names[i];
+            const int length = (int)strlen(script) - (int)strlen(ends[0]);
+            const int used = snprintf(path, sizeof path, "%s/%.*s%s", plots->folder, length, script, ends[end]);
+            if (used >= PATH_MAX || !is_cut(path, last_words[end])) continue;
+            (void)unlink(path);
+            status = pp_fail(PP_IO,
+                             "%s: gnuplot could not write all of it; is the disk full? Choose another folder with "
+                             "--plots, or --no-plots",
+                             path);
+        }
+    return status;
 }

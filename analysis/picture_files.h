@@ -13,5 +13,8 @@ pp_status pp_picture_files(struct pp_folder_files *out) PP_MUST_CHECK;
 /* Removes the pictures of earlier reports, with their scripts and data: nothing of another run stays beside what is
  * drawn next. A picture whose script is not ppreport's stays. */
 pp_status pp_pictures_remove(const char *folder) PP_MUST_CHECK;
+/* Did gnuplot write the pictures of all scripts to their ends? Else PP_IO, and what has no end is removed:
+ * where a disk is full, gnuplot says nothing, and its exit status is 0. */
+pp_status pp_pictures_check(const struct pp_plots *plots) PP_MUST_CHECK;
 
 #endif

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "analysis/picture_files.h"
 #include "core/base/log.h"
@@ -36,6 +37,13 @@ static pp_status failed(const struct pp_plots *plots, const char *name)
                    strerror(errno));
 }
 
+static void remove_half(const struct pp_plots *plots, const char *name)
+{
+    char *path = path_of(plots, name);
+    if (path) (void)unlink(path);
+    free(path);
+}
+
 FILE *pp_plot_open(const struct pp_plots *plots, const char *name)
 {
     char *path = path_of(plots, name);
@@ -47,9 +55,17 @@ FILE *pp_plot_open(const struct pp_plots *plots, const char *name)
 
 pp_status pp_plot_close(const struct pp_plots *plots, const char *name, FILE *file)
 {
-    int wrong = ferror(file);
-    if (fclose(file) != 0 || wrong) return failed(plots, name);
-    return PP_OK;
+    const bool wrong = ferror(file);
+    if (fclose(file) == 0 && !wrong) return PP_OK;
+    const pp_status status = failed(plots, name);
+    remove_half(plots, name);
+    return status;
+}
+
+void pp_plot_discard(const struct pp_plots *plots, const char *name, FILE *file)
+{
+    (void)fclose(file); /* nobody wants it any more */
+    remove_half(plots, name);
 }
 
 enum { CAPTION_BYTES = PP_WORKLOAD_BYTES + 96 }; /* of a workload, a device and threads */
@@ -85,6 +101,13 @@ FILE *pp_plot_begin(struct pp_plots *plots, const char *name, const char *title,
     write_workload(plots->table, row, script);
     fputc('\n', script);
     return script;
+}
+
+void pp_plot_abandon(const struct pp_plots *plots, const char *name, FILE *script)
+{
+    char file_name[80];
+    snprintf(file_name, sizeof file_name, "%s.gp", name);
+    pp_plot_discard(plots, file_name, script);
 }
 
 pp_status pp_plot_finish(struct pp_plots *plots, const char *name, const char *template, FILE *script)
@@ -164,6 +187,7 @@ pp_status pp_plot_all(struct pp_db *db, const struct pp_table *table, int64_t ro
         return PP_OK;
     }
     PP_TRY(run_gnuplot(&plots));
+    PP_TRY(pp_pictures_check(&plots));
     pp_info("Pictures are in %s/.", folder);
     return PP_OK;
 }

@@ -61,13 +61,15 @@ struct pp_plot_names {
 pp_status pp_plot_draw(struct pp_plots *plots, int kind, int64_t row) PP_MUST_CHECK;
 
 /* For plot_*.c. Opens a file of the folder for writing; NULL, with a message, if it cannot. pp_plot_close() reports
- * writes that failed. */
+ * writes that failed; then there is no such file any more, nor after pp_plot_discard(). */
 FILE *pp_plot_open(const struct pp_plots *plots, const char *name);
 pp_status pp_plot_close(const struct pp_plots *plots, const char *name, FILE *file) PP_MUST_CHECK;
+void pp_plot_discard(const struct pp_plots *plots, const char *name, FILE *file);
 /* Opens NAME.gp and writes its first settings: name and title of the picture, and the workload of the row. The caller
  * may write more settings; then pp_plot_finish() adds the template and closes the file, with PP_INTERNAL if plots.def
- * does not allow so many pictures. */
+ * does not allow so many pictures. Instead of that, pp_plot_abandon() leaves no script. */
 FILE *pp_plot_begin(struct pp_plots *plots, const char *name, const char *title, int64_t row);
+void pp_plot_abandon(const struct pp_plots *plots, const char *name, FILE *script);
 /* Writes `prefix`, then `text` as a quoted string of gnuplot. Texts of a database go into a script in no other way,
  * because a database may come from anybody. Templates print such strings `noenhanced`. */
 void pp_plot_text(const char *prefix, const char *text, FILE *script);

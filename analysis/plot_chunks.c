@@ -181,7 +181,7 @@ static pp_status draw(struct pp_plots *plots, struct picture *picture, const cha
     double margin = 0.06 * fmax(picture->high - picture->low, 0.1 * picture->high);
     fprintf(script, "set yrange [%.6g:%.6g]\n", fmax(picture->low - margin, 0), picture->high + margin);
     if (status == PP_OK) return pp_plot_finish(plots, name, pp_plot_chunks_gp, script);
-    fclose(script);
+    pp_plot_abandon(plots, name, script);
     return status;
 }
 

@@ -102,7 +102,7 @@ static pp_status write_series(struct pp_plots *plots, struct series *series)
     for (int rank = 0; rank < series->timeline.ranks && status == PP_OK; rank++)
         status = write_rank(plots->db, series, rank, data);
     if (status == PP_OK) return pp_plot_close(plots, name, data);
-    fclose(data);
+    pp_plot_discard(plots, name, data);
     return status;
 }
 
@@ -140,7 +140,7 @@ static pp_status write_script(struct pp_plots *plots, int64_t row, const struct 
     for (int i = 0; i < n; i++) fprintf(script, "%s%s", i ? " " : "", series[i]->name);
     fputs("'\n", script);
     if (status == PP_OK) return pp_plot_finish(plots, "memory", pp_plot_memory_gp, script);
-    fclose(script);
+    pp_plot_abandon(plots, "memory", script);
     return status;
 }
 

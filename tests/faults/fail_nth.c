@@ -2,7 +2,7 @@
  *
  * Preloaded into a program (LD_PRELOAD): lets the n-th call of one kind fail. Calls count if they come from the program
  * itself, from SQLite, Jansson or the C library on their behalf, from main() on; those of other libraries (MPI, BLAS,
- * hwloc) are not ours to survive.
+ * hwloc) are not ours to survive. A stream that is flushed is one call; standard error never fails.
  *
  *   PP_FAULT_KIND   memory: malloc, calloc, realloc, aligned memory, threads give ENOMEM
  *                   full:   writing gives ENOSPC
@@ -58,6 +58,69 @@ static int take_object(struct dl_phdr_info *info, size_t size, void *arg)
     return 0;
 }
 
+static bool is_ours(uintptr_t caller)
+{
+    for (int i = 0; i < nobjects; i++)
+        if (caller >= objects[i].first && caller < objects[i].last) return true;
+    return false;
+}
+
+/* Is this call of ours, of the kind, to fail? */
+static bool counts(enum kind kind)
+{
+    if (kind != failing) return false;
+    const long number = atomic_fetch_add(&calls, 1) + 1;
+    return fail_at > 0 && number >= fail_at && number - fail_at < fail_count;
+}
+
+static bool fails(enum kind kind, uintptr_t caller) { return kind == failing && is_ours(caller) && counts(kind); }
+
+/* Streams. The C library writes them by calls of its own, which do not come by here. So standard output, and what the
+ * program opens to write, become streams that are written by stream_write(). */
+enum { STREAMS = 64 };
+static struct stream {
+    FILE *file;
+    int fd;
+} streams[STREAMS];
+static pthread_mutex_t stream_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Of a stream 0 bytes are an error. */
+static ssize_t stream_write(void *stream, const char *data, size_t size)
+{
+    const bool full = counts(FULL);
+    if (full || counts(IO)) {
+        errno = full ? ENOSPC : EIO;
+        return 0;
+    }
+    const ssize_t put = syscall(SYS_write, ((struct stream *)stream)->fd, data, size);
+    return put < 0 ? 0 : put;
+}
+
+static int stream_close(void *stream)
+{
+    struct stream *s = stream;
+    pthread_mutex_lock(&stream_lock);
+    s->file = NULL;
+    pthread_mutex_unlock(&stream_lock);
+    return close(s->fd);
+}
+
+/* NULL: there is no room, or no memory. */
+static FILE *stream_of(int fd)
+{
+    const cookie_io_functions_t functions = {.write = stream_write, .close = stream_close};
+    FILE *file = NULL;
+    int i = 0;
+    pthread_mutex_lock(&stream_lock);
+    while (i < STREAMS && streams[i].file) i++;
+    if (i < STREAMS) {
+        streams[i].fd = fd;
+        file = streams[i].file = fopencookie(&streams[i], "w", functions);
+    }
+    pthread_mutex_unlock(&stream_lock);
+    return file;
+}
+
 /* Before main(), after the constructors of the libraries. */
 static int (*real_main)(int, char **, char **);
 static int main_with_faults(int argc, char **argv, char **environment)
@@ -71,6 +134,8 @@ static int main_with_faults(int argc, char **argv, char **environment)
     for (int i = 1; kind && i < KINDS; i++)
         if (strcmp(kind, kind_names[i]) == 0) failing = (enum kind)i;
     unsetenv("LD_PRELOAD"); /* programs that it starts are not meant */
+    FILE *output = failing == FULL || failing == IO ? stream_of(STDOUT_FILENO) : NULL;
+    if (output) stdout = output;
     return real_main(argc, argv, environment);
 }
 
@@ -91,16 +156,6 @@ __attribute__((destructor)) static void write_report(void)
     if (!out) return;
     fprintf(out, "%ld\n", atomic_load(&calls));
     fclose(out);
-}
-
-static bool fails(enum kind kind, uintptr_t caller)
-{
-    bool ours = false;
-    if (kind != failing) return false;
-    for (int i = 0; i < nobjects && !ours; i++) ours = caller >= objects[i].first && caller < objects[i].last;
-    if (!ours) return false;
-    long number = atomic_fetch_add(&calls, 1) + 1;
-    return fail_at > 0 && number >= fail_at && number - fail_at < fail_count;
 }
 
 /* The function behind ours. */
@@ -172,6 +227,29 @@ EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, v
     NEXT(next, "pthread_create");
     FAIL(MEMORY, EAGAIN, EAGAIN);
     return next(thread, attributes, body, arg);
+}
+
+EXPORT FILE *fopen(const char *path, const char *mode)
+{
+    static FILE *(*next)(const char *, const char *);
+    NEXT(next, "fopen");
+    if ((failing != FULL && failing != IO) || strcmp(mode, "w") != 0 || !is_ours(CALLER)) return next(path, mode);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    FILE *file = fd < 0 ? NULL : stream_of(fd);
+    if (fd >= 0 && !file) close(fd);
+    return file;
+}
+
+EXPORT int fileno(FILE *file)
+{
+    static int (*next)(FILE *);
+    NEXT(next, "fileno");
+    int fd = -1;
+    pthread_mutex_lock(&stream_lock);
+    for (int i = 0; i < STREAMS && fd < 0; i++)
+        if (streams[i].file == file) fd = streams[i].fd;
+    pthread_mutex_unlock(&stream_lock);
+    return fd < 0 ? next(file) : fd;
 }
 
 EXPORT ssize_t write(int fd, const void *data, size_t size)

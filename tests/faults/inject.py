@@ -4,7 +4,7 @@
 
 inject.py LIBRARY [--runs N] [--only TEXT]: for each program and kind so many n. A run must end within two minutes, with success or with
 exit status 1 and one line that says why; nothing is printed on standard output then, or, where only what follows a training failed, all
-its results. What a run prints that succeeds, and the weights that it saves, are those of a run without a fault; where they hold measured
+its results. No half of a file is left. What a run prints that succeeds, and the weights that it saves, are those of a run without a fault; where they hold measured
 times, they can be read. The database must be sound, hold what was in it, and have the steps of a run without a gap. A run that was to go
 on from a checkpoint must still be able to, to the weights of a run that never stopped. fail_nth.c is the library.
 """
@@ -42,8 +42,7 @@ MEASURED = ("ppexec", "ppexec-text", "ppexec-resume", "ppprof")  # what these pr
 # kind, how many calls fail from the n-th on
 KINDS = [("memory", 1), ("memory", LASTING), ("full", LASTING), ("io", 1), ("io", LASTING), ("busy", 1)]
 # Kinds of which a program may have no call: it opens no database, or only reads one. Else the library misses them.
-NO_CALLS = {"ppsim-draw": ("full", "io", "busy"), "ppsim-text": ("full", "io", "busy"), "ppsim-file": ("full", "io", "busy"),
-            "ppexec-text": ("full", "busy"), "ppreport": ("full",), "ppreport-plots": ("full",)}
+NO_CALLS = {"ppsim-draw": ("busy",), "ppsim-text": ("busy",), "ppsim-file": ("busy",), "ppexec-text": ("busy",)}
 
 
 def run(library, folder, command, kind=None, at=0, count=1):
@@ -74,17 +73,38 @@ def prepare(folder):
         sql.execute("PRAGMA journal_mode = DELETE")
 
 
+def files(folder, name):
+    """{name: content} of what a program writes beside the database."""
+    command = COMMANDS[name]
+    paths = [command[command.index(option) + 1] for option in ("--save", "--chrome") if option in command]
+    paths += ["run-plots/" + path for path in os.listdir(folder + "/run-plots")] if os.path.isdir(folder + "/run-plots") else []
+    found = {}
+    for path in paths:
+        if os.path.exists(f"{folder}/{path}"):
+            with open(f"{folder}/{path}", "rb") as file:
+                found[path] = file.read()
+    return found
+
+
 def product(folder, name, printed):
-    """What is the same in every run that succeeds: what it prints, if that holds no times, and its file. ValueError: cannot be read."""
-    command, left = COMMANDS[name], None
+    """What is the same in every run that succeeds: what it prints, if that holds no times, and its files. ValueError: cannot be read."""
+    command, left = COMMANDS[name], files(folder, name)
     if "--format" in command:
         json.loads(printed)
-    for option in ("--save", "--chrome"):
-        if option in command:
-            with open(f"{folder}/{command[command.index(option) + 1]}", "rb") as file:
-                left = file.read()
-            json.loads(left[8:8 + int.from_bytes(left[:8], "little")] if option == "--save" else left)
+    for path, content in left.items():
+        if path.endswith((".safetensors", ".json")):
+            json.loads(content if path.endswith(".json") else content[8:8 + int.from_bytes(content[:8], "little")])
     return None if name in MEASURED else printed, left
+
+
+def halves(start, folder, name, wanted):
+    """What is wrong with the files that a run left which failed; None if nothing is: what is there is whole, or as it was."""
+    before = files(start, name)
+    for path, content in files(folder, name).items():
+        if content not in (wanted[1].get(path), before.get(path)):
+            return f"half of {path} is left"
+    parts = [path for path in os.listdir(folder) if path.endswith(".part")]
+    return f"{parts[0]} is left" if parts else None
 
 
 def changed(folder, name, wanted, result):
@@ -155,7 +175,8 @@ def attempt(library, start, name, wanted, kind, at, count):
             result = run(library, folder, COMMANDS[name], kind, at, count)
         except subprocess.TimeoutExpired:
             return f"{call}: still running after {LIMIT_S} s", False
-        wrong = complaint(folder, before, result) or (changed(folder, name, wanted, result) if result.returncode == 0 else None)
+        wrong = complaint(folder, before, result)
+        wrong = wrong or (halves(start, folder, name, wanted) if result.returncode else changed(folder, name, wanted, result))
         wrong = wrong or (spoilt(folder) if name == "ppexec-resume" else None)
         if wrong:
             said = result.stderr.decode(errors="replace").strip().splitlines()
