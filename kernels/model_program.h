@@ -313,8 +313,6 @@ void pp_write_backward(struct pp_writer *w, bool input_grads, bool weight_grads)
 /* Writes NORM, STEP. */
 void pp_write_norm(struct pp_writer *w);
 void pp_write_step(struct pp_writer *w);
-/* Most calls of NORM for a tensor: one for each part, or one for the worker's share. */
-int pp_norm_calls(const struct pp_shape *shape);
 /* Rows and columns of a tensor, or of one of its parts: there rows are as long as they can be. */
 struct pp_matrix_dims pp_writer_extent(const struct pp_tensor *t, bool part);
 

@@ -274,7 +274,7 @@ static pp_status sum_up(struct pp_profile_shape *shape, struct pp_profile_cell *
     cell->ns = pp_times_quantiles(&cell->task);
     cell->host_ns = pp_times_quantiles(&cell->host);
     cell->cpu_ns = pp_times_quantiles(&cell->cpu).mean_ns;
-    if (cell->load == 0 || shape->ncalls == 0 || cell->call[0].n == 0) return PP_OK;
+    if (cell->load == 0 || shape->ncalls == 0 || cell->call[0].n == 0 || cell->task.n == 0) return PP_OK;
     PP_TRY(sum_up_kernels(shape, cell));
     int64_t means_ns = 0;
     cell->kernels_ns = 0;

@@ -71,8 +71,6 @@ static void write_norm_sums(struct pp_writer *w)
                            pp_writer_last_tensor(w, PP_LAST_NORM_BIAS));
 }
 
-int pp_norm_calls(const struct pp_shape *shape) { return shape->zero ? 1 : pp_shape_parts(shape, PP_DENSE); }
-
 /* Of the stage's i-th tensor. Of experts of expert ranks, which each has other ones, sums are those of the first part
  * of each, then those of the second: the order of shares. */
 static void write_squares(struct pp_writer *w, int i)

@@ -167,12 +167,20 @@ static double length_in_domain(const struct pp_cost *cost, const struct piece *p
     return 1.0 / (alone + (loaded - alone) * part);
 }
 
+/* Active workers of the core's domain. One that the last ranks do not fill is shared with ranks of another replica,
+ * which are taken to do as these do. */
+static int active_of(const struct cores *c, int core)
+{
+    const int domain = core / c->width, here = smaller(c->width, c->ranks - domain * c->width);
+    return (c->active[domain] * c->alike * c->width + here - 1) / here;
+}
+
 static void set_rate(struct cores *c, int32_t id)
 {
     struct piece *p = &c->pieces[id];
     const double taken = c->collectives[p->core] > 0 ? c->cost->taken : 0,
                  longer = p->idle + (1 - p->idle) / (1 - taken);
-    const double length_alone = length_in_domain(c->cost, p, c->active[p->core / c->width] * c->alike);
+    const double length_alone = length_in_domain(c->cost, p, active_of(c, p->core));
     const int64_t length = llround(length_alone * c->load[p->core] * longer);
     if (length == p->length_ns) return;
     if (p->length_ns > 0) p->left = fmax(0.0, p->left - (double)(c->now_ns - p->since_ns) / (double)p->length_ns);

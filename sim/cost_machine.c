@@ -54,6 +54,11 @@ int pp_cost_sharers(const struct pp_job *job) { return pp_gpu_sharers(pp_plan_wo
 pp_status pp_cost_check_sharers(const struct pp_job *job)
 {
     int workers = pp_plan_workers(job->train), gpus = job->config->gpus;
+    if (job->config->host_order && pp_cost_sharers(job) > 1)
+        return pp_fail(PP_USAGE,
+                       "--host-order replicas: workers that share one of %d GPUs are ranks of a replica; give --gpus "
+                       "%d, or leave one of the options out",
+                       gpus, workers);
     if (gpus == 0 || workers <= gpus || workers % gpus == 0) return PP_OK;
     return pp_fail(
         PP_USAGE,

@@ -269,6 +269,7 @@ pp_status pp_cost_from_profile(const struct pp_job *job, struct pp_db *db, const
     struct pp_cost *cost;
     PP_TRY(pp_cost_from_machine(job, machine, &cost));
     set_sharing(job, cores, &s, cost);
+    if (!pp_config_machine(job->config)) cost->taken = 0; /* what sums take stands in the file of a machine */
     PP_TRY_DONE(set_overheads(&s, cost, origin));
     PP_TRY_DONE(pp_search_computations(&s, cost, origin));
     if (origin->from[PP_COST_MACHINE] == origin->classes) goto done;

@@ -104,7 +104,8 @@ static void print_sums(const json_t *row, FILE *out)
 #define NOTABLE 0.01
 
 /* The path of one step's computations. What ends a step behind them is not part of it: with ZeRO 1 and 2 parameters are
- * gathered there. */
+ * gathered there. It may begin before the makespan, with what is gathered first, or after it, if its first task waited
+ * for the step before. */
 static void print_path(const json_t *row, const struct pp_config *config, FILE *out)
 {
     char text[1024] = "critical path:";
@@ -121,7 +122,7 @@ static void print_path(const json_t *row, const struct pp_config *config, FILE *
         separator = ",";
     }
     used += (size_t)snprintf(text + used, sizeof text - used, " of %.3f ms", total);
-    const double between = number(row, "ms_per_batch") - total;
+    const double between = number(row, "ms_per_batch") - fmax(total, number(row, "makespan_ms"));
     if (between > NOTABLE * total && config->jitter <= 0) /* with jitter a batch is a mean of steps, the path of one */
         snprintf(text + used, sizeof text - used,
                  "; then %.3f ms in which nothing is computed, until the next step begins", between);
