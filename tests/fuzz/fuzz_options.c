@@ -59,7 +59,7 @@ static void parse_rest(const struct pp_config *config)
 /* What is refused at once is no work, however large. */
 static bool is_small(const struct pp_config *config, const struct pp_point *point)
 {
-    const int64_t stages = (int64_t)point->stages * point->virtual_stages;
+    const int64_t stages = (int64_t)point->ranks * point->virtual_stages;
     if (pp_point_check(config, point) != PP_OK) return true;
     if (config->rows > JOB_ROWS || config->eval_rows > JOB_ROWS || config->layers > JOB_LAYERS) return false;
     if (strcmp(config->split, "uniform") != 0 && config->layers > LAYERS) return false;
