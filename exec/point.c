@@ -227,14 +227,12 @@ static pp_status open_checkpoint(struct pp_exec *exec, struct pp_session *s)
 }
 
 /* What would fail after long work is tried before it. */
-static pp_status check_files(const struct pp_exec *exec, struct pp_session *s)
+static pp_status check_files(const struct pp_exec *exec, const struct pp_session *s)
 {
     struct pp_weights_reader *reader = NULL;
-    if (exec->config.init && !s->restart.resumed) {
+    if (exec->config.init && !s->restart.resumed)
         PP_TRY(pp_context(pp_weights_open(exec->config.init, s->job->model, &reader), "--init"));
-        s->init_has_sums = pp_weights_has_sums(reader);
-        pp_weights_close(reader);
-    }
+    pp_weights_close(reader);
     if (!exec->config.save || exec->processes.index != 0) return PP_OK;
     pp_status status = pp_weights_check_target(exec->config.save, false);
     if (status == PP_OK && s->restart.every) status = pp_weights_check_target(s->restart.path, true);

@@ -204,12 +204,7 @@ pp_status pp_restart_resume(const struct pp_config *config, const struct pp_job 
     if (!config->resume) return PP_OK;
     PP_TRY(pp_restart_read(restart->path, &restart->identity, job->model, config->resume_changed, &state,
                            &restart->resumed));
-    if (!restart->resumed) return PP_OK;
-    restart->start = state;
-    struct pp_weights_reader *reader;
-    PP_TRY(open_tensors(restart->path, job->model, &state, &reader));
-    restart->has_sums = pp_weights_has_sums(reader);
-    pp_weights_close(reader);
+    if (restart->resumed) restart->start = state;
     return PP_OK;
 }
 

@@ -29,7 +29,6 @@ struct pp_restart {
     int every;                     /* steps from one checkpoint to the next; 0: none is written */
     bool diverged;                 /* one was not written, because its numbers are not finite; worker 0 knows */
     bool resumed;                  /* `start` is from a checkpoint */
-    bool has_sums;                 /* that checkpoint has checksums */
     struct pp_notes identity;      /* options and data of this run, with which a run that goes on is compared */
     struct pp_restart_state start; /* where this run begins */
     /* Held by the process that writes. Without it, a process that survived of a killed run and a run that goes on would

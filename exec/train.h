@@ -49,7 +49,6 @@ struct pp_session {
     struct pp_world *world;
     bool stuck; /* some workers did not end */
     struct pp_restart restart;
-    bool init_has_sums;        /* the file of --init has checksums */
     struct pp_journal journal; /* filled in by worker 0 */
     /* results, by worker 0 */
     bool collected;                      /* all of them are there, whatever failed afterwards */

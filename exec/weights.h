@@ -47,10 +47,9 @@ void pp_weights_close(struct pp_weights_reader *reader); /* NULL is fine */
 pp_status pp_weights_notes(const char *path, struct pp_notes *out) PP_MUST_CHECK;
 
 /* A number for what a safetensors file holds: equal files have equal numbers, so processes can compare what each has
- * read. sums: the file has checksums, and its header, which holds them, is all that is looked at. Of a file without
- * them it is the header and a page of each MiB, for all of it would take as long as reading the weights: a difference
- * elsewhere is not seen. PP_INPUT, PP_IO. */
-pp_status pp_weights_content(const char *path, bool sums, uint64_t *out) PP_MUST_CHECK;
+ * read. Of a file with checksums it is made of the header, which holds them; of another one also of a page of each MiB,
+ * for all of it would take as long as reading the weights: a difference elsewhere is not seen. PP_INPUT, PP_IO. */
+pp_status pp_weights_content(const char *path, uint64_t *out) PP_MUST_CHECK;
 
 /* PP_IO if no file can be made at `path`: known before the training rather than after it. It makes the temporary file
  * that pp_weights_create() would, and removes it. again: with notes. */

@@ -12,46 +12,61 @@
 
 enum { PAGE = 4096, LENGTH_BYTES = 8 };
 
-/* Hashes up to n bytes at a place; fewer where the file ends before. */
-static pp_status add_bytes(int fd, const char *path, int64_t at, int64_t n, uint64_t *hash)
+struct file {
+    const char *path;
+    int fd;
+    int64_t bytes;
+    uint64_t hash; /* of what was read */
+};
+
+static pp_status add(struct file *f, int64_t at, int64_t n, char *out)
 {
-    char page[PAGE];
-    for (int64_t end = at + n; at < end;) {
-        const ssize_t got = pread(fd, page, (size_t)(end - at < PAGE ? end - at : PAGE), at);
+    for (int64_t done = 0; done < n;) {
+        const ssize_t got = pread(f->fd, out + done, (size_t)(n - done), at + done);
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return pp_fail(PP_IO, "cannot read %s: %s", path, strerror(errno));
-        if (got == 0) break;
-        for (ssize_t i = 0; i < got; i++) *hash = pp_plan_hash_word(*hash, (unsigned char)page[i]);
-        at += got;
+        if (got <= 0) return pp_fail(PP_IO, "cannot read %s: %s", f->path, got < 0 ? strerror(errno) : "it was cut");
+        done += got;
     }
+    for (int64_t i = 0; i < n; i++) f->hash = pp_plan_hash_word(f->hash, (unsigned char)out[i]);
     return PP_OK;
 }
 
-static int64_t header_bytes(int fd)
+/* *sums: does it have the checksums of all tensors? */
+static pp_status add_header(struct file *f, bool *sums)
 {
-    unsigned char length[LENGTH_BYTES] = {0};
+    char length[LENGTH_BYTES], *header;
     int64_t n = 0;
-    if (pread(fd, length, sizeof length, 0) != (ssize_t)sizeof length) return 0;
-    for (int i = LENGTH_BYTES - 1; i >= 0; i--) n = n << 8 | length[i];
-    return n;
+    PP_TRY(add(f, 0, LENGTH_BYTES, length));
+    for (int i = LENGTH_BYTES - 1; i >= 0; i--) n = n << 8 | (unsigned char)length[i];
+    if (n < 0 || n > f->bytes - LENGTH_BYTES) return pp_fail(PP_INPUT, "%s is no safetensors file", f->path);
+    PP_TRY(PP_NEW(&header, n));
+    const pp_status status = add(f, LENGTH_BYTES, n, header);
+    *sums = status == PP_OK && pp_sums_find(header, (size_t)n);
+    free(header);
+    return status;
 }
 
-static pp_status add_file(int fd, const char *path, bool sums, uint64_t *hash)
+static pp_status add_file(struct file *f)
 {
     struct stat info;
-    if (fstat(fd, &info)) return pp_fail(PP_IO, "cannot read %s: %s", path, strerror(errno));
-    *hash = pp_plan_hash_word(*hash, (uint64_t)info.st_size);
-    PP_TRY(add_bytes(fd, path, 0, LENGTH_BYTES + header_bytes(fd), hash));
-    for (int64_t at = 0; !sums && at < info.st_size; at += PP_PIECE_BYTES) PP_TRY(add_bytes(fd, path, at, PAGE, hash));
+    char page[PAGE];
+    bool sums = false;
+    if (fstat(f->fd, &info)) return pp_fail(PP_IO, "cannot read %s: %s", f->path, strerror(errno));
+    f->bytes = info.st_size;
+    f->hash = pp_plan_hash_word(0, (uint64_t)f->bytes);
+    PP_TRY(add_header(f, &sums));
+    for (int64_t at = 0; !sums && at < f->bytes; at += PP_PIECE_BYTES)
+        PP_TRY(add(f, at, f->bytes - at < PAGE ? f->bytes - at : PAGE, page));
     return PP_OK;
 }
 
-pp_status pp_weights_content(const char *path, bool sums, uint64_t *out)
+pp_status pp_weights_content(const char *path, uint64_t *out)
 {
-    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    struct file f = {.path = path, .fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)};
     *out = 0;
-    if (fd < 0) return pp_fail(PP_INPUT, "cannot open %s: %s", path, strerror(errno));
-    const pp_status status = add_file(fd, path, sums, out);
-    close(fd);
+    if (f.fd < 0) return pp_fail(PP_INPUT, "cannot open %s: %s", path, strerror(errno));
+    const pp_status status = add_file(&f);
+    *out = f.hash;
+    close(f.fd);
     return status;
 }
