@@ -57,7 +57,7 @@ static int flash_grad(const struct pp_call *call)
 static int gemm_tn(const struct pp_call *call)
 {
     const int rows = pp_tf32_bytes(call) > 0 ? pp_tf32_rows(call, pp_cuda_scratch_bytes(call)) : 0;
-    return rows > 0 ? (1 + MOST_LAUNCHES) * ((call->gemm.m + rows - 1) / rows) : MOST_LAUNCHES;
+    return rows > 0 ? (1 + MOST_LAUNCHES) * ((pp_tf32_sides_of(call).rows + rows - 1) / rows) : MOST_LAUNCHES;
 }
 
 /* One launch to clear the gradient, then two for each PP_CUDA_SORT_TOKENS tokens: one sorts them, one adds their rows.

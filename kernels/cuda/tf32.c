@@ -69,27 +69,35 @@ static const struct limits *limits_of(const struct pp_call *call)
     return NULL;
 }
 
+struct pp_tf32_sides pp_tf32_sides_of(const struct pp_call *call)
+{
+    const int m = call->gemm.m, n = call->gemm.n;
+    const bool across = call->kernel == PP_KERNEL_GEMM_TN && n < m;
+    return (struct pp_tf32_sides){across ? n : m, across ? m : n, across};
+}
+
 bool pp_tf32_gains(const struct pp_call *call, int sms)
 {
     const struct limits *known = limits_of(call);
-    const int m = call->gemm.m, n = call->gemm.n;
+    const struct pp_tf32_sides s = pp_tf32_sides_of(call);
     double share;
     if (!known || sms < 2) return false;
-    (void)pp_tf32_choose(m, n, sms, &share);
-    return share >= known->least_share || (share >= LEAST_SHARE && share >= MUCH_MORE * share_of_others(m, n, sms));
+    (void)pp_tf32_choose(s.rows, s.columns, sms, &share);
+    return share >= known->least_share ||
+           (share >= LEAST_SHARE && share >= MUCH_MORE * share_of_others(s.rows, s.columns, sms));
 }
 
 int64_t pp_tf32_bytes(const struct pp_call *call)
 {
     if (call->kernel != PP_KERNEL_GEMM_TN || !limits_of(call)) return 0;
-    const int64_t row = (int64_t)sizeof(float) * pp_tf32_pitch(call->gemm.k), all = call->gemm.m * row;
+    const int64_t row = (int64_t)sizeof(float) * pp_tf32_pitch(call->gemm.k), all = pp_tf32_sides_of(call).rows * row;
     if (all > PP_CUDA_MOST_SCRATCH_BYTES && STEP * row > PP_CUDA_MOST_SCRATCH_BYTES) return 0;
     return all < PP_CUDA_MOST_SCRATCH_BYTES ? all : PP_CUDA_MOST_SCRATCH_BYTES;
 }
 
 int pp_tf32_rows(const struct pp_call *call, int64_t scratch_bytes)
 {
-    const int m = call->gemm.m;
+    const int m = pp_tf32_sides_of(call).rows;
     if (call->kernel != PP_KERNEL_GEMM_TN) return m;
     const int64_t fit = scratch_bytes / ((int64_t)sizeof(float) * pp_tf32_pitch(call->gemm.k)),
                   room = fit / STEP * STEP;
@@ -98,25 +106,45 @@ int pp_tf32_rows(const struct pp_call *call, int64_t scratch_bytes)
     return (int)((steps + parts - 1) / parts * STEP);
 }
 
-cudaError_t pp_tf32_multiply(const struct pp_cuda_call *c, int rows, bool adds)
+/* A gradient of weights, C = A' B. Of each part's rows the factor that has them is turned. */
+static cudaError_t multiply_turned(const struct pp_cuda_call *c, int rows, bool adds)
 {
     const struct pp_gemm_dims *n = &c->call->gemm;
-    const bool turns = c->call->kernel == PP_KERNEL_GEMM_TN;
-    const float *a = c->at.gemm.a;
-    struct pp_tf32_product p = {.a = turns ? c->scratch : a,
-                                .b = c->at.gemm.b,
-                                .c = c->at.gemm.c,
-                                .n = n->n,
+    const struct pp_tf32_sides sides = pp_tf32_sides_of(c->call);
+    const float *turned = sides.across ? c->at.gemm.b : c->at.gemm.a;
+    struct pp_tf32_product p = {.a = c->scratch,
+                                .b = sides.across ? c->at.gemm.a : c->at.gemm.b,
+                                .n = sides.columns,
                                 .k = n->k,
-                                .pitch = turns ? pp_tf32_pitch(n->k) : n->k,
-                                .as_it_lies = c->call->kernel != PP_KERNEL_GEMM_NT,
+                                .pitch = pp_tf32_pitch(n->k),
+                                .c_pitch = n->n,
+                                .as_it_lies = true,
                                 .adds = adds,
+                                .across = sides.across,
                                 .sms = c->sms};
     cudaError_t error = cudaSuccess;
-    for (int first = 0; first < n->m && error == cudaSuccess; first += rows, p.c += (int64_t)rows * n->n) {
-        p.m = n->m - first < rows ? n->m - first : rows;
-        if (turns) error = pp_cuda_turn(c->stream, c->scratch, a + first, n->k, p.m, n->m, p.pitch);
+    for (int first = 0; first < sides.rows && error == cudaSuccess; first += rows) {
+        p.m = sides.rows - first < rows ? sides.rows - first : rows;
+        p.c = (float *)c->at.gemm.c + (int64_t)first * (sides.across ? 1 : n->n);
+        error = pp_cuda_turn(c->stream, c->scratch, turned + first, n->k, p.m, sides.rows, p.pitch);
         if (error == cudaSuccess) error = pp_cuda_tf32(c->stream, &p);
     }
     return error;
+}
+
+cudaError_t pp_tf32_multiply(const struct pp_cuda_call *c, int rows, bool adds)
+{
+    const struct pp_gemm_dims *n = &c->call->gemm;
+    if (c->call->kernel == PP_KERNEL_GEMM_TN) return multiply_turned(c, rows, adds);
+    return pp_cuda_tf32(c->stream, &(struct pp_tf32_product){.a = c->at.gemm.a,
+                                                             .b = c->at.gemm.b,
+                                                             .c = c->at.gemm.c,
+                                                             .m = n->m,
+                                                             .n = n->n,
+                                                             .k = n->k,
+                                                             .pitch = n->k,
+                                                             .c_pitch = n->n,
+                                                             .as_it_lies = c->call->kernel == PP_KERNEL_GEMM_NN,
+                                                             .adds = adds,
+                                                             .sms = c->sms});
 }

@@ -37,8 +37,9 @@ static_assert((int)PP_MAP_COLUMNS == (int)PP_TF32_TERMS && PP_MAP_COLUMNS * size
 struct product {
     float *c;
     int m, n, steps;
+    int c_pitch;
     int clusters_wide, clusters_high;
-    bool adds;
+    bool adds, across;
 };
 
 template <int rows, int columns_beside, int rows_beside, int stages> struct tile_shape {
@@ -233,22 +234,6 @@ static __device__ inline void sum_tile(float (&sums)[T::SUMS], const product &p,
     release(b, part, before);
 }
 
-/* to = x, or to += x: by the memory, which no thread waits for. Nobody else adds to the number meanwhile. */
-static __device__ inline void put(float *to, float x, bool adds)
-{
-    if (adds)
-        asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" ::"l"(to), "f"(x) : "memory");
-    else
-        *to = x;
-}
-static __device__ inline void put_two(float *to, float x, float y, bool adds)
-{
-    if (adds)
-        asm volatile("red.relaxed.gpu.global.add.v2.f32 [%0], {%1, %2};" ::"l"(to), "f"(x), "f"(y) : "memory");
-    else
-        *reinterpret_cast<float2 *>(to) = make_float2(x, y);
-}
-
 template <class T, bool as_it_lies>
 static __device__ inline void write_tile(const float (&sums)[T::SUMS], const product &p, const tile &at,
                                          const thread_part &part)
@@ -259,15 +244,31 @@ static __device__ inline void write_tile(const float (&sums)[T::SUMS], const pro
 #pragma unroll
         for (int e = 0; e < 2; e++) {
             const int row = at.row + 8 * j + part.row + e;
-            float *to = p.c + (int64_t)row * p.n + column;
+            float *to = p.c + (int64_t)row * p.c_pitch + column;
             if (row >= p.m) continue;
             if (as_it_lies) {
-                if (column < p.n) put_two(to, sums[4 * j + e], sums[4 * j + 2 + e], p.adds);
+                if (column < p.n) pp_put_two(to, sums[4 * j + e], sums[4 * j + 2 + e], p.adds);
             } else {
-                if (column < p.n) put(to, sums[4 * j + e], p.adds);
-                if (column + 8 < p.n) put(to + 8, sums[4 * j + 2 + e], p.adds);
+                if (column < p.n) pp_put(to, sums[4 * j + e], p.adds);
+                if (column + 8 < p.n) pp_put(to + 8, sums[4 * j + 2 + e], p.adds);
             }
         }
+}
+
+/* As the columns of C in memory: rows beside each other lie beside each other there. There are evenly many. */
+template <class T>
+static __device__ inline void write_across(const float (&sums)[T::SUMS], const product &p, const tile &at,
+                                           const thread_part &part)
+{
+    const int column = at.column + part.column;
+#pragma unroll
+    for (int j = 0; j < T::ROWS / 8; j++) {
+        const int row = at.row + 8 * j + part.row;
+        float *to = p.c + (int64_t)column * p.c_pitch + row;
+        if (row >= p.m || column >= p.n) continue;
+        pp_put_two(to, sums[4 * j], sums[4 * j + 1], p.adds);
+        pp_put_two(to + p.c_pitch, sums[4 * j + 2], sums[4 * j + 3], p.adds);
+    }
 }
 
 template <class T, bool as_it_lies> static __device__ void multiply_all(const product &p, const block<T> &b)
@@ -278,7 +279,10 @@ template <class T, bool as_it_lies> static __device__ void multiply_all(const pr
          i += (int)gridDim.x / T::TOGETHER) {
         float sums[T::SUMS];
         sum_tile<T, as_it_lies>(sums, p, b, part, at);
-        write_tile<T, as_it_lies>(sums, p, tile_of(p, b, i), part);
+        if (as_it_lies && p.across)
+            write_across<T>(sums, p, tile_of(p, b, i), part);
+        else
+            write_tile<T, as_it_lies>(sums, p, tile_of(p, b, i), part);
     }
 }
 
@@ -323,7 +327,8 @@ __global__ void __launch_bounds__(THREADS, 1)
 template <class T, bool as_it_lies> cudaError_t queue(cudaStream_t stream, const pp_tf32_product *given)
 {
     product p = {};
-    p.c = given->c, p.m = given->m, p.n = given->n, p.adds = given->adds;
+    p.c = given->c, p.m = given->m, p.n = given->n, p.c_pitch = given->c_pitch;
+    p.adds = given->adds, p.across = given->across;
     p.steps =
         2 * pp_div_up(given->k, 2 * STEP); /* a step more, of zeros, costs less than to ask whether there is one */
     p.clusters_wide = pp_div_up(given->n, PP_TF32_COLUMNS * T::COLUMNS_BESIDE);

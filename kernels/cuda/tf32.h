@@ -9,7 +9,8 @@
  * behind the other (PTX ISA, wgmma: "transpose" is of 16-bit types alone). In gradients of weights they do so in
  * neither factor, and in those of inputs in one of two. Our kernels take one factor as it lies, through registers,
  * which costs nothing; the other factor of a gradient of weights is turned first, into the worker's scratch, part by
- * part if it is large. What all that gains is in docs/results/h200-findings.md (TF32).
+ * part if it is large. That is the smaller one: where A has more columns than B, they compute C' = B' A and write it
+ * as C. What all that gains is in docs/results/h200-findings.md (TF32).
  *
  * Sums are float32, added in an order that depends on the shape of the product and on nothing else. Factors are
  * rounded to the nearest TF32 number, as cuBLAS 13.1 rounds them on an H200. What is added to C is added by the memory,
@@ -54,12 +55,20 @@ int pp_tf32_choose(int m, int n, int sms, double *share);
 /* Is a product of this shape faster so than by cuBLAS, on so many multiprocessors of compute capability 9.0? */
 bool pp_tf32_gains(const struct pp_call *call, int sms);
 
+/* How a product is computed: as C [rows,columns]; or across, as C' of that shape. Of gradients of weights it is the
+ * factor with `rows` that is turned. */
+struct pp_tf32_sides {
+    int rows, columns;
+    bool across;
+};
+struct pp_tf32_sides pp_tf32_sides_of(const struct pp_call *call);
+
 /* Bytes of scratch for a factor that is turned; 0: none is, on whatever GPU. */
 int64_t pp_tf32_bytes(const struct pp_call *call);
-/* Numbers in a row of a factor that is turned, [m, pitch]: k, and zeros, so that rows begin where lines do. */
+/* Numbers in a row of a factor that is turned, [rows, pitch]: k, and zeros, so that rows begin where lines do. */
 static inline int pp_tf32_pitch(int k) { return (k + PP_TF32_TERMS - 1) / PP_TF32_TERMS * PP_TF32_TERMS; }
-/* Rows of C that are computed at a time (the last time there may be fewer), in parts about as large as each other. All
- * m, where nothing is turned. 0: scratch has not even room for a tile's rows. */
+/* Rows (of pp_tf32_sides) that are computed at a time (the last time there may be fewer), in parts about as large as
+ * each other. All, where nothing is turned. 0: scratch has not even room for a tile's rows. */
 int pp_tf32_rows(const struct pp_call *call, int64_t scratch_bytes);
 
 /* C [m,n] = A [m, pitch] B, or C += A B; of A's rows the first k numbers. */
@@ -68,15 +77,17 @@ struct pp_tf32_product {
     const float *b; /* [n,k]: the product with B'; or, as_it_lies, [k,n] */
     float *c;
     int m, n, k, pitch;
+    int c_pitch; /* numbers from a row of C in memory to the next */
     bool as_it_lies, adds;
-    int sms; /* that may be used */
+    bool across; /* C lies there as C' [n,m]; only as_it_lies */
+    int sms;     /* that may be used */
 };
 
 /* Queues it. The GPU is of compute capability 9.0, and all are aligned (PP_TF32_ALIGNMENT). */
 cudaError_t pp_cuda_tf32(cudaStream_t stream, const struct pp_tf32_product *product);
 
-/* Queues the product of a call, so many rows of C at a time (pp_tf32_rows()), of which each time A is turned into the
- * call's scratch if need be. */
+/* Queues the product of a call, so many rows at a time (pp_tf32_rows()), of which each time one factor is turned into
+ * the call's scratch if need be. */
 cudaError_t pp_tf32_multiply(const struct pp_cuda_call *c, int rows, bool adds);
 
 #ifdef __cplusplus

@@ -182,4 +182,22 @@ PP_WGMMA_OF(128, 64, 64, 65, 66, 67, 68, 69)
 PP_WGMMA_OF(176, 88, 88, 89, 90, 91, 92, 93)
 PP_WGMMA_OF(256, 128, 128, 129, 130, 131, 132, 133)
 
+/* ---- sums to memory ---- */
+
+/* to = x, or to += x: by the memory, which no thread waits for. Nobody else adds to the number meanwhile. */
+static __device__ inline void pp_put(float *to, float x, bool adds)
+{
+    if (adds)
+        asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" ::"l"(to), "f"(x) : "memory");
+    else
+        *to = x;
+}
+static __device__ inline void pp_put_two(float *to, float x, float y, bool adds)
+{
+    if (adds)
+        asm volatile("red.relaxed.gpu.global.add.v2.f32 [%0], {%1, %2};" ::"l"(to), "f"(x), "f"(y) : "memory");
+    else
+        *reinterpret_cast<float2 *>(to) = make_float2(x, y);
+}
+
 #endif

@@ -175,6 +175,7 @@ static int by_size(const void *a, const void *b)
 static void time_product(const struct pp_call *call)
 {
     const struct pp_gemm_dims *n = &call->gemm;
+    const struct pp_tf32_sides sides = pp_tf32_sides_of(call);
     struct pool pool = open_pool(call);
     double us[WAYS][TURNS], share;
     const double once = time_turn(call, &pool, CUBLAS, 1);
@@ -183,7 +184,7 @@ static void time_product(const struct pp_call *call)
         for (int way = 0; way < WAYS; way++) us[way][turn] = time_turn(call, &pool, (enum way)way, runs);
     for (int way = 0; way < WAYS; way++) qsort(us[way], TURNS, sizeof **us, by_size);
     must(cudaFree(pool.memory), "giving memory back");
-    const struct pp_tf32_tiles *tiles = &pp_tf32_tiles[pp_tf32_choose(n->m, n->n, gpu.sms, &share)];
+    const struct pp_tf32_tiles *tiles = &pp_tf32_tiles[pp_tf32_choose(sides.rows, sides.columns, gpu.sms, &share)];
     const bool taken = pp_tf32_gains(call, gpu.sms);
     printf("%-8s %5d x %5d x %5d %-5s  %8.1f %8.1f  %5.2f  %3d rows %d x %d  %4.2f  %s\n",
            pp_kernel_table[call->kernel].name, n->m, n->n, n->k, call->adds ? "adds" : "", us[CUBLAS][TURNS / 2],

@@ -72,7 +72,7 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_GEMM_TN, {1044, 2048, 512, PP_GEMM_GRADIENT, 1}, LARGE},
     /* The kernels of kernels/cuda/tf32.cu: all tiles, B both ways, columns that end within one, a tile of a cluster
      * that lies outside, more steps than stages, several tiles for each block; gradients that are written and added to,
-     * and one of which a part at a time is turned. test_products_tf32.c says which has which tiles. */
+     * with either factor turned, whole or a part at a time. test_products_tf32.c says which has which tiles. */
     {PP_KERNEL_GEMM_NT, {340, 6276, 520, PP_GEMM_WRITE, 0}, LARGE, HOPPER},
     {PP_KERNEL_GEMM_NN, {340, 6276, 520, PP_GEMM_ADD, 0}, LARGE, HOPPER},
     {PP_KERNEL_GEMM_NT, {500, 6404, 520, PP_GEMM_ADD, 0}, LARGE, HOPPER},
@@ -86,6 +86,9 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_GEMM_NT, {900, 12420, 264, PP_GEMM_WRITE, 0}, LARGE, HOPPER},
     {PP_KERNEL_GEMM_NN, {690, 16516, 264, PP_GEMM_WRITE, 0}, LARGE, HOPPER},
     {PP_KERNEL_GEMM_TN, {1044, 2052, 519, PP_GEMM_GRADIENT, 1}, PLAIN, HOPPER},
+    {PP_KERNEL_GEMM_TN, {2052, 1044, 519, PP_GEMM_GRADIENT, 1}, PLAIN, HOPPER},
+    {PP_KERNEL_GEMM_TN, {1044, 2052, 16420, PP_GEMM_GRADIENT, 1}, LARGE, HOPPER},
+    {PP_KERNEL_GEMM_TN, {2052, 1044, 16420, PP_GEMM_GRADIENT, 1}, LARGE, HOPPER},
     {PP_KERNEL_GEMM_TN, {8192, 1028, 2306, PP_GEMM_GRADIENT, 1}, LARGE, HOPPER},
     {PP_KERNEL_GEMM_TN, {28800, 12, 9, PP_GEMM_GRADIENT, 1}, LARGE},
     {PP_KERNEL_GEMM_TN, {28782, 12, 9, PP_GEMM_GRADIENT, 1}, LARGE},

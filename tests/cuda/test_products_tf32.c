@@ -118,19 +118,25 @@ static void run(struct pp_call call, int64_t scratch_bytes, int plans)
 
 static void test_results(void **state)
 {
-    enum { M = 1044, N = 384, K = 300, PITCH = 320 };
-    const struct pp_call tn = call_of(PP_KERNEL_GEMM_TN, M, N, K);
+    enum { M = 600, N = 724, K = 300, PITCH = 320 };
+    const struct pp_call turns_a = call_of(PP_KERNEL_GEMM_TN, M, N, K), turns_b = call_of(PP_KERNEL_GEMM_TN, N, M, K);
+    const int64_t bytes = pp_tf32_bytes(&turns_a), parts = (int64_t)sizeof(float) * PITCH * 511; /* of 256, 256, 88 */
     (void)state;
-    assert_int_equal(pp_cuda_gemm_prepare(gemm, &tn, stream), PP_OK);
+    assert_int_equal(pp_cuda_gemm_prepare(gemm, &turns_a, stream), PP_OK);
     run(call_of(PP_KERNEL_GEMM_NT, 170, 500, 132), 0, 0);
     run(call_of(PP_KERNEL_GEMM_NN, 170, 500, 132), 0, 0);
-    run(tn, pp_tf32_bytes(&tn), 0);
-    run(tn, (int64_t)sizeof(float) * PITCH * 600, 0);                  /* 512 rows, 512, and 20 */
-    run(call_of(PP_KERNEL_GEMM_TN, M, N, 303), pp_tf32_bytes(&tn), 0); /* rows that begin where none may */
-    run(tn, (int64_t)sizeof(float) * PITCH * 255, 1);                  /* no room: as it lies */
-    run(call_of(PP_KERNEL_GEMM_NT, 170, 500, 134), 0, 2);              /* not aligned */
+    assert_int_equal(bytes, sizeof(float) * PITCH * M);
+    assert_int_equal(pp_tf32_bytes(&turns_b), bytes);
+    run(turns_a, bytes, 0);
+    run(turns_b, bytes, 0);
+    run(turns_a, parts, 0);
+    run(turns_b, parts, 0);
+    run(call_of(PP_KERNEL_GEMM_TN, M, N, 303), bytes, 0); /* rows that begin where none may */
+    run(call_of(PP_KERNEL_GEMM_TN, N, M, 303), bytes, 0);
+    run(turns_a, (int64_t)sizeof(float) * PITCH * 255, 1); /* no room: as it lies */
+    run(call_of(PP_KERNEL_GEMM_NT, 170, 500, 134), 0, 2);  /* not aligned */
     run(call_of(PP_KERNEL_GEMM_NN, 170, 502, 132), 0, 3);
-    run(call_of(PP_KERNEL_GEMM_TN, M - 2, N, K), pp_tf32_bytes(&tn), 4);
+    run(call_of(PP_KERNEL_GEMM_TN, M - 2, N, K), bytes, 4);
 }
 
 /* ---- which, and how ---- */
@@ -192,18 +198,21 @@ static void test_parity_cases(void **state)
     enum { NT = PP_KERNEL_GEMM_NT, NN = PP_KERNEL_GEMM_NN, TN = PP_KERNEL_GEMM_TN };
     static const struct {
         int kernel, m, n, k, rows, rows_beside;
-    } cases[] = {{NT, 340, 6276, 520, 176, 2},  {NN, 340, 6276, 520, 176, 2},  {NT, 500, 6404, 520, 256, 1},
-                 {NN, 500, 6404, 520, 256, 1},  {NT, 250, 6532, 520, 128, 2},  {NN, 250, 6532, 520, 128, 2},
-                 {NT, 170, 12292, 520, 176, 1}, {NN, 170, 12292, 520, 176, 1}, {NT, 120, 13316, 520, 128, 1},
-                 {NN, 120, 13316, 520, 128, 1}, {NT, 900, 12420, 264, 256, 1}, {NN, 690, 16516, 264, 176, 2},
-                 {TN, 1044, 2052, 519, 176, 2}, {TN, 8192, 1028, 2306, 176, 2}};
+    } cases[] = {{NT, 340, 6276, 520, 176, 2},    {NN, 340, 6276, 520, 176, 2},  {NT, 500, 6404, 520, 256, 1},
+                 {NN, 500, 6404, 520, 256, 1},    {NT, 250, 6532, 520, 128, 2},  {NN, 250, 6532, 520, 128, 2},
+                 {NT, 170, 12292, 520, 176, 1},   {NN, 170, 12292, 520, 176, 1}, {NT, 120, 13316, 520, 128, 1},
+                 {NN, 120, 13316, 520, 128, 1},   {NT, 900, 12420, 264, 256, 1}, {NN, 690, 16516, 264, 176, 2},
+                 {TN, 1044, 2052, 519, 176, 2},   {TN, 2052, 1044, 519, 176, 2}, {TN, 1044, 2052, 16420, 128, 2},
+                 {TN, 2052, 1044, 16420, 128, 2}, {TN, 8192, 1028, 2306, 176, 2}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const struct pp_call call = call_of(cases[i].kernel, cases[i].m, cases[i].n, cases[i].k);
+        const struct pp_tf32_sides sides = pp_tf32_sides_of(&call);
         const int rows = pp_tf32_rows(&call, pp_tf32_bytes(&call));
         assert_true(pp_tf32_gains(&call, 132));
-        check_tiles(rows, cases[i].n, 132, cases[i].rows, cases[i].rows_beside);
-        assert_true(rows == cases[i].m || (cases[i].m == 8192 && rows < 8192)); /* in parts */
+        check_tiles(rows, sides.columns, 132, cases[i].rows, cases[i].rows_beside);
+        assert_int_equal(sides.across, cases[i].kernel == TN && cases[i].m > cases[i].n);
+        assert_int_equal(rows < sides.rows, cases[i].k == 16420); /* in parts */
     }
 }
 
@@ -231,7 +240,7 @@ static void test_parts(void **state)
     (void)state;
     for (int i = 0; i < 6; i++)
         for (int j = 0; j < 4; j++) {
-            const struct pp_call call = call_of(PP_KERNEL_GEMM_TN, m[i], 2048, k[j]);
+            const struct pp_call call = call_of(PP_KERNEL_GEMM_TN, m[i], 49152, k[j]);
             const int64_t bytes = pp_tf32_bytes(&call), row = (int64_t)sizeof(float) * pp_tf32_pitch(k[j]),
                           whole = bytes / row / STEP * STEP;
             const int rows = pp_tf32_rows(&call, bytes), n = (m[i] + rows - 1) / rows;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * kernels/cuda/tf32.cu, of which the processor can run nothing, in place of which it has this: the same numbers, to
- * rounding, by a thread for each quad of C's columns.
+ * rounding, by a thread for each quad of the product's columns.
  */
 #include "kernels/cuda/tf32.h"
 
@@ -25,10 +25,11 @@ __global__ void multiply(pp_tf32_product p)
         const float x = pp_emu_tf32(a[i]);
         for (int k = 0; k < PP_QUAD; k++) sum.v[k] += x * pp_emu_tf32(b[i * further + k * next]);
     }
-    float *c = p.c + (int64_t)row * p.n + column;
-    const pp_quad before = p.adds ? pp_load<true>(c, PP_QUAD) : pp_quad{};
-    for (int k = 0; k < PP_QUAD; k++) sum.v[k] += before.v[k];
-    pp_store<true>(c, PP_QUAD, sum);
+    for (int k = 0; k < PP_QUAD; k++) {
+        const int in_row = p.across ? column + k : row, in_column = p.across ? row : column + k;
+        float *c = p.c + (int64_t)in_row * p.c_pitch + in_column;
+        *c = sum.v[k] + (p.adds ? *c : 0);
+    }
 }
 
 } // namespace
