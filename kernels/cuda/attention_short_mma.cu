@@ -12,8 +12,7 @@
  * multiprocessor. Measured on an H200: 15 and 16 us for the 48 pairs of its microbatch, 28 and 31 for 320. In float
  * arithmetic, as these calls were made before, it was 30 and 33 us for 48 pairs, 67 and 70 for 320.
  */
-#include "kernels/cuda/attention_short.cuh"
-#include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/attention_short_mma.cuh"
 
 namespace
 {
@@ -22,13 +21,12 @@ using namespace pp_short;
 
 typedef __nv_bfloat16 number;
 
-enum { SIDE = PP_MMA_ROWS, CHUNK = PP_COPY_BYTES / (int)sizeof(number), WARPS = THREADS / PP_WARP };
+enum { CHUNK = chunk<number> };
 enum { MMA_BLOCKS = 3 /* a multiprocessor shall have registers for so many blocks */ };
 enum { P_BATCH = 4 /* quads of P that a thread has on their way from memory at a time */ };
-static_assert((int)PP_SHORT_STEP == (int)SIDE && (int)PP_SHORT_SIDE == (int)SIDE, "what predictions count");
-static_assert((int)SIDE == (int)PP_MMA_TERMS && (int)SIDE == 2 * (int)PP_MMA_COLUMNS, "tiles are square");
+static_assert((int)SIDE == (int)PP_MMA_TERMS, "terms are whole tiles");
 
-/* Matrices in shared memory. Their rows are an odd number of 16 bytes: eight of them begin in different banks. */
+/* Matrices in shared memory. */
 struct space {
     int side;                     /* tokens, in whole tiles */
     int pitch, p_pitch, s_pitch;  /* numbers from row to row: of tokens, P, scores (floats) */
@@ -49,53 +47,9 @@ __host__ __device__ inline space space_of(int seq, int widest, bool backward)
     return s;
 }
 
-__device__ inline int lane() { return (int)threadIdx.x % PP_WARP; }
-__device__ inline int warp() { return (int)threadIdx.x / PP_WARP; }
+/* ---- factors: fragments of 16x16 of a matrix in shared memory ---- */
 
-/* Begins to copy the tokens of a head, of so many columns, which lie `stride` apart, to shared memory. */
-__device__ inline void fetch(number *to, int pitch, const number *from, int64_t stride, int seq, int columns)
-{
-    for (walk at = walk_of_thread(columns / CHUNK); at.row < seq; at.next()) {
-        const int column = at.part * CHUNK;
-        pp_copy_start<PP_COPY_BYTES>(to + at.row * pitch + column, from + at.row * stride + column, true);
-    }
-}
-
-/* The same of a bias. */
-__device__ inline void fetch_bias(float *to, const float *from, int columns)
-{
-    for (int i = (int)threadIdx.x * PP_QUAD; i < columns; i += THREADS * PP_QUAD)
-        pp_copy_start<PP_COPY_BYTES>(to + i, from + i, true);
-}
-
-/* Adds the bias to tokens that have come, and writes them back to where they came from. */
-__device__ inline void renew(number *from, int pitch, number *to, int64_t stride, int seq, int columns,
-                             const float *bias)
-{
-    struct alignas(PP_COPY_BYTES) chunk {
-        number v[CHUNK];
-    };
-    for (walk at = walk_of_thread(columns / CHUNK); at.row < seq; at.next()) {
-        const int column = at.part * CHUNK;
-        chunk *const here = reinterpret_cast<chunk *>(from + at.row * pitch + column);
-        const pp_quad low = quad_at(bias + column), high = quad_at(bias + column + PP_QUAD);
-        chunk c = *here;
-#pragma unroll
-        for (int k = 0; k < CHUNK; k++)
-            c.v[k] = pp_from_float<number>(pp_to_float(c.v[k]) + (k < PP_QUAD ? low : high).v[k % PP_QUAD]);
-        *here = c;
-        *reinterpret_cast<chunk *>(to + at.row * stride + column) = c;
-    }
-}
-
-/* ---- factors: fragments of 16x16 of a matrix in shared memory, whose row `last` stands for all behind it ---- */
-
-struct matrix {
-    const number *at;
-    int pitch, last;
-
-    __device__ inline const number *row(int i) const { return at + min(i, last) * pitch; }
-};
+typedef rows_of<number> matrix;
 
 /* Left factor: the matrix, or transposed. i: the product's row; k: the term. */
 struct left_as_is {
@@ -166,12 +120,6 @@ __device__ inline void multiply(const L &left, const R &right, int rows, int col
     }
 }
 
-/* Two floats beside each other. */
-struct couple {
-    alignas(2 * sizeof(float)) float a;
-    float b;
-};
-
 struct to_scores {
     float *at;
     int pitch;
@@ -197,30 +145,6 @@ template <typename T> struct to_tokens {
         *reinterpret_cast<uint32_t *>(to) = pp_pair_of(a, b);
     }
 };
-
-/* P as a factor: dropout's scale comes behind the product. */
-__device__ inline pp_quad factor_of(pp_quad p) { return pp_attention_kept(1, p); }
-
-/* Scores -> P in global memory, and what dropout keeps of it as a factor at the begin of the same rows. */
-__device__ inline void softmax_rows(const pp_attention &a, const space &s, int pair, float *scores, number *p)
-{
-    const row_lanes mine(a.seq);
-    for (int first = warp() * mine.rows; first < a.seq; first += WARPS * mine.rows) {
-        const int query = first + mine.row;
-        const bool is_row = query < a.seq, real = is_row && mine.column < a.seq;
-        float *const row = scores + query * s.s_pitch;
-        pp_quad q = softmax<number>(a, mine, pair, query, real ? quad_at(row + mine.column) : pp_quad{});
-        __syncwarp(); /* all scores of the row have been read */
-        if (real) {
-            number *const to = pp_attention_row(a, p, pair, query) + mine.column;
-            pp_store_if(a.whole_scores, to, a.seq - mine.column, q);
-        } else {
-            q = {};
-        }
-        if (is_row && mine.column < s.side)
-            pp_store<true>(reinterpret_cast<number *>(row) + mine.column, PP_QUAD, factor_of(q));
-    }
-}
 
 /* biased: bias is added to qkv; a pair has keys and values of its own. */
 template <bool biased>
@@ -253,7 +177,11 @@ __global__ void __launch_bounds__(THREADS, MMA_BLOCKS)
     multiply(left_as_is{{x, s.pitch, last}}, right_turned{{y, s.pitch, last}}, s.side, s.side, a.dh,
              to_scores{scores, s.s_pitch});
     __syncthreads();
-    softmax_rows(a, s, pair, scores, p);
+    softmax_rows(
+        a, s.side, pair, p, [&](int i, int j) { return quad_at(scores + i * s.s_pitch + j); },
+        [&](int i, int j, pp_quad q) {
+            pp_store<true>(reinterpret_cast<number *>(scores + i * s.s_pitch) + j, PP_QUAD, q);
+        });
     __syncthreads();
     const matrix kept = {reinterpret_cast<const number *>(scores), 2 * s.s_pitch, last};
     multiply(left_as_is{kept}, right_as_is{{z, s.pitch, last}}, s.side, a.dv, s.side,
@@ -275,26 +203,6 @@ template <bool whole> __device__ inline void take_p(const pp_attention &a, const
 #pragma unroll
         for (int b = 0; b < P_BATCH; b++, at.next())
             if (at.row < s.side) pp_store<true>(to + at.row * s.p_pitch + at.part * PP_QUAD, PP_QUAD, q[b]);
-    }
-}
-
-/* Gradients of drop(P) -> those of scores, at the begin of the same rows; P -> what dropout keeps of it. Zeros beyond
- * the pair's. */
-__device__ inline void softmax_grad_rows(const pp_attention &a, const space &s, number *p, float *grads)
-{
-    const row_lanes mine(a.seq);
-    for (int first = warp() * mine.rows; first < s.side; first += WARPS * mine.rows) {
-        const int query = first + mine.row;
-        const bool inside = query < s.side && mine.column < s.side, real = query < a.seq && mine.column < a.seq;
-        float *const row = grads + query * s.s_pitch;
-        number *const at = p + query * s.p_pitch + mine.column;
-        const pp_quad q = real ? pp_load<true>(at, PP_QUAD) : pp_quad{};
-        pp_quad out = softmax_grad(a, mine, q, real ? quad_at(row + mine.column) : pp_quad{});
-        __syncwarp(); /* all gradients of the row have been read */
-        if (!real) out = {};
-        if (!inside) continue;
-        pp_store<true>(reinterpret_cast<number *>(row) + mine.column, PP_QUAD, out);
-        pp_store<true>(at, PP_QUAD, factor_of(q));
     }
 }
 
@@ -338,7 +246,13 @@ __global__ void __launch_bounds__(THREADS, MMA_BLOCKS)
              to_scores{grads, s.s_pitch});
     __syncthreads();
     fetch(y, s.pitch, query, a.width, a.seq, a.dh);
-    softmax_grad_rows(a, s, kept, grads);
+    softmax_grad_rows(
+        a, s.side, [&](int i, int j) { return pp_load<true>(kept + i * s.p_pitch + j, PP_QUAD); },
+        [&](int i, int j) { return quad_at(grads + i * s.s_pitch + j); },
+        [&](int i, int j, pp_quad dscores, pp_quad weights) {
+            pp_store<true>(reinterpret_cast<number *>(grads + i * s.s_pitch) + j, PP_QUAD, dscores);
+            pp_store<true>(kept + i * s.p_pitch + j, PP_QUAD, weights);
+        });
     __syncthreads();
     const matrix weights = {kept, s.p_pitch, s.side - 1},
                  dscores = {reinterpret_cast<const number *>(grads), 2 * s.s_pitch, s.side - 1};
@@ -350,16 +264,11 @@ __global__ void __launch_bounds__(THREADS, MMA_BLOCKS)
     multiply_shared<shares>(a, s, dscores, {y, s.pitch, last}, key, dkey, a.dh, 1);
 }
 
-bool is_aligned(const void *p) { return (uintptr_t)p % PP_COPY_BYTES == 0; }
-
 } // namespace
 
 bool pp_short_mma_does(const pp_attention &a, const void *qkv, const void *ctx, const void *bias)
 {
-    int most = 0;
-    return a.dh % PP_SHORT_STEP == 0 && a.dv % PP_SHORT_STEP == 0 && is_aligned(qkv) && is_aligned(ctx) &&
-           is_aligned(bias) && pp_attention_shared_bytes(&most) == cudaSuccess &&
-           space_of(a.seq, a.widest, true).bytes <= most && space_of(a.seq, a.widest, false).bytes <= most;
+    return is_whole(a, qkv, ctx, bias, space_of(a.seq, a.widest, false).bytes, space_of(a.seq, a.widest, true).bytes);
 }
 
 pp_short::kernels<number> pp_short_mma_kernels(const pp_attention &a, bool biased)
