@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Tensor cores and asynchronous copies of the emulated device. Matrices are dealt out to lanes by the tables of the PTX
- * ISA ("Matrix Fragments for mma.m16n8k16 with floating point type", "ldmatrix"), written down here once more, and
- * multiplied by the loops of a schoolbook; and so are tiles, by the functions that attention uses.
+ * ISA ("Matrix Fragments for mma.m16n8k16 with floating point type", "... mma.m16n8k8", "ldmatrix"), written down here
+ * once more, and multiplied by the loops of a schoolbook; and so are tiles, by the functions that attention uses.
  */
 #include "test_emulator.h"
 
@@ -96,6 +96,49 @@ void product_of_fragments(int)
             for (int k = 0; k < K; k++) want += 2 * number_at(0, c_row(t, i), k) * number_at(1, k, c_column(t, i));
             EXPECT(c[4 * t + i] == want);
         }
+}
+
+/* The same of TF32, with half as many terms: rows and columns of a's four elements, and of b's two. */
+int tf32_a_row(int thread, int i) { return i == 0 || i == 2 ? group_id(thread) : group_id(thread) + 8; }
+int tf32_a_column(int thread, int i) { return i == 0 || i == 1 ? in_group(thread) : in_group(thread) + 4; }
+int tf32_b_row(int thread, int i) { return i == 0 ? in_group(thread) : in_group(thread) + 4; }
+
+__global__ void tf32_kernel(const float *a, const float *b, float *c, bool rounded)
+{
+    const int t = (int)threadIdx.x;
+    uint32_t mine[4], other[2];
+    for (int i = 0; i < 4; i++) mine[i] = rounded ? pp_to_tf32(a[4 * t + i]) : __float_as_uint(a[4 * t + i]);
+    for (int i = 0; i < 2; i++) other[i] = pp_to_tf32(b[2 * t + i]);
+    float sum[4] = {c[4 * t], c[4 * t + 1], c[4 * t + 2], c[4 * t + 3]};
+    pp_mma_tf32(sum, mine, other[0], other[1]);
+    pp_mma_tf32(sum, mine, other[0], other[1]);
+    for (int i = 0; i < 4; i++) c[4 * t + i] = sum[i];
+}
+
+/* Numbers that are a little more than those that TF32 can hold; what nobody rounded is no factor. */
+void product_of_tf32(int)
+{
+    const float more = 1 + 0x1p-12f;
+    float a[PP_WARP * 4], b[PP_WARP * 2], *d_a = memory<float>(PP_WARP * 4), *d_b = memory<float>(PP_WARP * 2),
+                                          *d_c = memory<float>(PP_WARP * 4);
+    for (int i = 0; i < PP_WARP * 4; i++)
+        a[i] = more * number_at(0, tf32_a_row(i / 4, i % 4), tf32_a_column(i / 4, i % 4));
+    for (int i = 0; i < PP_WARP * 2; i++) b[i] = more * number_at(1, tf32_b_row(i / 2, i % 2), group_id(i / 2));
+    EXPECT(!cudaMemcpy(d_a, a, sizeof a, cudaMemcpyHostToDevice) &&
+           !cudaMemcpy(d_b, b, sizeof b, cudaMemcpyHostToDevice));
+    for (int rounded = 0; rounded < 2; rounded++) {
+        float c[PP_WARP * 4];
+        for (int i = 0; i < PP_WARP * 4; i++) c[i] = number_at(2, c_row(i / 4, i % 4), c_column(i / 4, i % 4));
+        EXPECT(!cudaMemcpy(d_c, c, sizeof c, cudaMemcpyHostToDevice));
+        PP_LAUNCH(tf32_kernel, 1, PP_WARP, 0, stream, d_a, d_b, d_c, (bool)rounded);
+        to_host(c, d_c);
+        for (int i = 0; i < PP_WARP * 4; i++) {
+            const int row = c_row(i / 4, i % 4), column = c_column(i / 4, i % 4);
+            float want = number_at(2, row, column);
+            for (int k = 0; k < K / 2; k++) want += 2 * number_at(0, row, k) * number_at(1, k, column);
+            EXPECT(rounded ? c[i] == want : isnan(c[i]));
+        }
+    }
 }
 
 /* ---- ldmatrix ---- */
@@ -254,6 +297,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         {"product of fragments", test_both_orders<product_of_fragments>, NULL, NULL, NULL},
+        {"product of fragments in TF32", test_both_orders<product_of_tf32>, NULL, NULL, NULL},
         {"rows of matrices", test_both_orders<rows_of_matrices>, NULL, NULL, NULL},
         {"product of tiles", test_both_orders<product_of_tiles>, NULL, NULL, NULL},
         {"copies", test_both_orders<copies>, NULL, NULL, NULL},

@@ -12,11 +12,13 @@
 
 #include <atomic>
 
+#include "tf32.h"
+
 namespace pp_emu
 {
 
-/* What the warps of all blocks did: products of 16 x 8 x 16, fragments read from shared memory. */
-inline std::atomic<int64_t> products, fragments;
+/* What the warps of all blocks did: products of 16 x 8 x 16, in TF32 of 16 x 8 x 8, and fragments read by ldmatrix. */
+inline std::atomic<int64_t> products, tf32_products, fragments;
 
 /* [PP_EMU_WARP] what the lanes brought, until the next meeting. */
 template <class T> PP_EMU_UNSEEN const T *meet(const T &mine)
@@ -46,6 +48,40 @@ PP_EMU_UNSEEN inline float b_element(const mma_operands *lanes, int row, int col
     return lanes[column * 4 + row % 8 / 2].b[row / 8 * 2 + row % 2];
 }
 
+/* A lane's elements in TF32. */
+struct tf32_operands {
+    float a[4], b[2];
+};
+
+/* What was not rounded to TF32 is no factor: PTX leaves the result open. */
+inline float tf32_element(uint32_t bits)
+{
+    const float x = value<float>(bits);
+    return bits << 19 && !isnan(x) ? NAN : x;
+}
+
+/* "Matrix Fragments for mma.m16n8k8", .tf32: row of ai = groupID for a0 and a2, else groupID + 8; column =
+ * threadID_in_group for a0 and a1, and 4 more for a2 and a3. */
+PP_EMU_UNSEEN inline float tf32_a_element(const tf32_operands *lanes, int row, int column)
+{
+    return lanes[row % 8 * 4 + column % 4].a[column / 4 * 2 + row / 8];
+}
+
+/* Row of bi = threadID_in_group, and 4 more for b1; column = groupID. */
+PP_EMU_UNSEEN inline float tf32_b_element(const tf32_operands *lanes, int row, int column)
+{
+    return lanes[column * 4 + row % 4].b[row / 4];
+}
+
+/* Adds a term to a lane's sums: of its two rows of a, and its two columns of b. */
+inline void add_term(float (&sum)[4], float low, float high, float left, float right)
+{
+    sum[0] += low * left;
+    sum[1] += low * right;
+    sum[2] += high * left;
+    sum[3] += high * right;
+}
+
 PP_EMU_UNSEEN inline uint32_t element_at(const void *row, int i)
 {
     const uint16_t *at = static_cast<const uint16_t *>(row) + i;
@@ -73,15 +109,26 @@ PP_EMU_UNSEEN static inline void pp_mma(float (&sum)[4], const uint32_t (&a)[4],
     for (int i = 0; i < 4; i++) mine.b[i] = pp_emu::element(i < 2 ? b0 : b1, i % 2);
     const pp_emu::mma_operands *lanes = pp_emu::meet(mine);
     const int group = pp_emu::lane() / 4, thread = pp_emu::lane() % 4;
-    for (int k = 0; k < 16; k++) {
-        const float low = pp_emu::a_element(lanes, group, k), high = pp_emu::a_element(lanes, group + 8, k),
-                    left = pp_emu::b_element(lanes, k, thread * 2), right = pp_emu::b_element(lanes, k, thread * 2 + 1);
-        sum[0] += low * left;
-        sum[1] += low * right;
-        sum[2] += high * left;
-        sum[3] += high * right;
-    }
+    for (int k = 0; k < 16; k++)
+        pp_emu::add_term(sum, pp_emu::a_element(lanes, group, k), pp_emu::a_element(lanes, group + 8, k),
+                         pp_emu::b_element(lanes, k, thread * 2), pp_emu::b_element(lanes, k, thread * 2 + 1));
 }
+
+PP_EMU_UNSEEN static inline void pp_mma_tf32(float (&sum)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    pp_emu::tf32_operands mine;
+    pp_emu::tf32_products += pp_emu::lane() == 0;
+    for (int i = 0; i < 4; i++) mine.a[i] = pp_emu::tf32_element(a[i]);
+    for (int i = 0; i < 2; i++) mine.b[i] = pp_emu::tf32_element(i < 1 ? b0 : b1);
+    const pp_emu::tf32_operands *lanes = pp_emu::meet(mine);
+    const int group = pp_emu::lane() / 4, thread = pp_emu::lane() % 4;
+    for (int k = 0; k < 8; k++)
+        pp_emu::add_term(sum, pp_emu::tf32_a_element(lanes, group, k), pp_emu::tf32_a_element(lanes, group + 8, k),
+                         pp_emu::tf32_b_element(lanes, k, thread * 2),
+                         pp_emu::tf32_b_element(lanes, k, thread * 2 + 1));
+}
+
+static inline uint32_t pp_to_tf32(float x) { return (uint32_t)pp_emu::bits(pp_emu_tf32(x)); }
 
 /* "ldmatrix": threads 8m .. 8m + 7 have the addresses of matrix m's rows; thread l gets elements 2 (l % 4) and the next
  * of row l / 4 of each. */
