@@ -85,12 +85,17 @@ struct parts {
 };
 
 /* attention_short.cu, whether a GPU has shared memory for the shape or not: else the long way skips one tile of four,
- * and that only in rows of more than PP_TILE_SIDE. Or attention_short_mma.cu, where it multiplies. */
-static struct parts short_rows(const struct pp_attention_dims *n, bool gradient, bool multiplies)
+ * and that only in rows of more than PP_TILE_SIDE. Or attention_short_mma.cu and attention_short_tf32.cu, where they
+ * multiply. Scores, or gradients of P, and what is made of them, as in long rows. */
+static struct parts short_rows(const struct pp_call *call, bool gradient)
 {
-    const double side = (double)up(n->seq, multiplies ? PP_SHORT_SIDE : PP_SHORT_QUAD);
-    const int64_t pair = up(n->dh, PP_SHORT_QUAD) + up(PP_VALUE_COLUMNS(n), PP_SHORT_QUAD);
-    return (struct parts){{{side * side, (gradient ? 2 : 1) * pair, 0}}};
+    const struct pp_attention_dims *n = &call->attention;
+    const bool multiplies = pp_short_multiplies(call);
+    const int64_t side = up(n->seq, multiplies ? PP_SHORT_SIDE : PP_SHORT_QUAD),
+                  terms = multiplies && call->precision == PP_TF32 ? up(n->seq, PP_SHORT_TF32_TERMS) : side,
+                  keys = up(n->dh, PP_SHORT_QUAD), values = up(PP_VALUE_COLUMNS(n), PP_SHORT_QUAD);
+    return (struct parts){{{(double)(side * side), gradient ? values : keys, 0},
+                           {(double)(side * terms), gradient ? values + 2 * keys : values, 0}}};
 }
 
 /* attention_long.cu: scores, or gradients of P, and what is made of them: ctx, or gradients of queries, keys and
@@ -173,7 +178,7 @@ static struct parts parts_of(const struct pp_call *call, bool gpu)
         return !pp_flash_multiplies(call) ? flash_in_float(n, gradient)
                : gradient                 ? flash_backward(n)
                                           : flash_forward(n);
-    return n->seq <= PP_SHORT_SEQ ? short_rows(n, gradient, pp_short_multiplies(call)) : long_rows(n, gradient);
+    return n->seq <= PP_SHORT_SEQ ? short_rows(call, gradient) : long_rows(n, gradient);
 }
 
 /* Has a call of attention the arithmetic of its precision? */

@@ -2,7 +2,8 @@
  *
  * Attention of short rows: a thread block takes one pair into shared memory and reads and writes everything once.
  * Where pairs share keys and values, the bias is added before, and what each gives their gradients waits in scratch.
- * What tensor cores can do, attention_short_mma.cu does; this file launches it, too, and has the rest, in float.
+ * What tensor cores can do, attention_short_mma.cu and attention_short_tf32.cu do; this file launches it, too, and has
+ * the rest, in float.
  *
  * Two matrices (of queries, keys, values, or gradients of ctx) and the scores are there at a time, as float, with sides
  * that zeros round up to quads. Each thread makes 4x4 elements of a product. Of very short rows the scores have fewer
@@ -295,12 +296,15 @@ template <typename T> kernels<T> in_float(const pp_attention &a, bool biased)
 }
 
 /* The kernels of a call. biased: of its forward, which adds the bias, if there is one, unless heads share it. */
-kernels<float> kernels_of(const pp_attention &a, const float *, const float *, const float *bias)
+kernels<float> kernels_of(const struct pp_cuda_call *c, const pp_attention &a, const float *qkv, const float *ctx,
+                          const float *bias)
 {
-    return in_float<float>(a, a.group == 1 && bias);
+    const bool biased = a.group == 1 && bias;
+    return c->call->precision == PP_TF32 && pp_short_tf32_does(a, qkv, ctx, bias) ? pp_short_tf32_kernels(a, biased)
+                                                                                  : in_float<float>(a, biased);
 }
-kernels<__nv_bfloat16> kernels_of(const pp_attention &a, const __nv_bfloat16 *qkv, const __nv_bfloat16 *ctx,
-                                  const float *bias)
+kernels<__nv_bfloat16> kernels_of(const struct pp_cuda_call *, const pp_attention &a, const __nv_bfloat16 *qkv,
+                                  const __nv_bfloat16 *ctx, const float *bias)
 {
     const bool biased = a.group == 1 && bias;
     return pp_short_mma_does(a, qkv, ctx, bias) ? pp_short_mma_kernels(a, biased) : in_float<__nv_bfloat16>(a, biased);
@@ -313,7 +317,7 @@ template <typename T> cudaError_t run_forward(const struct pp_cuda_call *c)
     T *qkv = static_cast<T *>(at->qkv), *ctx = static_cast<T *>(at->ctx), *p = static_cast<T *>(at->probabilities);
     pp_attention a = pp_attention_of<T>(c, p, qkv, ctx);
     a.whole_heads = a.whole_heads && pp_aligned(bias);
-    const kernels<T> k = kernels_of(a, qkv, ctx, bias);
+    const kernels<T> k = kernels_of(c, a, qkv, ctx, bias);
     if (a.group > 1) pp_tile::add_bias<T>(c, a, qkv, bias);
     PP_LAUNCH(k.forward, a.rows * a.heads, THREADS, (size_t)k.forward_bytes, c->stream, a, ctx, p, qkv, bias);
     return cudaGetLastError();
@@ -326,7 +330,7 @@ template <typename T> cudaError_t run_backward(const struct pp_cuda_call *c)
     T *qkv = static_cast<T *>(at->qkv);
     const T *p = static_cast<const T *>(at->probabilities), *dctx = static_cast<const T *>(at->dctx);
     float *waiting = static_cast<float *>(c->scratch);
-    const kernels<T> k = kernels_of(a, qkv, dctx, NULL);
+    const kernels<T> k = kernels_of(c, a, qkv, dctx, NULL);
     const int groups = a.rows * a.kv,
               most = a.group > 1 ? (int)(PP_CUDA_SCRATCH_BYTES / waiting_bytes(a.seq, a.widest, a.group)) : groups;
     for (int first = 0; first < groups; first += most) {
@@ -362,5 +366,6 @@ cudaError_t pp_attention_short_prepare(int most_shared_bytes)
     cudaError_t error = pp_tile::load_kernels<float>();
     if (error == cudaSuccess) error = pp_tile::load_kernels<__nv_bfloat16>();
     if (error == cudaSuccess) error = pp_short_mma_prepare(most_shared_bytes);
+    if (error == cudaSuccess) error = pp_short_tf32_prepare(most_shared_bytes);
     return error == cudaSuccess ? prepare(kernels, n, most_shared_bytes) : error;
 }

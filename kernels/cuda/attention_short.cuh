@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention of short rows: what its two kinds share, in float arithmetic (attention_short.cu) and on tensor cores
- * (attention_short_mma.cu); and what a block of the first has in shared memory: two matrices and the scores.
+ * Attention of short rows: what its kinds share, in float arithmetic (attention_short.cu) and on tensor cores
+ * (attention_short_mma.cu, attention_short_tf32.cu); and what a block of the first has in shared memory: two matrices
+ * and the scores.
  */
 #ifndef PP_KERNELS_CUDA_ATTENTION_SHORT_CUH
 #define PP_KERNELS_CUDA_ATTENTION_SHORT_CUH
@@ -150,10 +151,13 @@ static inline cudaError_t prepare(const void *const *kernels, int n, int most_sh
 
 } // namespace pp_short
 
-/* On tensor cores: can they do the call, and its kernels. ctx: or its gradient; bias: NULL if there is none. biased:
- * the kernel adds the bias. */
+/* On tensor cores, in bf16 and in TF32: can they do the call, and its kernels. ctx: or its gradient; bias: NULL if
+ * there is none. biased: the kernel adds the bias. */
 bool pp_short_mma_does(const pp_attention &a, const void *qkv, const void *ctx, const void *bias);
 pp_short::kernels<__nv_bfloat16> pp_short_mma_kernels(const pp_attention &a, bool biased);
 cudaError_t pp_short_mma_prepare(int most_shared_bytes);
+bool pp_short_tf32_does(const pp_attention &a, const void *qkv, const void *ctx, const void *bias);
+pp_short::kernels<float> pp_short_tf32_kernels(const pp_attention &a, bool biased);
+cudaError_t pp_short_tf32_prepare(int most_shared_bytes);
 
 #endif

@@ -20,10 +20,12 @@ enum {
     /* attention of rows up to so long is made in shared memory, by quads, if that has room (attention_short.cu). */
     PP_SHORT_SEQ = 128,
     PP_SHORT_QUAD = 4,
-    /* In bf16 it goes to tensor cores where the columns of heads are a multiple of PP_SHORT_STEP
-     * (attention_short_mma.cu), in tiles of so many rows and columns. */
+    /* In bf16 and TF32 it goes to tensor cores where the columns of heads are a multiple of PP_SHORT_STEP
+     * (attention_short_mma.cu, attention_short_tf32.cu), in tiles of so many rows and columns. Sums over tokens have as
+     * many terms as tiles, or in TF32 a multiple of so many. */
     PP_SHORT_STEP = 16,
     PP_SHORT_SIDE = 16,
+    PP_SHORT_TF32_TERMS = 8,
     /* All else in float arithmetic: a tile of a product has so many rows and columns, and adds so many terms at a time
      * (attention_tile.cuh). */
     PP_TILE_SIDE = 64,
@@ -50,8 +52,8 @@ enum {
 static inline bool pp_short_multiplies(const struct pp_call *call)
 {
     const struct pp_attention_dims *n = &call->attention;
-    return call->precision == PP_BF16 && n->seq <= PP_SHORT_SEQ && n->dh % PP_SHORT_STEP == 0 &&
-           PP_VALUE_COLUMNS(n) % PP_SHORT_STEP == 0;
+    return (call->precision == PP_BF16 || call->precision == PP_TF32) && n->seq <= PP_SHORT_SEQ &&
+           n->dh % PP_SHORT_STEP == 0 && PP_VALUE_COLUMNS(n) % PP_SHORT_STEP == 0;
 }
 
 /* Does a call of flash or flash_grad go to tensor cores, if its operands are aligned to 16 bytes? */

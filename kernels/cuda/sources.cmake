@@ -20,6 +20,7 @@ set(PP_CUDA_SOURCES
   attention_long.cu
   attention_short.cu
   attention_short_mma.cu
+  attention_short_tf32.cu
   prepare.cu
 )
 pp_rows(lines ${CMAKE_CURRENT_LIST_DIR}/kernels.def "PP_CUDA_KERNELS\\([a-z0-9_]+\\)")

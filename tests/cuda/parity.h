@@ -92,6 +92,8 @@ void parity_fill(void *out, const struct pp_call *call, int i, const struct pp_f
 #define PARITY_OK(expression) parity_status((expression), #expression)
 void parity_status(pp_status status, const char *what);
 
+double parity_root_mean_square(const float *x, int64_t n);
+
 /* bfloat16, as its upper half of a float's bits. */
 uint16_t parity_to_bf16(float x);
 float parity_from_bf16(uint16_t x);

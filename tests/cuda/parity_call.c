@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "kernels/cpu/cpu.h"
+#include "kernels/cuda/attention_tiles.h"
 
 enum {
     ALIGNMENT = 256,
@@ -274,13 +275,6 @@ static float device_element(const struct operand *o, const char *image, int64_t 
     return x;
 }
 
-static double root_mean_square(const float *x, int64_t n)
-{
-    double sum = 0;
-    for (int64_t i = 0; i < n; i++) sum += (double)x[i] * x[i];
-    return sqrt(sum / (double)n);
-}
-
 /* The bfloat16 copy of another operand, exactly: see is_copy(). */
 static void check_copy(const struct run *r, const struct operand *copy, const struct operand *of)
 {
@@ -306,6 +300,13 @@ static void check_integers(const struct run *r, const struct operand *o)
     }
 }
 
+/* Attention of tf32 is that of fp32 where it is not on tensor cores. */
+static int precision_of(const struct run *r)
+{
+    const bool attends = r->call.kernel == PP_KERNEL_ATTENTION || r->call.kernel == PP_KERNEL_ATTENTION_GRAD;
+    return r->d->precision == PP_TF32 && attends && !pp_short_multiplies(&r->call) ? PP_FP32 : r->d->precision;
+}
+
 static void check_operand(const struct run *r, const struct operand *o)
 {
     if (is_copy(o)) return check_copy(r, o, &r->operand[0]);
@@ -314,10 +315,10 @@ static void check_operand(const struct run *r, const struct operand *o)
     const bool rounded =
         o->info.type == PP_TYPE_ACTIVATION || r->d->precision == PP_TF32 || !strcmp(o->info.name, "lse");
     const bool biased = rounded && r->d->precision == PP_BF16 && r->kernel->biased > 0 && !r->c->bare;
-    const int precision = o->info.type == PP_TYPE_BF16 ? PP_BF16 : rounded ? r->d->precision : PP_FP32;
+    const int precision = o->info.type == PP_TYPE_BF16 ? PP_BF16 : rounded ? precision_of(r) : PP_FP32;
     const double tolerance = biased ? r->kernel->biased : r->kernel->tolerance[precision];
     const float *expected = o->host;
-    const double magnitude = root_mean_square(expected, o->info.elements);
+    const double magnitude = parity_root_mean_square(expected, o->info.elements);
     for (int64_t k = 0; k < o->info.elements; k++) {
         const double a = device_element(o, r->got[0], k), b = expected[k];
         if (!(fabs(a - b) <= tolerance * (fabs(b) + magnitude)))

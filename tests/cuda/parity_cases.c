@@ -114,7 +114,9 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_ATTENTION, {1, 2100, 1, 4, 1}, LARGE}, /* scores do not fit into scratch at once */
     {PP_KERNEL_ATTENTION, {2, 9, 4, 6, 1, 2}, PLAIN},
     {PP_KERNEL_ATTENTION, {2, 35, 6, 20, 0, 2}, LARGE, BARE},
-    {PP_KERNEL_ATTENTION, {2, 35, 6, 32, 1, 2}, LARGE, BARE}, /* bf16: on tensor cores */
+    {PP_KERNEL_ATTENTION, {2, 35, 6, 32, 1, 2}, LARGE, BARE}, /* bf16 and tf32: on tensor cores */
+    {PP_KERNEL_ATTENTION, {2, 7, 2, 80, 0}, PLAIN},
+    {PP_KERNEL_ATTENTION, {3, 17, 4, 16, 1, 2}, PLAIN, SECOND},
     {PP_KERNEL_ATTENTION, {1, 130, 4, 33, 1, 1}, LARGE, BARE},
     {PP_KERNEL_ATTENTION, {2, 9, 2, 6, 1}, PLAIN, FIRST},
     {PP_KERNEL_ATTENTION, {2, 9, 2, 6, 1}, PLAIN, SECOND},
@@ -132,7 +134,9 @@ const struct parity_case parity_cases[] = {
     {PP_KERNEL_ATTENTION_GRAD, {1, 2100, 1, 4, 1}, LARGE}, /* scores do not fit into scratch at once */
     {PP_KERNEL_ATTENTION_GRAD, {2, 9, 4, 6, 1, 2}, PLAIN},
     {PP_KERNEL_ATTENTION_GRAD, {2, 35, 6, 20, 0, 2}, LARGE},
-    {PP_KERNEL_ATTENTION_GRAD, {2, 35, 6, 32, 1, 2}, LARGE}, /* bf16: on tensor cores */
+    {PP_KERNEL_ATTENTION_GRAD, {2, 35, 6, 32, 1, 2}, LARGE}, /* bf16 and tf32: on tensor cores */
+    {PP_KERNEL_ATTENTION_GRAD, {2, 7, 2, 80, 0}, PLAIN},
+    {PP_KERNEL_ATTENTION_GRAD, {3, 17, 4, 16, 1, 2}, PLAIN, SECOND},
     {PP_KERNEL_ATTENTION_GRAD, {1, 130, 4, 33, 1, 1}, LARGE},
     {PP_KERNEL_ATTENTION_GRAD, {1, 1030, 4, 2, 1, 1}, LARGE}, /* nor do those of a group */
     {PP_KERNEL_FLASH, {1, 1, 1, 1, 1}, PLAIN},

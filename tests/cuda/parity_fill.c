@@ -169,3 +169,10 @@ void parity_fill(void *out, const struct pp_call *call, int i, const struct pp_f
         if (info.element_bytes == 2) x[k] = parity_from_bf16(parity_to_bf16(x[k]));
     }
 }
+
+double parity_root_mean_square(const float *x, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += (double)x[i] * x[i];
+    return sqrt(sum / (double)n);
+}

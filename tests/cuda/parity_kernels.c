@@ -22,7 +22,7 @@ const struct parity_kernel parity_kernels[PP_KERNELS] = {
                           .absent = AT(to_fp8, turned),
                           .tolerance = {0, 0, 0}},
     [PP_KERNEL_ATTENTION] = {.variants = PARITY_DROP, .tolerance = {1e-5, 2e-3, 1e-2}},
-    [PP_KERNEL_ATTENTION_GRAD] = {.variants = PARITY_DROP, .tolerance = {1e-5, 2e-3, 2e-2}},
+    [PP_KERNEL_ATTENTION_GRAD] = {.variants = PARITY_DROP, .tolerance = {1e-5, 5e-3, 2e-2}},
     [PP_KERNEL_FLASH] = {.variants = PARITY_DROP, .tolerance = {1e-5, 1e-5, 1e-2}},
     [PP_KERNEL_FLASH_GRAD] = {.variants = PARITY_DROP, .tolerance = {1e-5, 1e-5, 2e-2}},
     [PP_KERNEL_QK_NORM] = {.variants = PARITY_ABSENT, .absent = AT(qk_norm, bias), .tolerance = {1e-5, 1e-5, 4e-3}},

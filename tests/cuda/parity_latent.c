@@ -16,11 +16,13 @@ const struct parity_case parity_latent_cases[] = {
     {PP_KERNEL_ATTENTION, {2, 9, 2, 6, 1, 0, 0, 0, 4}, PLAIN},
     {PP_KERNEL_ATTENTION, {2, 9, 4, 6, 0, 2, 0, 0, 11}, PLAIN},
     {PP_KERNEL_ATTENTION, {1, 35, 2, 24, 1, 0, 0, 0, 16}, LARGE, BARE},
+    {PP_KERNEL_ATTENTION, {1, 35, 2, 48, 1, 0, 0, 0, 32}, LARGE}, /* bf16 and tf32: tensor cores */
     {PP_KERNEL_ATTENTION, {2, 130, 2, 33, 0, 0, 0, 0, 70}, LARGE},
     {PP_KERNEL_ATTENTION, {1, 300, 4, 96, 1, 2, 0, 9, 64}, LARGE},
     {PP_KERNEL_ATTENTION_GRAD, {2, 9, 2, 6, 1, 0, 0, 0, 4}, PLAIN},
     {PP_KERNEL_ATTENTION_GRAD, {2, 9, 4, 6, 0, 2, 0, 0, 11}, PLAIN},
     {PP_KERNEL_ATTENTION_GRAD, {1, 35, 2, 24, 1, 0, 0, 0, 16}, LARGE},
+    {PP_KERNEL_ATTENTION_GRAD, {1, 35, 2, 48, 1, 0, 0, 0, 32}, LARGE},
     {PP_KERNEL_ATTENTION_GRAD, {2, 130, 2, 33, 0, 0, 0, 0, 70}, LARGE},
     {PP_KERNEL_ATTENTION_GRAD, {1, 300, 4, 96, 1, 2, 0, 9, 64}, LARGE},
     {PP_KERNEL_ATTENTION_GRAD, {1, 2100, 1, 4, 1, 0, 0, 0, 8}, LARGE},

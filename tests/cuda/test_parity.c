@@ -21,6 +21,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/cpu/gemm.h"
+#include "kernels/cuda/attention_tiles.h"
 
 struct parity_device parity_devices[PP_PRECISIONS];
 
@@ -63,11 +64,19 @@ enum { MEMORY_ONLY = 0, LONG_ROWS = 1000, MANY_HEADS = 100, MOST_WORK = 50000000
 /* PP_PARITY_BRIEF=1: the cases that AddressSanitizer sees, but for the turns of their variants. */
 static bool is_brief(void) { return MEMORY_ONLY || getenv("PP_PARITY_BRIEF"); }
 
-/* Attention of tf32 is that of fp32, which sees rows of thousands.
- * AddressSanitizer looks at memory: tf32 reads and writes that of fp32, and a row of thousands takes a minute there, so
- * that attention sees it in one precision, and not at all many heads and what takes longer. Of a case's variants it
- * sees the plain one and, a little beside the vectors, the fullest, in turn: one in fp32 and the other in bf16, of the
- * next case the other way round. Numbers are compared in all of them without it. */
+/* Is it attention of short rows that tensor cores make? */
+static bool multiplies_in_tf32(const struct parity_case *c)
+{
+    struct pp_call call = parity_call_of(c);
+    call.precision = PP_TF32;
+    return (c->kernel == PP_KERNEL_ATTENTION || c->kernel == PP_KERNEL_ATTENTION_GRAD) && pp_short_multiplies(&call);
+}
+
+/* All other attention of tf32 is that of fp32, which sees rows of thousands.
+ * AddressSanitizer looks at memory: tf32 otherwise reads and writes that of fp32, and a row of thousands takes a minute
+ * there, so that attention sees it in one precision, and not at all many heads and what takes longer. Of a case's
+ * variants it sees the plain one and, a little beside the vectors, the fullest, in turn: one in fp32 and the other in
+ * bf16, of the next case the other way round. Numbers are compared in all of them without it. */
 static bool is_worth_it(const struct parity_case *c, int precision)
 {
     const struct pp_attention_dims n = parity_call_of(c).attention;
@@ -77,7 +86,7 @@ static bool is_worth_it(const struct parity_case *c, int precision)
     if (!is_brief()) return true;
     const double work = (double)n.rows * n.seq * n.seq * n.heads * n.dh;
     if (attends && (n.heads > MANY_HEADS || work > MOST_WORK)) return false;
-    return precision == PP_BF16 || (precision == PP_FP32 && !(attends && n.seq > LONG_ROWS));
+    return precision == PP_TF32 ? multiplies_in_tf32(c) : precision == PP_BF16 || !attends || n.seq <= LONG_ROWS;
 }
 
 /* Does the case, which has this number in its list, run in the variant? `fullest`: of those that its kernel has. Large

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What calls of kernels do: bytes that they move, counted by hand; operations, by the arithmetic that does them, beside
- * the loops of the kernels of attention, walked tile by tile. (On tensor cores: emulated.attention.)
+ * the loops of the kernels of attention, walked tile by tile. (On tensor cores: emulated.attention, attention_tf32.)
  */
 #include <math.h>
 #include <setjmp.h>
@@ -175,8 +175,8 @@ static void test_arithmetic(void **state)
     for (int precision = 0; precision < PP_PRECISIONS; precision++) {
         const struct pp_call math = {PP_KERNEL_ATTENTION, .attention = {4, 32, 2, 64, 1}, .precision = precision},
                              odd = {PP_KERNEL_FLASH, .attention = {4, 64, 2, 140, 0}, .precision = precision};
-        const double made = scores * 4 * 64; /* in bf16 on tensor cores */
-        check_flops(math, true, scores * 6 + (precision == PP_BF16 ? 0 : made), 0, precision == PP_BF16 ? made : 0);
+        const double tf32 = precision == PP_TF32 ? scores * 256 : 0, bf16 = precision == PP_BF16 ? scores * 256 : 0;
+        check_flops(math, true, scores * (4 * 64 + 6) - tf32 - bf16, tf32, bf16);
         assert_true(pp_call_work(&math, true).shared_bytes == 0 && pp_call_work(&odd, true).shared_bytes == 0);
         check_flops(odd, true, 4 * scores * (2 * 144 + 2 * 256 + 6), 0, 0);
     }
