@@ -268,7 +268,7 @@ def section(program, facts):
         "modern_hidden": span([errors[i] for i in hiding]),
         "modern_waiting": span([percent(rate, runs[i].measured()) for i, (rate, _, _) in waits.items()]),
         "modern_pieces": PIECES,
-        "modern_computing": f"{min(computed):.0f} to {max(computed):.0f}",
+        "modern_computing": f"{max(computed):.0f}",
         "modern_narrow": span([percent(rate, run.measured()) for run, (rate, _, _) in zip(wide, narrow)]),
         "modern_narrower": f"{percent(runs[small[1]].measured(), runs[small[0]].measured()):+.0f}",
         "modern_narrower_predicted": f"{percent(found[small[1]][0], found[small[0]][0]):+.0f}",

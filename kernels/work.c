@@ -231,12 +231,14 @@ static void add_attention(const struct pp_call *call, bool gpu, struct pp_work *
 
 static void add_product(const struct pp_call *call, struct pp_work *work)
 {
+    const struct pp_operand c = pp_call_operand(call, 0);
+    const double moved = (double)c.element_bytes * (double)c.moved + (call->adds ? pp_call_again_bytes(call) : 0);
     work->flops[call->kernel == PP_KERNEL_GEMM_FP8 ? PP_FP8 : call->precision] = pp_call_flops(call);
     work->product = (struct pp_product){.m = call->gemm.m,
                                         .n = call->gemm.n,
                                         .k = call->gemm.k,
                                         .times = PP_TIMES(&call->gemm),
-                                        .element_bytes = pp_call_operand(call, 0).element_bytes};
+                                        .moved_bytes = (int)(moved / (double)c.elements)};
 }
 
 struct pp_work pp_call_work(const struct pp_call *call, bool gpu)

@@ -14,7 +14,7 @@
 struct pp_product {
     int64_t m, n, k;
     int64_t times;     /* number of products; 0: the call is no matrix product */
-    int element_bytes; /* of an element of C */
+    int moved_bytes;   /* of an element of C: written, and read as well where the product is added to it */
 };
 
 struct pp_work {

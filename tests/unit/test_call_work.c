@@ -134,7 +134,7 @@ static void check_product(struct pp_call call, struct pp_product expected)
 {
     const struct pp_product p = pp_call_work(&call, true).product;
     assert_true(p.m == expected.m && p.n == expected.n && p.k == expected.k && p.times == expected.times);
-    assert_int_equal(p.element_bytes, expected.element_bytes);
+    assert_int_equal(p.moved_bytes, expected.moved_bytes);
 }
 
 static void test_shape_of_products(void **state)
