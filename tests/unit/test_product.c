@@ -88,6 +88,25 @@ static void test_larger_takes_longer(void **state)
     }
 }
 
+static int moved_bytes(struct pp_call call, bool adds)
+{
+    call.adds = adds;
+    return pp_call_work(&call, true).product.moved_bytes;
+}
+
+/* What is added to is read as well. */
+static void test_adding_reads(void **state)
+{
+    (void)state;
+    struct pp_call call = {PP_KERNEL_GEMM_TN, .gemm = {3, 4, 5, PP_GEMM_GRADIENT, 1, 7}, .precision = PP_BF16};
+    assert_int_equal(moved_bytes(call, false), 4);
+    assert_int_equal(moved_bytes(call, true), 8);
+    call = (struct pp_call){PP_KERNEL_GEMM_NN, .gemm = {3, 4, 5, PP_GEMM_WRITE}, .precision = PP_BF16};
+    assert_int_equal(moved_bytes(call, false), 2);
+    call.gemm.mode = PP_GEMM_ADD;
+    assert_int_equal(moved_bytes(call, false), 4);
+}
+
 /* A machine that knows of tiles: start, and the longer of operands and tiles. In another arithmetic, or without tiles,
  * a share of the peak. */
 static void test_machine(void **state)
@@ -128,6 +147,7 @@ int main(void)
         cmocka_unit_test(test_waves),
         cmocka_unit_test(test_edges),
         cmocka_unit_test(test_results_are_written),
+        cmocka_unit_test(test_adding_reads),
         cmocka_unit_test(test_k_in_parts),
         cmocka_unit_test(test_larger_takes_longer),
         cmocka_unit_test(test_machine),
