@@ -3,7 +3,7 @@
 """Single products, attention and collectives by the machine files beside published times of GPUs, as a page for docs/results.
 
   published_kernels.py --program build/tests/bench/bin/kernel_times --out docs/results/kernels.md
-  published_kernels.py --program build/tests/bench/bin/kernel_times --fit h100 bf16    # "tiles" of the machine file
+  published_kernels.py --program build/tests/bench/bin/kernel_times --fit h200 bf16    # "tiles" of the machine file
   published_kernels.py --program build/tests/bench/bin/kernel_times --machine h200 --profile profiles/h200-*.tsv
 
 What was published is in published_kernels.tsv. The page's figures are what the program says; a test holds both together.
@@ -15,103 +15,27 @@ import json
 import math
 import pathlib
 import statistics
-import subprocess
 import sys
-import tempfile
 
 sys.dont_write_bytecode = True
 from fidelity_table import markdown  # noqa: E402
+from kernel_cases import (  # noqa: E402
+    ASKED,
+    FACTS,
+    HERE,
+    Attention,
+    Case,
+    Predictor,
+    grown_cases,
+    machine_file,
+    measured_products,
+    read_cases,
+)
+from product_fit import figures_of, measured_fits, other_half, own_products  # noqa: E402
 from published_facts import read_facts  # noqa: E402
 
-HERE = pathlib.Path(__file__).resolve().parent
-FACTS, TEXT = HERE / "published_kernels.tsv", HERE / "published_kernels.md"
-MACHINES = HERE.parent / "sim" / "machines"
-ASKED = {"all-reduce": "sum 2", "all-gather": "sum 1", "reduce-scatter": "sum 1", "all-to-all": "exchange"}
+TEXT = HERE / "published_kernels.md"
 MIB = 2**20
-FITTED = ("start_us", "load", "store", "split_us")
-LEAST = 0.1  # from where a figure goes on that was 0, which no factor moves
-GROWN_ROWS = 1024  # of A, from which products grow that are timed together with turning B
-GROWN_FITTED = ("load", "store")
-GROWN_FLOPS = 2e10  # that they grow by, at least: below that, noise counts
-
-
-class Timed:
-    """What lines of kernel_times predict: the sum of their microseconds, each times its weight. Here it is one line."""
-
-    def parts(self):
-        return [(1, self.line)]
-
-
-class Case(Timed):
-    """A line of published_kernels.tsv"""
-
-    def __init__(self, kind, cells):
-        self.machine, self.us = cells[0], float(cells[-1])
-        if kind == "collective":
-            self.group, self.devices, self.bytes = cells[1:4]
-            self.line = f"{ASKED[self.group]} {self.devices} {self.bytes}"
-        else:
-            self.group, self.times, self.shape = cells[1], cells[2], tuple(cells[2:6])
-            self.flops = 2 * math.prod(self.shape)
-            self.line = " ".join(map(str, ("product", self.group.split("-")[0], *self.shape)))
-
-
-class Grown:
-    """Two lines of kind "turned" of published_kernels.tsv, that differ in the rows of A: how much longer the larger one is.
-    Turning B takes as long in both, so half the difference of the products is left."""
-
-    def __init__(self, small, large):
-        self.machine, self.group, self.times, self.shape = large.machine, large.group, large.times, large.shape
-        self.us, self.flops = large.us - small.us, large.flops - small.flops
-        self.lines = large.line, small.line
-
-    def parts(self):
-        return list(zip((0.5, -0.5), self.lines))
-
-
-class Attention(Timed):
-    """A line of kind "attention" of published_kernels.tsv. ppkit's kernel has mma.sync."""
-
-    def __init__(self, name, which, rows, heads, tokens, width, mask, rate, whose, mma_sync):
-        self.machine, self.which, self.whose, self.alike = name, which, whose, mma_sync == "yes"
-        self.shape = (rows, heads, tokens, width, mask)
-        flops = 4 * rows * heads * tokens**2 * width * {"forward": 1, "backward": 2.5}[which]
-        self.us = flops / {"full": 1, "causal": 2}[mask] / rate / 1e6
-        self.line = " ".join(map(str, ("attention", which, *self.shape)))
-
-
-class Measured(Timed):
-    """A product of a profile as text, alone on the whole GPU: "gemm_nt 175x600x200 times8 bf16 wide". That of FP8 says what
-    its result has."""
-
-    def __init__(self, name, shape, words, ns):
-        self.name, self.us = name, ns / 1e3
-        of_result = next((word for word in words if word in ("bf16", "tf32")), "fp32")
-        self.precision = "fp8" if name == "gemm_fp8" else of_result
-        times = next((int(word[5:]) for word in words if word.startswith("times")), 1)
-        self.flops = 2 * times * math.prod(shape)
-        of_weights = name == "gemm_tn" or (name == "gemm_fp8" and "wide" in words)
-        wide, adds = ["wide"] * ("wide" in words), ["adds"] * (of_weights and "writes" not in words)
-        self.line = " ".join(map(str, ("product", self.precision, times, *shape, *wide, *adds)))
-
-    @classmethod
-    def of(cls, line):
-        """None if it is another line"""
-        cells = line.rstrip("\n").split("\t")
-        words = cells[1].split() if len(cells) > 1 else []
-        if cells[0] != "kernel" or not words[0].startswith("gemm_") or cells[2:4] != ["-", "1"]:
-            return None
-        return cls(words[0], tuple(map(int, words[1].split("x"))), words[2:], float(cells[5]))
-
-
-def measured_products(paths):
-    """Of profiles as text, each once"""
-    found = {}
-    for line in (line for path in paths for line in path.read_text(encoding="utf-8").splitlines()):
-        case = Measured.of(line)
-        if case:
-            found.setdefault((case.name, case.line), case)
-    return list(found.values())
 
 
 def measured_table(predictor, machine, cases):
@@ -124,48 +48,6 @@ def measured_table(predictor, machine, cases):
                 if some:
                     rows.append([precision, name, words, len(some), *summary(predictor.errors(machine, some))])
     return markdown(["arithmetic", "product", "which", "shapes", "mean %", "mean size %", "90 % within %", "worst %"], rows)
-
-
-def read_cases(kind):
-    return [Case(kind, cells) for cells in read_facts(FACTS)[kind]]
-
-
-def grown_cases():
-    """Products that were timed together with turning B, by what they grow from GROWN_ROWS rows on"""
-    cases = read_cases("turned")
-    small = {(c.machine, c.group, c.times, c.shape[2:]): c for c in cases if c.shape[1] == GROWN_ROWS}
-    grown = [Grown(small[c.machine, c.group, c.times, c.shape[2:]], c) for c in cases if c.shape[1] > GROWN_ROWS]
-    return [case for case in grown if case.flops >= GROWN_FLOPS]
-
-
-def machine_file(name):
-    return json.loads((MACHINES / f"{name}.json").read_text(encoding="utf-8"))
-
-
-class Predictor:
-    """library: attention is that of other software"""
-
-    def __init__(self, program, library=False):
-        self.program, self.library = str(pathlib.Path(program).resolve()), ["library"] if library else []
-        if not pathlib.Path(self.program).is_file():
-            raise SystemExit(f"{program}: there is no such program; build the target kernel_times")
-
-    def microseconds(self, machine, cases):
-        """machine: a name, or the content of a machine file"""
-        with tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder) / "machine.json"
-            path.write_text(json.dumps(machine_file(machine) if isinstance(machine, str) else machine))
-            lines = "".join(f"{line}\n" for case in cases for _, line in case.parts())
-            words = [self.program, str(path), *self.library]
-            done = subprocess.run(words, input=lines, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise SystemExit(f"{self.program}: {done.stderr}")
-        found = map(float, done.stdout.splitlines())
-        return [sum(weight * next(found) for weight, _ in case.parts()) for case in cases]
-
-    def errors(self, machine, cases):
-        """(predicted - measured) / measured"""
-        return [us / case.us - 1 for us, case in zip(self.microseconds(machine, cases), cases)]
 
 
 def flat(name):
@@ -188,62 +70,35 @@ def summary(errors):
     return [f"{100 * found[0]:+.0f}", *(f"{100 * each:.0f}" for each in found[1:])]
 
 
-def fit(predictor, name, precision, cases, keys=FITTED):
-    """Least squares of log(predicted / measured): one figure after another a step up or down, as long as that helps."""
-    machine = machine_file(name)
-    tiles = machine["precisions"][precision]["tiles"]
-
-    def loss():
-        found = predictor.microseconds(machine, cases)
-        return statistics.mean(math.log(us / case.us) ** 2 for us, case in zip(found, cases))
-
-    least, step = loss(), 0.3
-    while step > 0.005:
-        before = least
-        for key, factor in ((key, factor) for key in keys for factor in (1 + step, 1 / (1 + step))):
-            kept = tiles[key]
-            tiles[key] = max(kept, LEAST) * factor
-            now = loss()
-            least, tiles[key] = (now, tiles[key]) if now < least else (least, kept)
-        step = step if least < before else step / 2
-    return {key: float(f"{tiles[key]:.3g}") for key in keys}
-
-
-def published_fit(predictor, name, precision):
-    """What fits the published products of a GPU best. How long a product takes to start, and to add parts of K, falls out
-    of what products take longer by: these figures stay as they are."""
-    one = [c for c in read_cases("product") if (c.machine, c.group, c.times) == (name, precision, 1)]
-    grown = [c for c in grown_cases() if (c.machine, c.group) == (name, precision)]
-    if not one and not grown:
-        raise SystemExit(f"nothing is published of products of {name} {precision}")
-    return fit(predictor, name, precision, one) if one else fit(predictor, name, precision, grown, GROWN_FITTED)
-
-
-def measured_fits(predictor, name, cases):
-    """What fits products of profiles best: lines of text, one for each arithmetic with enough of them"""
-    lines = []
-    for precision, figures in machine_file(name)["precisions"].items():
-        some = [case for case in cases if case.precision == precision]
-        if "tiles" in figures and len(some) >= 3 * len(FITTED):
-            lines.append(f"    {precision}: {json.dumps(fit(predictor, name, precision, some))}")
-    return ["Figures of `tiles` that fit these best:", "", *lines] if lines else []
+def own_table(predictor):
+    """An H200's own products, as profiles/ have them"""
+    rows = []
+    for precision in ("bf16", "fp8", "tf32", "fp32"):
+        cases = own_products("h200", precision)
+        others, machine = other_half(predictor, "h200", precision)
+        large = [case for case in cases if case.flops >= 1e10]
+        kinds = [("all, fitted", cases, "h200"), ("every second, with what fits the others", others, machine)]
+        for words, some, by in (*kinds, ("of 10 GFLOP and more", large, "h200")):
+            rows.append([precision, words, len(some), *summary(predictor.errors(by, some))])
+    return table(["arithmetic", "products", "cases", "mean %", "mean size %", "90 % within %", "worst %"], rows)
 
 
 def products_table(predictor, cases):
     head = ["GPU", "arithmetic", "products", "cases", "mean %", "mean size %", "90 % within %", "worst %"]
     rows = []
     kinds = (
-        ("one, fitted", lambda case: case.times == 1),
-        ("two or four at once, not fitted", lambda case: case.times > 1),
+        ("one", lambda case: case.times == 1),
+        ("two or four at once", lambda case: case.times > 1),
         ("of 10 GFLOP and more", lambda case: case.flops >= 1e10),
     )
     for name, precision in (("h100", "bf16"), ("h100", "tf32"), ("b200", "bf16"), ("b200", "tf32"), ("b200", "fp8")):
         here = [case for case in cases if (case.machine, case.group) == (name, precision)]
         for words, chosen in kinds:
             some = [case for case in here if chosen(case)]
-            rows.append([name, precision, words, len(some), *both_summaries(predictor, name, some)])
+            fitted = ", fitted" if (name, words) == ("b200", "one") else ""
+            rows.append([name, precision, words + fitted, len(some), *both_summaries(predictor, name, some)])
     some = [case for case in cases if case.group == "fp8-e5m2"]
-    rows.append(["b200", "fp8", "A in E5M2, not fitted", len(some), *both_summaries(predictor, "b200", some)])
+    rows.append(["b200", "fp8", "A in E5M2", len(some), *both_summaries(predictor, "b200", some)])
     return table([*head, "without tiles: mean size %"], rows)
 
 
@@ -258,7 +113,7 @@ def grown_table(predictor):
     head = ["GPU", "factors", "products", "cases", "mean %", "mean size %", "90 % within %", "worst %"]
     rows = []
     for group, words in (("fp8", "E4M3"), ("fp8-e5m2", "A in E5M2")):
-        for least, which in ((0, "fitted" if group == "fp8" else "not fitted"), (1e11, "that grow by 100 GFLOP and more")):
+        for least, which in ((0, "all"), (1e11, "that grow by 100 GFLOP and more")):
             some = [case for case in grown_cases() if case.group == group and case.flops >= least]
             rows.append(["h100", words, which, len(some), *both_summaries(predictor, "h100", some)])
     return table([*head, "without tiles: mean size %"], rows)
@@ -267,12 +122,8 @@ def grown_table(predictor):
 def turned():
     """{word of the text: figure} of products that were timed together with turning B"""
     (case,) = [c for c in read_cases("turned") if c.group == "fp8" and c.shape == (1, 4096, 4096, 4096)]
-    figures = {"turned_rate": f"{case.flops / case.us / 1e6:.0f}"}
-    for name in ("h100", "b200"):
-        precisions = machine_file(name)["precisions"]
-        figures.update({f"{name}_{key}_load": precisions[key]["tiles"]["load"] for key in ("bf16", "fp8")})
-        figures[f"{name}_peak"] = f"{precisions['fp8']['peak_gflops'] / 1e3:.0f}"
-    return figures
+    peak = machine_file("h100")["precisions"]["fp8"]["peak_gflops"]
+    return {"turned_rate": f"{case.flops / case.us / 1e6:.0f}", "h100_peak": f"{peak / 1e3:.0f}"}
 
 
 def examples_table(predictor, cases):
@@ -371,6 +222,9 @@ def page(program):
     predictor = Predictor(program)
     products, collectives = read_cases("product"), read_cases("collective")
     return TEXT.read_text(encoding="utf-8").format(
+        own=own_table(predictor),
+        bf16_share=f"{100 * machine_file('h200')['precisions']['bf16']['tiles']['peak']:.0f}",
+        own_cases=f"{len(own_products('h200')):,}",
         products=products_table(predictor, products),
         examples=examples_table(predictor, products),
         grown=grown_table(predictor),
@@ -397,7 +251,7 @@ def main():
     if not (args.out or args.fit or args.fit_sums or args.profile):
         parser.error("say what to make: --out, --fit, --fit-sums or --profile")
     if args.fit:
-        print(json.dumps(published_fit(predictor, *args.fit)))
+        print(json.dumps(figures_of(predictor, *args.fit)))
     if args.fit_sums:
         error, latency, rate = fitted_sums(predictor, args.fit_sums, read_cases("collective"))
         print(f"latency_us {latency}, gb_per_s {rate}: off by {100 * error:.0f} % on average")

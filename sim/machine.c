@@ -58,6 +58,7 @@ static const struct field reduce_fields[] = {{"latency_us", REAL, AT(reduce_late
 #define TILES(field) offsetof(struct pp_tiles, field)
 static const struct field tiles_fields[] = {{"multiprocessors", COUNT, TILES(multiprocessors), 0, 0, 0},
                                             {"start_us", REAL, TILES(start_ns), 0, 1e3, 0},
+                                            {"peak", REAL, TILES(peak), 0, 1, 0.01},
                                             {"load", REAL, TILES(load), 0, 1, 0},
                                             {"store", REAL, TILES(store), 0, 1, 0},
                                             {"split_us", REAL, TILES(split_ns), 0, 1e3, 0},
@@ -78,8 +79,12 @@ static const struct group {
     const struct field *fields;
     size_t n;
     bool optional; /* the object may be left out */
-} groups[] = {GROUP(NULL, top_fields),        GROUP("memory", memory_fields), GROUP("link", link_fields),
-              GROUP("reduce", reduce_fields), GROUP("host", host_fields),     GROUP("network", network_fields),
+} groups[] = {GROUP(NULL, top_fields),
+              GROUP("memory", memory_fields),
+              GROUP("link", link_fields),
+              GROUP("reduce", reduce_fields),
+              GROUP("host", host_fields),
+              GROUP("network", network_fields),
               {"attention", attention_fields, 2, true}};
 enum { GROUPS = sizeof groups / sizeof *groups };
 
@@ -239,10 +244,12 @@ static pp_status read_precisions(const char *where, json_t *root, struct pp_mach
 /* Checks fields against each other. */
 static pp_status check_tiles(const char *where, const struct pp_machine *m)
 {
-    for (int i = 0; i < PP_PRECISIONS; i++)
+    for (int i = 0; i < PP_PRECISIONS; i++) {
+        const struct spot spot = {where, "precisions", pp_precision_names[i]};
         if (m->tiles[i].multiprocessors > 0 && m->cores > 0)
-            return bad((struct spot){where, "precisions", pp_precision_names[i]},
-                       "must have no tiles where \"cores\" is not 0: they are of GPUs");
+            return bad(spot, "must have no tiles where \"cores\" is not 0: they are of GPUs");
+        if (m->tiles[i].peak > 1) return bad(spot, "has a \"peak\" of tiles that is more than 1");
+    }
     return PP_OK;
 }
 

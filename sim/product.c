@@ -23,7 +23,7 @@ static double tiled_ns(const struct pp_tiles *t, const struct pp_product *p, str
     const double n = fmax(1, t->multiprocessors / tile.of); /* tiles at once */
     const double waves = up((double)p->times * up((double)p->m, tile.m) * up((double)p->n, tile.n) * parts, n);
     const double area = (double)tile.m * tile.n, edge = tile.m + tile.n;
-    const double multiplied = 2 * (area + t->load * edge) * up((double)p->k, parts) * n / flops_per_ns;
+    const double multiplied = 2 * (area + t->load * edge) * up((double)p->k, parts) * n / (flops_per_ns * t->peak);
     const double stored = t->store * area * p->moved_bytes * n / bytes_per_ns;
     const double moved = 2 * (double)sizeof(float) * parts * (double)p->times * (double)p->m * (double)p->n;
     return waves * (multiplied + stored) + (parts > 1 ? t->split_ns + moved / bytes_per_ns : 0);

@@ -4,7 +4,7 @@
  * multiprocessors: one such round is called a wave.
  *
  * NVIDIA's "Matrix Multiplication Background User's Guide" and CUTLASS's "Efficient GEMM in CUDA" describe what
- * libraries do (tiles, waves, K cut into several parts). The formula is our own (docs/TIMES.md); its four figures are
+ * libraries do (tiles, waves, K cut into several parts). The formula is our own (docs/TIMES.md); its figures are
  * fitted to measured products (analysis/published_kernels.py, docs/results/kernels.md).
  */
 #ifndef PP_SIM_PRODUCT_H
@@ -16,6 +16,7 @@
 struct pp_tiles {
     int multiprocessors; /* 0: tiles are not known */
     double start_ns;     /* time of each product in addition to call_overhead_ns of the machine */
+    double peak;         /* the share of the peak at which a multiprocessor multiplies, > 0 */
     double load;         /* time in each step of K to load a row or column of a tile, in multiply-adds */
     double store;    /* the part of the time to write a tile that is not hidden behind the computation of another one */
     double split_ns; /* if K is cut: time of the second pass, in addition to moving its bytes */

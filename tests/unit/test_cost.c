@@ -90,7 +90,8 @@ static void test_machines(void **state)
 
 #define EFFICIENCY "\"efficiency\": 0.8"
 #define TILES(figures) EFFICIENCY ", \"tiles\": " figures
-#define FIGURES "\"multiprocessors\": 9, \"start_us\": 1, \"load\": 1, \"store\": 1, \"split_us\": 1, \"memory\": 1"
+#define FIGURES                                                                                                        \
+    "\"multiprocessors\": 9, \"start_us\": 1, \"peak\": 1, \"load\": 1, \"store\": 1, \"split_us\": 1, \"memory\": 1"
 
 /* One replacement in a sound file, and the words that the message must have. */
 static void test_bad_machines(void **state)

@@ -26,7 +26,7 @@ static struct pp_machine machine(void)
     for (int i = 0; i < PP_PRECISIONS; i++) {
         m.flops_per_ns[i] = PEAK / 2 + i;
         m.peak_flops_per_ns[i] = PEAK;
-        m.tiles[i] = (struct pp_tiles){.multiprocessors = MULTIPROCESSORS, .memory = 1};
+        m.tiles[i] = (struct pp_tiles){.multiprocessors = MULTIPROCESSORS, .peak = 1, .memory = 1};
     }
     return m;
 }

@@ -23,7 +23,7 @@ static const double flops_per_ns = 2.0 * MULTIPROCESSORS, bytes_per_ns = MULTIPR
 
 static double time_of(double load, double store, double split_ns, struct pp_product product)
 {
-    const struct pp_tiles tiles = {MULTIPROCESSORS, 1000, load, store, split_ns, 1};
+    const struct pp_tiles tiles = {MULTIPROCESSORS, 1000, 1, load, store, split_ns, 1};
     return pp_product_ns(&tiles, &product, flops_per_ns, bytes_per_ns);
 }
 
@@ -55,6 +55,18 @@ static void test_edges(void **state)
     check(time_of(load, 0, 0, (struct pp_product){128, 2560, 100, 1, 2}), (128 * 256 + load * 384) * 100);
     check(time_of(load, 0, 0, (struct pp_product){256, 1280, 100, 1, 2}), (256 * 256 + load * 512) * 100 / 2);
     check(time_of(load, 0, 0, (struct pp_product){64, 640, 100, 1, 2}), (64 * 64 + load * 128) * 100);
+}
+
+/* Of the peak a share: multiplying and loading take longer by it, writing does not. */
+static void test_share_of_the_peak(void **state)
+{
+    (void)state;
+    const struct pp_product product = {128, 1280, 100, 1, 2};
+    struct pp_tiles tiles = {MULTIPROCESSORS, 1000, 0.8, 16, 0.5, 0, 1};
+    const double multiplied = (128 * 128 + 16 * 256) * 100, stored = 128 * 128 * 0.5 * 2;
+    check(pp_product_ns(&tiles, &product, flops_per_ns, bytes_per_ns), multiplied / 0.8 + stored);
+    tiles.peak = 1;
+    check(pp_product_ns(&tiles, &product, flops_per_ns, bytes_per_ns), multiplied + stored);
 }
 
 static void test_results_are_written(void **state)
@@ -146,6 +158,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_waves),
         cmocka_unit_test(test_edges),
+        cmocka_unit_test(test_share_of_the_peak),
         cmocka_unit_test(test_results_are_written),
         cmocka_unit_test(test_adding_reads),
         cmocka_unit_test(test_k_in_parts),
