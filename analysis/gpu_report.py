@@ -24,8 +24,10 @@ sys.dont_write_bytecode = True
 import bench_gpu as bench  # noqa: E402
 import fidelity_design as design  # noqa: E402
 import json_lines  # noqa: E402
-import published_kernels as kernels  # noqa: E402
 from fidelity_table import markdown  # noqa: E402
+from kernel_cases import MACHINES, Predictor, measured_products  # noqa: E402
+from product_fit import measured_fits  # noqa: E402
+from published_kernels import measured_table  # noqa: E402
 
 FAMILIES = ("tutorial", "tutorial-12", "small", "gpt")
 HELD_OUT = ("5",)  # chunks, as scripts/gpu has them
@@ -134,11 +136,11 @@ def profile_section(args, folder, steps):
 def products_section(args, folder, _):
     """What a machine file would have said, where there is one."""
     machine = known_machine(args)
-    cases = kernels.measured_products(sorted((folder / "profiles").glob(f"{args.machine}-*.tsv")))
-    if not args.kernel_times or not cases or not (kernels.MACHINES / f"{machine}.json").exists():
+    cases = measured_products(sorted((folder / "profiles").glob(f"{args.machine}-*.tsv")))
+    if not args.kernel_times or not cases or not (MACHINES / f"{machine}.json").exists():
         return [], []
-    predictor = kernels.Predictor(args.kernel_times)
-    lines = [*kernels.measured_table(predictor, machine, cases), "", *kernels.measured_fits(predictor, machine, cases)]
+    predictor = Predictor(args.kernel_times)
+    lines = [*measured_table(predictor, machine, cases), "", *measured_fits(predictor, machine, cases)]
     return ["## Products beside the data sheet", "", PRODUCTS.format(machine), "", *lines], []
 
 

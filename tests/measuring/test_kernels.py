@@ -17,6 +17,7 @@ from unittest import mock
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "analysis"))
+import gpu_report  # noqa: E402
 import kernel_cases  # noqa: E402
 import openxla_tables  # noqa: E402
 import product_fit  # noqa: E402
@@ -263,6 +264,18 @@ class Profile(unittest.TestCase):
         for case, us in zip(cases, predictor.microseconds(true, cases)):
             self.assertAlmostEqual(us / case.us, 1, delta=0.05, msg=case.line)
         self.assertEqual(product_fit.measured_fits(predictor, "h100", cases[:14]), [])
+
+    def test_the_report_of_a_gpu_has_its_products(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "profiles").mkdir()
+            (pathlib.Path(folder) / "profiles" / "h100-x.tsv").write_text(PROFILE.format(nt=1, tn=1, nn=1))
+            args = mock.Mock(machine="h100", kernel_times=PROGRAM)
+            lines, missing = gpu_report.products_section(args, pathlib.Path(folder), None)
+            args.kernel_times = None
+            self.assertEqual(gpu_report.products_section(args, pathlib.Path(folder), None), ([], []))
+        self.assertEqual((lines[0], missing), ("## Products beside the data sheet", []))
+        rows = [[cell.strip() for cell in line.split("|")] for line in lines if line.startswith("| bf16")]
+        self.assertEqual([row[1:4] for row in rows], [["bf16", name, "all"] for name in ("gemm_nt", "gemm_tn")])
 
     def test_products_in_fp8_are_told_by_their_name(self):
         line = "kernel\tgemm_fp8 1024x2048x512 times2 e5m2 writes bf16 wide\t-\t1\t20\t5000\n"
