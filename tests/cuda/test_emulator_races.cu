@@ -98,6 +98,31 @@ __global__ void read_bytes(float *out, bool ordered)
 }
 
 typedef void (*kernel)(float *, bool);
+using arguments = pp_emu::call<float *, bool>; /* what the host keeps of a launch of such a kernel */
+
+__global__ void fill(float *out, bool ordered)
+{
+    if (threadIdx.x < sizeof(arguments) / sizeof(float)) out[threadIdx.x] = (float)ordered;
+}
+
+/* What a launch wrote is given back, and becomes the host's, for the next launch. */
+void test_memory_of_the_launch_before(void **state)
+{
+    (void)state;
+    cudaStream_t stream;
+    void *out, *first = malloc(sizeof(arguments));
+    assert_non_null(first);
+    assert_true(!cudaMalloc(&out, sizeof(arguments)));
+    assert_true(!cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    const int before = pp_emu_races();
+    PP_LAUNCH(fill, 1, THREADS, 0, stream, static_cast<float *>(first), true);
+    assert_true(!cudaStreamSynchronize(stream));
+    free(first);
+    PP_LAUNCH(fill, 1, THREADS, 0, stream, static_cast<float *>(out), true);
+    assert_true(!cudaStreamSynchronize(stream));
+    assert_int_equal(pp_emu_races(), before);
+    assert_true(!cudaStreamDestroy(stream) && !cudaFree(out));
+}
 
 /* state: the kernel. */
 void test_kernel_races(void **state)
@@ -127,6 +152,7 @@ int main(void)
                                        {"blocks", test_kernel_races, NULL, NULL, &kernels[3]},
                                        {"copies", test_kernel_races, NULL, NULL, &kernels[4]},
                                        {"bytes", test_kernel_races, NULL, NULL, &kernels[5]},
-                                       {"words of bytes", test_kernel_races, NULL, NULL, &kernels[6]}};
+                                       {"words of bytes", test_kernel_races, NULL, NULL, &kernels[6]},
+                                       cmocka_unit_test(test_memory_of_the_launch_before)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,7 +79,8 @@ template <class... P> struct call {
     std::tuple<std::remove_cv_t<P>...> arguments;
     const char *name;
     unsigned launch;
-    static void run(void *self)
+    /* Unseen: until the start is told, what it reads would be an access of the launch before. */
+    PP_EMU_UNSEEN static void run(void *self)
     {
         auto *c = static_cast<call *>(self);
         pp_emu_race_start(c->launch, c->name);
