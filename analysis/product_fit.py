@@ -2,9 +2,9 @@
 """Figures of `tiles` (sim/machines/README.md) that fit measured products.
 
 Of an H200 they are fitted to its own products, as ppprof measured them: many one after another, as a training has them.
-Then a GPU that needs more power than it may have lowers its clock, so the share of the peak is fitted, too. An H100 has
-the same multiprocessors. Of a B200 they are fitted to single products that others published, on a GPU that rested before
-and after: it had its full clock, so the share stays as it is.
+They are slower than single ones, perhaps by a lower clock, so the share of the peak is fitted, too. An H100 has the same
+multiprocessors. Of a B200 they are fitted to single products that others published, on a GPU that was otherwise idle:
+there the share stays as it is.
 """
 
 import itertools
