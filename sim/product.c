@@ -5,7 +5,7 @@
 
 enum {
     LEAST_K = 256, /* least K of a part, if K is cut */
-    MOST_PARTS = 8 /* a power of two */
+    MOST_PARTS = 16 /* a power of two */
 };
 
 static const struct tile {

@@ -88,6 +88,17 @@ static void test_k_in_parts(void **state)
     check(time_of(0, 0, 500, (struct pp_product){64, 64, 513, 1, 2}), area * 257 + 500 + pass / 4);
 }
 
+/* In sixteen parts at most, however many multiprocessors there are. */
+static void test_most_parts(void **state)
+{
+    (void)state;
+    enum { MANY = 64, K = MANY * 256 };
+    const struct pp_tiles tiles = {MANY, 1000, 1, 0, 0, 500, 1};
+    const struct pp_product product = {64, 64, K, 1, 2};
+    const double area = 64 * 64, rate = flops_per_ns * MANY / MULTIPROCESSORS; /* of each that of the other tests */
+    check(pp_product_ns(&tiles, &product, rate, bytes_per_ns), area * K / 16 + 500 + 2 * 4 * 16 * area / bytes_per_ns);
+}
+
 /* (Where K can be cut in more parts, a slightly larger one may be faster: not between these.) */
 static void test_larger_takes_longer(void **state)
 {
@@ -162,6 +173,7 @@ int main(void)
         cmocka_unit_test(test_results_are_written),
         cmocka_unit_test(test_adding_reads),
         cmocka_unit_test(test_k_in_parts),
+        cmocka_unit_test(test_most_parts),
         cmocka_unit_test(test_larger_takes_longer),
         cmocka_unit_test(test_machine),
         cmocka_unit_test(test_large_products_reach_most_of_the_peak),
