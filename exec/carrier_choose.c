@@ -163,10 +163,13 @@ static const char *carrier_names(char *buf, size_t size)
     return buf;
 }
 
-/* Words that cannot mean anything on a device that works through queues. */
-static pp_status check_word(const char *name, bool alone)
+pp_status pp_carrier_check(const struct pp_config *config, const struct pp_backend *backend,
+                           const struct pp_processes *processes)
 {
+    const char *name = config->transport;
+    const bool alone = processes->count == 1;
     char others[100];
+    if (!backend->queue) return PP_OK;
     if (!alone && pp_mover_find(name, PP_OF_HOSTS) && !is_carrier(name))
         return pp_fail(PP_USAGE, "--transport %s moves memory of hosts: between GPUs of several processes use %s", name,
                        carrier_names(others, sizeof others));
@@ -185,7 +188,6 @@ pp_status pp_carrier_choose(const struct pp_config *config, const struct pp_back
     struct choice c = {.config = config, .backend = backend, .processes = processes, .workers = workers};
     const bool alone = processes->count == 1;
     *out = NULL;
-    if (backend->queue) PP_TRY(check_word(config->transport, alone));
     if (alone) {
         if (backend->queue) *out = &pp_carrier_inproc;
         return !backend->queue && is_carrier(config->transport) ? refuse_without_devices(config->transport, backend)

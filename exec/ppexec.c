@@ -177,6 +177,7 @@ static pp_status find_device(struct session *s)
     pp_signals_end_at_once(exec->processes.count == 1); /* until the first plan is made (exec/point.c) */
     PP_TRY(pp_backend_find(config->device, &exec->backend));
     PP_TRY(check_device(config, exec->backend));
+    PP_TRY(pp_carrier_check(config, exec->backend, &exec->processes));
     pp_config_found_device(config, exec->backend->name);
     return open_profile(s);
 }

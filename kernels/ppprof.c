@@ -288,6 +288,7 @@ static pp_status prepare(struct session *s)
         return pp_fail(PP_USAGE, "--device %s takes the times it is given: there is nothing to measure",
                        s->backend->name);
     PP_TRY(pp_backend_check_algorithms(s->backend, s->config.algorithms));
+    PP_TRY(pp_carrier_check(&s->config, s->backend, &s->processes));
     pp_config_found_device(&s->config, s->backend->name);
     s->config.device = s->backend->name;
     PP_TRY(pp_data_set_vocabulary(&s->config));

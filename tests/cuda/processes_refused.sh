@@ -46,6 +46,16 @@ PP_EMULATE_DEVICES=8 works 'worker 1 has 33 streams with --transport nccl, and a
 refuses 2 '--transport nccl joins several processes' 1 --transport nccl
 refuses 2 '--transport staged joins several processes' 1 --transport staged
 
+# Only one of the processes has a word that cannot mean anything there.
+for words in '--transport mpi|' '|--transport mpi'; do
+    status=0
+    # shellcheck disable=SC2086
+    timeout 60 mpirun -n 1 ppexec --preset lab --device cuda ${words%|*} : -n 1 ppexec --preset lab --device cuda ${words#*|} \
+        >out.log 2>err.log || status=$?
+    [ "$status" -eq 1 ] || fail "$words: exit status $status"
+    grep -q '^ppexec: process [01] refuses what process [01] accepts: --transport mpi moves memory of hosts' err.log || fail "$words: does not say why"
+done
+
 # Failures of NCCL: when a channel is opened, in its first exchange, in a step, in a sum.
 PP_EMULATE_FAIL=ncclCommInitRankConfig:1 breaks 1 'channel from worker 0 to 1: ncclCommInitRankConfig failed' 2 --transport nccl
 PP_EMULATE_FAIL=ncclSend:1 breaks 1 'channel from worker 0 to 1: the first exchange failed' 2 --transport nccl
