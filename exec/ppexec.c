@@ -196,7 +196,10 @@ static pp_status prepare_joined(struct session *s)
     config->vocab = exec->data->vocabulary;
     PP_TRY(
         pp_split_time(config, &pp_schedules, &pp_model_ops, s->exec.profile ? s->measured : exec->backend->name, NULL));
-    return config->db && exec->processes.index == 0 ? pp_db_open(config->db, PP_DB_WRITE, &exec->db) : PP_OK;
+    if (!config->db || exec->processes.index > 0) return PP_OK;
+    PP_TRY(pp_db_open(config->db, PP_DB_WRITE, &exec->db));
+    pp_db_hurry(exec->db, pp_signals_caught);
+    return PP_OK;
 }
 
 static pp_status find_points(struct session *s)

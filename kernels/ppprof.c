@@ -346,7 +346,10 @@ static pp_status measure(struct session *s)
     PP_TRY(agree(s, make_profile(s)));
     if (s->config.algorithms) PP_TRY(pp_link_profile_alone(s->transport, &s->processes, choose_algorithms, s));
     /* Before anything is measured: a process that is measured has it open, as ppexec's would. */
-    if (s->processes.index == 0) PP_TRY(pp_db_open(path_of(s), PP_DB_WRITE, &s->db));
+    if (s->processes.index == 0) {
+        PP_TRY(pp_db_open(path_of(s), PP_DB_WRITE, &s->db));
+        pp_db_hurry(s->db, pp_signals_caught);
+    }
     pp_status status = measure_links(s);
     if (status == PP_INTERRUPTED)
         return pp_fail(status, "interrupted while links were measured, before tasks: nothing was stored");

@@ -17,7 +17,6 @@
 
 enum {
     APPLICATION_ID = 0x70706b74, /* "ppkt": tells our files from other people's */
-    BUSY_MS = 30000,
     /* Rows that come quickly one after another share a transaction of at most this age; a row that comes alone is
      * committed at once, so that no other process waits for a writer that is computing. */
     BATCH_NS = 100000000,
@@ -46,7 +45,9 @@ static const struct {
      "the system could not read or write it; check the disk and the limits on file size (what was committed before is "
      "kept)"},
     {SQLITE_BUSY, PP_IO,
-     "another process has been writing to it for half a minute; wait for that process or name another file"},
+     "another process has been writing to it for half a minute (for a moment, where a signal asks the program to end); "
+     "wait "
+     "for that process or name another file"},
     {SQLITE_LOCKED, PP_IO, "it is locked by another user of this process"},
     {SQLITE_PROTOCOL, PP_IO, "its lock could not be had; try again, or use a file on a local disk"},
     {SQLITE_NOMEM, PP_NOMEM, "there is not enough memory"},
@@ -197,7 +198,7 @@ static pp_status connect(struct pp_db *db, const char *name, int flags)
     int rc = sqlite3_open_v2(name, &db->sql, flags | SQLITE_OPEN_NOMUTEX, NULL);
     if (rc != SQLITE_OK) return db_error(db, rc, "opening");
     sqlite3_extended_result_codes(db->sql, 1);
-    sqlite3_busy_timeout(db->sql, BUSY_MS);
+    pp_db_wait(db);
     return PP_OK;
 }
 

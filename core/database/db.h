@@ -35,6 +35,9 @@ struct pp_db;
 enum pp_db_mode { PP_DB_READ, PP_DB_WRITE };
 
 pp_status pp_db_open(const char *path, enum pp_db_mode mode, struct pp_db **out) PP_MUST_CHECK;
+/* What has to be stored waits for another process that writes, for up to half a minute. From now on for a moment only
+ * (0.3 s) once hurries() is true: it asks whether the program is to end. */
+void pp_db_hurry(struct pp_db *db, bool (*hurries)(void));
 pp_status pp_db_flush(struct pp_db *db) PP_MUST_CHECK;
 pp_status pp_db_close(struct pp_db *db); /* commits and frees, also where it fails; NULL is fine */
 

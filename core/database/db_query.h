@@ -26,7 +26,12 @@ struct pp_db {
     int nstatements;
     int64_t last_add_ns;    /* when the newest row was added */
     int64_t transaction_ns; /* when the open transaction began */
+    int64_t wait_ns;        /* when it began to wait for another process */
+    bool (*hurries)(void);  /* pp_db_hurry() */
 };
+
+/* Sets how long a connection that was opened waits for another process that writes. */
+void pp_db_wait(struct pp_db *db);
 
 /* One value to bind to a statement. A real NAN and a text NULL become SQL NULL. */
 struct pp_value {

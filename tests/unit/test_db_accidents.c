@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#include "core/base/clock.h"
 #include "tests/unit/db_case.h"
 
 static void refused(enum pp_db_mode mode, pp_status expected, const char *part)
@@ -180,6 +181,35 @@ static void test_two_writers(void **state)
     must(pp_db_close(db));
 }
 
+static bool at_an_end(void) { return true; }
+static bool not_at_an_end(void) { return false; }
+
+static int64_t begun_ns;
+static bool soon_at_an_end(void) { return pp_now_ns() - begun_ns > 500000000; }
+
+/* Another connection writes all the time: whoever is to end waits for a moment only. */
+static void test_in_a_hurry(void **state)
+{
+    (void)state;
+    static bool (*const hurries[])(void) = {at_an_end, soon_at_an_end};
+    struct pp_db *db = open_db(PP_DB_WRITE);
+    sqlite3 *other;
+    assert_int_equal(sqlite3_open(PATH, &other), SQLITE_OK);
+    for (size_t i = 0; i < sizeof hurries / sizeof *hurries; i++) {
+        assert_int_equal(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+        begun_ns = pp_now_ns();
+        pp_db_hurry(db, hurries[i]);
+        assert_int_equal(pp_db_add_link(db, 1, "run", "taken", 1), PP_IO);
+        assert_non_null(strstr(pp_message(), PATH));
+        assert_in_range(pp_now_ns() - begun_ns, 250000000, 20000000000);
+        assert_int_equal(sqlite3_exec(other, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
+    }
+    sqlite3_close(other);
+    pp_db_hurry(db, not_at_an_end);
+    must(pp_db_add_link(db, 1, "run", "taken", 1));
+    must(pp_db_close(db));
+}
+
 /* Writes until the file may not grow any more; the message must name the file and the reason. */
 static void fill_disk(void)
 {
@@ -212,8 +242,8 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, empty_folder)
     const struct CMUnitTest tests[] = {
-        TEST(test_refused_files), TEST(test_older),       TEST(test_damaged),
-        TEST(test_killed_writer), TEST(test_two_writers), TEST(test_full_disk),
+        TEST(test_refused_files), TEST(test_older),      TEST(test_damaged),   TEST(test_killed_writer),
+        TEST(test_two_writers),   TEST(test_in_a_hurry), TEST(test_full_disk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
