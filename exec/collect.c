@@ -5,6 +5,25 @@
 #include "exec/process_profile.h"
 #include "exec/train.h"
 
+/* Transports move less than 2 GiB at once, and a long trace is more: so many events are a message. */
+enum { EVENTS_AT_ONCE = 1 << 20 };
+
+static int64_t at_once(int64_t left) { return left < EVENTS_AT_ONCE ? left : EVENTS_AT_ONCE; }
+
+static pp_status send_events(struct pp_world *world, int from, const struct pp_event *events, int64_t n)
+{
+    for (int64_t i = 0; i < n; i += EVENTS_AT_ONCE)
+        PP_TRY(pp_send_now(world, from, 0, PP_MESSAGE_CONTROL, events + i, at_once(n - i) * (int64_t)sizeof *events));
+    return PP_OK;
+}
+
+static pp_status receive_events(struct pp_world *world, int from, struct pp_event *events, int64_t n)
+{
+    for (int64_t i = 0; i < n; i += EVENTS_AT_ONCE)
+        PP_TRY(pp_recv_now(world, from, 0, PP_MESSAGE_CONTROL, events + i, at_once(n - i) * (int64_t)sizeof *events));
+    return PP_OK;
+}
+
 static pp_status take(struct pp_session *s, const struct pp_worker *w, const struct pp_worker_summary *all)
 {
     int64_t total = 0;
@@ -12,11 +31,10 @@ static pp_status take(struct pp_session *s, const struct pp_worker *w, const str
     PP_TRY(pp_trace_reserve(&s->trace, total));
     for (int i = 0; i < s->world->workers; i++) {
         struct pp_event *to = s->trace.events + s->trace.nevents;
-        size_t bytes = (size_t)all[i].nevents * sizeof *to;
         if (i != w->me)
-            PP_TRY(pp_recv_now(s->world, i, w->me, PP_MESSAGE_CONTROL, to, (int64_t)bytes));
-        else if (bytes > 0) /* where nothing is traced there is no memory either */
-            memcpy(to, w->trace.events, bytes);
+            PP_TRY(receive_events(s->world, i, to, all[i].nevents));
+        else if (all[i].nevents > 0) /* where nothing is traced there is no memory either */
+            memcpy(to, w->trace.events, (size_t)all[i].nevents * sizeof *to);
         s->trace.nevents += all[i].nevents;
         s->summaries[i] = all[i];
     }
@@ -51,9 +69,7 @@ pp_status pp_collect(struct pp_session *s, struct pp_worker *w)
     }
     PP_TRY(PP_NEW(&all, s->world->workers));
     pp_status status = pp_allgather(s->world, w->me, &mine, sizeof mine, all);
-    if (status == PP_OK && w->me != 0)
-        status = pp_send_now(s->world, w->me, 0, PP_MESSAGE_CONTROL, w->trace.events,
-                             mine.nevents * (int64_t)sizeof *w->trace.events);
+    if (status == PP_OK && w->me != 0) status = send_events(s->world, w->me, w->trace.events, mine.nevents);
     if (status == PP_OK && w->me == 0) status = take(s, w, all);
     if (w->me == 0) start_at_zero(&s->trace);
     free(all);
