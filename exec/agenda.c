@@ -40,10 +40,12 @@ static pp_status find_place(const struct pp_config *config, const struct pp_rest
     agenda->first = start->step;
     agenda->epoch = start->epoch >= 0 ? start->epoch : start->step / batches;
     agenda->batch = start->epoch >= 0 ? start->batch : start->step % batches;
-    if (agenda->epoch + (agenda->batch > 0) > config->epochs)
-        return pp_fail(PP_INPUT, "--epochs: the run to resume has done %d step%s and is in epoch %d; use at least %d",
-                       start->step, pp_plural(start->step), agenda->epoch + (agenda->batch > 0),
-                       agenda->epoch + (agenda->batch > 0));
+    const int64_t epochs = (int64_t)agenda->epoch + (agenda->batch > 0);
+    if (epochs > config->epochs)
+        return pp_fail(PP_INPUT,
+                       "--epochs: the run to resume has done %d step%s and is in epoch %" PRId64
+                       "; use at least %" PRId64,
+                       start->step, pp_plural(start->step), epochs, epochs);
     if (agenda->batch > batches)
         return pp_fail(PP_INPUT,
                        "--max-batches: the run to resume has done %d batch%s of its epoch, which now has %d; use at "

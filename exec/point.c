@@ -241,7 +241,7 @@ static pp_status check_files(const struct pp_exec *exec, const struct pp_session
 
 static pp_status run_session(struct pp_exec *exec, struct pp_session *s, struct pp_result *out)
 {
-    PP_TRY(pp_journal_open(&s->journal, (int64_t)s->agenda->steps + exec->config.epochs + 1));
+    PP_TRY(pp_journal_open(&s->journal, (int64_t)s->agenda->steps - s->agenda->first + exec->config.epochs + 1));
     PP_TRY(PP_NEW(&s->summaries, s->world->workers));
     return exec->processes.index == 0 ? run_first(exec, s, out) : run_crew(s, NULL);
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "core/base/log.h"
+#include "core/base/new_file.h"
 #include "exec/restart_inside.h"
 
 #define SUFFIX ".checkpoint"
@@ -51,6 +52,14 @@ static void add_state(const struct pp_restart_state *state, struct pp_notes *not
 
 static bool is_count(double value) { return value >= 0 && value <= INT32_MAX && value == floor(value); }
 
+/* Each epoch has a step, and each batch is one. (Sums of losses need not be finite.) */
+static bool is_sound(int number, const struct number all[NUMBERS])
+{
+    const double value = all[number].value;
+    if (is_new(number)) return is_count(value) && value <= all[STEP].value;
+    return is_whole(number) ? is_count(value) : number > BEST_LOSS || !isnan(value);
+}
+
 static pp_status parse_state(const char *path, const struct pp_notes *notes, struct pp_restart_state *out)
 {
     struct number numbers[NUMBERS];
@@ -61,7 +70,7 @@ static pp_status parse_state(const char *path, const struct pp_notes *notes, str
         char *end = NULL;
         if (is_new(i) && pp_restart_is_old(notes)) continue;
         if (text) numbers[i].value = strtod(text, &end);
-        if (!text || end == text || *end || (is_whole(i) && !is_count(numbers[i].value)))
+        if (!text || end == text || *end || !is_sound(i, numbers))
             return pp_fail(PP_INPUT, "%s is damaged: its '%s' is %s", path, numbers[i].name, text ? text : "missing");
     }
     *out = (struct pp_restart_state){
@@ -180,6 +189,14 @@ pp_status pp_restart_create(const char *path, const struct pp_notes *identity, c
 
 /* --- of a run --- */
 
+/* Of the file itself, whatever links lead to it. (What is no file is told where the file is tried.) */
+static pp_status take_lock(struct pp_restart *restart)
+{
+    struct pp_new_file file;
+    const pp_status chosen = pp_new_file_choose("--save", restart->path, true, &file);
+    return pp_file_lock_take(chosen == PP_OK ? file.path : restart->path, &restart->lock);
+}
+
 pp_status pp_restart_open(const struct pp_config *config, const struct pp_job *job, const struct pp_data *data,
                           const char *bits, bool writes, struct pp_restart *out)
 {
@@ -191,7 +208,7 @@ pp_status pp_restart_open(const struct pp_config *config, const struct pp_job *j
     snprintf(out->path, size, "%s%s", config->save, SUFFIX);
     pp_restart_identify(config, job, data, bits, &out->identity);
     PP_TRY(pp_notes_check(&out->identity));
-    if (writes) PP_TRY(pp_file_lock_take(out->path, &out->lock));
+    if (writes) PP_TRY(take_lock(out));
     if (!config->resume && access(out->path, F_OK) == 0)
         pp_warn("--save-every: %s of an earlier run is there, and will be replaced; --resume would go on from it",
                 out->path);
