@@ -8,46 +8,19 @@
  * computes several tiles, one after another, and the next one's pieces are fetched while a tile is written. Blocks of
  * a cluster have tiles beside each other. Each fetches a part of what it shares with another, for both; a stage may be
  * filled again when all groups of the cluster have read it.
- *
- * B as a product with B' has it, [n,k], is read by the tensor cores from shared memory. B as it lies, [k,n], would be
- * read across its rows, and goes through registers: a thread loads two numbers beside each other at a time. Which
- * columns of B they are is ours to choose, since we know where we write the sums. So these are chosen so that a warp's
- * loads touch all banks: with g = lane / 4, a thread has numbers 2 (g % 2) and on of piece g / 4 + 4 (g / 2 % 2), and
- * the odd warps of a group those of the piece two further.
  */
 #include "kernels/cuda/tf32.h"
 
-#include "kernels/cuda/maps.h"
-#include "kernels/cuda/wgmma.cuh"
+#include "kernels/cuda/tf32_tiles.cuh"
 
 namespace
 {
 
+using namespace pp_tf32;
+
 enum { MULTIPLIERS = 2, THREADS = (MULTIPLIERS + 1) * PP_GROUP };
-enum { STEP = PP_TF32_TERMS, STEP_PRODUCTS = STEP / PP_GROUP_TERMS, PIECE = 4, PIECE_BYTES = 16 };
 /* Of 65536, 168 for each thread: */
 enum { FETCHER_REGISTERS = 40, MULTIPLIER_REGISTERS = 232 };
-/* B as it lies is fetched in boxes of 32 columns, STEP rows each. */
-enum { BOX_COLUMNS = PP_MAP_COLUMNS, BOXES = PP_TF32_COLUMNS / BOX_COLUMNS, BOX_BYTES = STEP * PP_FETCHED_BYTES };
-
-static_assert((int)PP_MAP_COLUMNS == (int)PP_TF32_TERMS && PP_MAP_COLUMNS * sizeof(float) == PP_FETCHED_BYTES,
-              "a row of a piece is the terms of a step");
-
-/* What the kernels are told. clusters_: of all tiles, whether they run at the same time or not. */
-struct product {
-    float *c;
-    int m, n, steps;
-    int c_pitch;
-    int clusters_wide, clusters_high;
-    bool adds, across;
-};
-
-template <int rows, int columns_beside, int rows_beside, int stages> struct tile_shape {
-    static constexpr int ROWS = rows, COLUMNS_BESIDE = columns_beside, ROWS_BESIDE = rows_beside, STAGES = stages;
-    static constexpr int TOGETHER = columns_beside * rows_beside, SUMS = rows / 2;
-    static constexpr int B_BYTES = PP_TF32_COLUMNS * PP_FETCHED_BYTES, STAGE = B_BYTES + rows * PP_FETCHED_BYTES;
-    static constexpr int SHARED = STAGES * STAGE + PP_FETCHED_ALIGNMENT;
-};
 
 /* Where a thread is in the ring: the stages are used one after another, and the parity of their phases changes when all
  * have been. */
@@ -78,19 +51,6 @@ template <class T> struct block {
     }
     __device__ unsigned of_rows(void) const { return ((1u << T::COLUMNS_BESIDE) - 1) << above * T::COLUMNS_BESIDE; }
 };
-
-/* The first column and row of the block's tile in a cluster's. Clusters that run at the same time cover all of the
- * direction in which there are fewer: so what they fetch of the larger factor is fetched by all of them at once. */
-struct tile {
-    int column, row;
-};
-template <class T> static __device__ inline tile tile_of(const product &p, const block<T> &b, int cluster)
-{
-    const bool wide_first = p.clusters_wide < p.clusters_high;
-    const int x = wide_first ? cluster % p.clusters_wide : cluster / p.clusters_high,
-              y = wide_first ? cluster / p.clusters_wide : cluster % p.clusters_high;
-    return {(x * T::COLUMNS_BESIDE + b.beside) * PP_TF32_COLUMNS, (y * T::ROWS_BESIDE + b.above) * T::ROWS};
-}
 
 /* Fetches for one block, or for those of the cluster that share it. */
 template <bool shared>
@@ -129,36 +89,13 @@ static __device__ void fetch_all(const product &p, const block<T> &b, const CUte
     ring_place<T::STAGES> at = {0, 1};
     for (int i = (int)blockIdx.x / T::TOGETHER; i < p.clusters_wide * p.clusters_high;
          i += (int)gridDim.x / T::TOGETHER) {
-        const tile t = tile_of(p, b, i);
+        const tile t = tile_of<T>(p, b.beside, b.above, i);
         for (int step = 0; step < p.steps; step++, at.next()) {
             pp_barrier_wait(b.empty_of(at.stage), at.parity);
             pp_barrier_expect(b.full_of(at.stage), T::STAGE);
             fetch_step<T, as_it_lies>(b, t, step * STEP, at.stage, map_a, map_b);
         }
     }
-}
-
-/* What a thread of a group that multiplies has of a tile. row, column: of its sums, the first row of each eight and the
- * first column. B as it lies: its numbers of each eight terms begin so many bytes behind the stage, those of the first
- * four `low` bytes further, the others `high`. */
-struct thread_part {
-    int group, thread; /* the thread's number in the group */
-    int row, column;
-    int begin, low, high;
-};
-
-static __device__ inline thread_part part_of(bool as_it_lies)
-{
-    const int thread = (int)threadIdx.x % PP_GROUP, warp = thread / PP_WARP, g = thread % PP_WARP / 4, t = thread % 4;
-    const int group = (int)threadIdx.x / PP_GROUP;
-    thread_part p = {group, thread, 2 * t, group * PP_GROUP_ROWS + 16 * warp + g, 0, 0, 0};
-    if (!as_it_lies) return p;
-    const int box = 2 * group + warp / 2, piece = 2 * (warp % 2) + g / 4 + 4 * (g / 2 % 2), two = 2 * (g % 2);
-    p.column = box * BOX_COLUMNS + piece * PIECE + two;
-    p.begin = box * BOX_BYTES + t * PP_FETCHED_BYTES + two * (int)sizeof(float);
-    p.low = (piece ^ t) * PIECE_BYTES;
-    p.high = (piece ^ (t + 4)) * PIECE_BYTES + 4 * PP_FETCHED_BYTES;
-    return p;
 }
 
 static __device__ inline void load_two(uint32_t &first, uint32_t &second, uint32_t address)
@@ -234,43 +171,6 @@ static __device__ inline void sum_tile(float (&sums)[T::SUMS], const product &p,
     release(b, part, before);
 }
 
-template <class T, bool as_it_lies>
-static __device__ inline void write_tile(const float (&sums)[T::SUMS], const product &p, const tile &at,
-                                         const thread_part &part)
-{
-    const int column = at.column + part.column;
-#pragma unroll
-    for (int j = 0; j < T::ROWS / 8; j++)
-#pragma unroll
-        for (int e = 0; e < 2; e++) {
-            const int row = at.row + 8 * j + part.row + e;
-            float *to = p.c + (int64_t)row * p.c_pitch + column;
-            if (row >= p.m) continue;
-            if (as_it_lies) {
-                if (column < p.n) pp_put_two(to, sums[4 * j + e], sums[4 * j + 2 + e], p.adds);
-            } else {
-                if (column < p.n) pp_put(to, sums[4 * j + e], p.adds);
-                if (column + 8 < p.n) pp_put(to + 8, sums[4 * j + 2 + e], p.adds);
-            }
-        }
-}
-
-/* As the columns of C in memory: rows beside each other lie beside each other there. There are evenly many. */
-template <class T>
-static __device__ inline void write_across(const float (&sums)[T::SUMS], const product &p, const tile &at,
-                                           const thread_part &part)
-{
-    const int column = at.column + part.column;
-#pragma unroll
-    for (int j = 0; j < T::ROWS / 8; j++) {
-        const int row = at.row + 8 * j + part.row;
-        float *to = p.c + (int64_t)column * p.c_pitch + row;
-        if (row >= p.m || column >= p.n) continue;
-        pp_put_two(to, sums[4 * j], sums[4 * j + 1], p.adds);
-        pp_put_two(to + p.c_pitch, sums[4 * j + 2], sums[4 * j + 3], p.adds);
-    }
-}
-
 template <class T, bool as_it_lies> static __device__ void multiply_all(const product &p, const block<T> &b)
 {
     const thread_part part = part_of(as_it_lies);
@@ -280,9 +180,9 @@ template <class T, bool as_it_lies> static __device__ void multiply_all(const pr
         float sums[T::SUMS];
         sum_tile<T, as_it_lies>(sums, p, b, part, at);
         if (as_it_lies && p.across)
-            write_across<T>(sums, p, tile_of(p, b, i), part);
+            write_across<T>(sums, p, tile_of<T>(p, b.beside, b.above, i), part);
         else
-            write_tile<T, as_it_lies>(sums, p, tile_of(p, b, i), part);
+            write_tile<T, as_it_lies>(sums, p, tile_of<T>(p, b.beside, b.above, i), part);
     }
 }
 
@@ -331,8 +231,7 @@ template <class T, bool as_it_lies> cudaError_t queue(cudaStream_t stream, const
     p.adds = given->adds, p.across = given->across;
     p.steps =
         2 * pp_div_up(given->k, 2 * STEP); /* a step more, of zeros, costs less than to ask whether there is one */
-    p.clusters_wide = pp_div_up(given->n, PP_TF32_COLUMNS * T::COLUMNS_BESIDE);
-    p.clusters_high = pp_div_up(given->m, T::ROWS * T::ROWS_BESIDE);
+    divide<T>(p);
     CUtensorMap map_a, map_b;
     cudaError_t error = pp_cuda_map(&map_a, given->a, given->m, given->k, given->pitch, T::ROWS / T::COLUMNS_BESIDE);
     if (error != cudaSuccess) return error;

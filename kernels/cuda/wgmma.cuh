@@ -15,6 +15,8 @@
  *   sums, 64 x N:    [4j], [4j+1] row 16w + g, columns 8j + 2t, 8j + 2t + 1          [4j+2], [4j+3] the same, row + 8
  *
  * Addresses of shared memory are those of pp_shared_address() (mma.cuh).
+ *
+ * Tests compile what divides products for the host (tf32_tiles.cuh); tests/cuda/emulator/mma.h has what it puts there.
  */
 #ifndef PP_KERNELS_CUDA_WGMMA_CUH
 #define PP_KERNELS_CUDA_WGMMA_CUH
@@ -25,6 +27,8 @@
 
 enum { PP_GROUP = 128, PP_GROUP_ROWS = 64, PP_GROUP_TERMS = 8 };
 enum { PP_FETCHED_BYTES = 128, PP_FETCHED_ALIGNMENT = 1024 };
+
+#ifndef PP_EMULATOR
 
 /* ---- barriers in shared memory, 8 bytes each ---- */
 
@@ -199,5 +203,7 @@ static __device__ inline void pp_put_two(float *to, float x, float y, bool adds)
     else
         *reinterpret_cast<float2 *>(to) = make_float2(x, y);
 }
+
+#endif
 
 #endif

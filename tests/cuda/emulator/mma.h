@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What kernels/cuda/mma.cuh has of PTX, for kernels that are compiled for the host: part of kernel.h.
+ * What kernels/cuda/mma.cuh has of PTX, and wgmma.cuh to put sums into memory, for kernels that are compiled for the
+ * host: part of kernel.h.
  *
  * Each lane has of a matrix what the tables of the PTX ISA give it, and gets the rest from its warp, which meets for
  * that as it would: whoever has numbers in another place computes something else. Sums are in float, one term after
@@ -171,6 +172,15 @@ static inline void pp_copy_wait(void)
 {
     pp_emu_copy copy;
     while (pp_emu_copy_get(&copy)) pp_emu::land(copy);
+}
+
+static inline void pp_put(float *to, float x, bool adds) { *to = adds ? *to + x : x; }
+
+static inline void pp_put_two(float *to, float x, float y, bool adds)
+{
+    pp_emu_check_aligned(to, 2 * sizeof *to);
+    pp_put(to, x, adds);
+    pp_put(to + 1, y, adds);
 }
 
 #endif
