@@ -62,9 +62,17 @@ static void sync_folder(const struct pp_new_file *file)
     close(fd);
 }
 
+/* As if it had been written to: whom it is hidden from does not see the new one. */
+static void keep_permissions(const struct pp_new_file *file)
+{
+    struct stat before;
+    if (stat(file->path, &before) == 0) (void)chmod(file->temporary, before.st_mode & 0777);
+}
+
 int pp_new_file_put(struct pp_new_file *file)
 {
     if (!*file->temporary) return 0;
+    keep_permissions(file);
     if (rename(file->temporary, file->path)) return -1;
     file->temporary[0] = '\0';
     sync_folder(file);

@@ -22,9 +22,10 @@ struct pp_new_file {
 pp_status pp_new_file_choose(const char *option, const char *path, bool again, struct pp_new_file *out) PP_MUST_CHECK;
 /* The name to open for writing. */
 const char *pp_new_file_target(const struct pp_new_file *file);
-/* Renames the file, which is complete and closed, and waits until its new name is on the disk. So that its content is
- * there before, the caller calls fsync() before it closes the file. Does nothing if there is no temporary name. Returns
- * 0, or -1 with errno: then the file still has its temporary name. */
+/* Renames the file, which is complete and closed, and waits until its new name is on the disk. It gets the permissions
+ * of a file that it replaces. So that its content is there before, the caller calls fsync() before it closes the file.
+ * Does nothing if there is no temporary name. Returns 0, or -1 with errno: then the file still has its temporary
+ * name. */
 int pp_new_file_put(struct pp_new_file *file);
 
 #endif
