@@ -310,17 +310,6 @@ static void links_stay_links(void **state)
     assert_true(S_ISLNK(info.st_mode));
 }
 
-static void permissions_stay(void **state)
-{
-    (void)state;
-    struct stat info;
-    save("hidden.safetensors");
-    assert_int_equal(chmod("hidden.safetensors", 0600), 0);
-    save("hidden.safetensors");
-    assert_int_equal(stat("hidden.safetensors", &info), 0);
-    assert_int_equal(info.st_mode & 0777, 0600);
-}
-
 static void a_full_disk_is_told(void **state)
 {
     (void)state;
@@ -391,7 +380,6 @@ int main(void)
         cmocka_unit_test(wrong_headers),
         cmocka_unit_test(wrong_files),
         cmocka_unit_test(links_stay_links),
-        cmocka_unit_test(permissions_stay),
         cmocka_unit_test(nothing_is_left_of_a_discarded_file),
         cmocka_unit_test(a_full_disk_is_told),
         cmocka_unit_test(places_are_checked_early),
