@@ -37,12 +37,13 @@ bool pp_predict_only_times(const struct pp_config *config)
     return config->times && !pp_device_kind(config->device)->waits;
 }
 
-pp_status pp_predict_job(const struct pp_predictor *p, const struct pp_point *point, struct pp_job **out)
+/* cut: of pp_split_cuts(). */
+static pp_status make_job(const struct pp_predictor *p, const struct pp_point *point, int cut, struct pp_job **out)
 {
     struct pp_config config;
     *out = NULL;
     if (pp_predict_only_times(p->config)) return pp_given_job(p, point, out);
-    PP_TRY(pp_split_point(p, point, &config));
+    PP_TRY(pp_split_point(p, point, cut, &config));
     pp_status status = pp_job_create(&config, point, p->schedules, p->ops, evaluates(p->config), NULL, out);
     pp_split_point_free(p, &config);
     if (status == PP_OK) (*out)->config = p->config; /* `config` is local; p->config outlives the job */
@@ -87,17 +88,71 @@ static pp_status find_cost(const struct pp_predictor *p, struct pp_prediction *o
     return out->cost ? PP_OK : pp_cost_from_machine(out->job, &p->machine, &out->cost);
 }
 
-pp_status pp_predict(const struct pp_predictor *p, const struct pp_point *point, bool trace, struct pp_prediction *out)
+static pp_status finish(const struct pp_predictor *p, bool trace, struct pp_prediction *out)
 {
     const struct pp_sim_options options = {.trace = trace};
+    PP_TRY(find_cost(p, out));
+    return pp_sim_run(out->job->train, out->cost, &options, &out->result);
+}
+
+static bool are_cut_alike(const struct pp_model *a, const struct pp_model *b)
+{
+    int s = 0;
+    while (s < a->nstages && a->stages[s].layers == b->stages[s].layers) s++;
+    return s == a->nstages;
+}
+
+static bool fits(const struct pp_predictor *p, const struct pp_prediction *of)
+{
+    const int64_t limit = pp_predict_memory(p);
+    return limit == 0 || pp_device_bytes(of->job, of->cost->sharers, PP_ALL_BYTES) <= limit;
+}
+
+static bool is_better(const struct pp_predictor *p, const struct pp_prediction *a, const struct pp_prediction *b)
+{
+    const bool a_fits = fits(p, a), b_fits = fits(p, b);
+    return a_fits == b_fits ? a->result.batch_ns < b->result.batch_ns : a_fits;
+}
+
+/* Another cut of the same point: takes the place of *best if it is better. One that is not possible is none. */
+static pp_status try_cut(const struct pp_predictor *p, const struct pp_point *point, int cut, bool trace,
+                         struct pp_prediction *best)
+{
+    struct pp_prediction other = {0};
+    if (make_job(p, point, cut, &other.job) != PP_OK) return PP_OK;
+    pp_status status = PP_OK;
+    if (!are_cut_alike(other.job->model, best->job->model)) status = finish(p, trace, &other);
+    if (status == PP_OK && other.cost && is_better(p, &other, best)) {
+        const struct pp_prediction slower = *best;
+        *best = other;
+        other = slower;
+    }
+    pp_prediction_free(&other);
+    return status;
+}
+
+pp_status pp_predict(const struct pp_predictor *p, const struct pp_point *point, bool trace, struct pp_prediction *out)
+{
     *out = (struct pp_prediction){0};
     pp_status status;
-    PP_TRY_DONE(pp_predict_job(p, point, &out->job));
-    PP_TRY_DONE(find_cost(p, out));
-    PP_TRY_DONE(pp_sim_run(out->job->train, out->cost, &options, &out->result));
+    PP_TRY_DONE(make_job(p, point, 0, &out->job));
+    PP_TRY_DONE(finish(p, trace, out));
+    for (int cut = 1; cut < pp_split_cuts(p, point); cut++) PP_TRY_DONE(try_cut(p, point, cut, trace, out));
 done:
     if (status != PP_OK) pp_prediction_free(out);
     return status;
+}
+
+pp_status pp_predict_job(const struct pp_predictor *p, const struct pp_point *point, struct pp_job **out)
+{
+    struct pp_prediction prediction;
+    if (pp_split_cuts(p, point) == 1) return make_job(p, point, 0, out);
+    *out = NULL;
+    PP_TRY(pp_predict(p, point, false, &prediction));
+    *out = prediction.job;
+    prediction.job = NULL;
+    pp_prediction_free(&prediction);
+    return PP_OK;
 }
 
 void pp_prediction_free(struct pp_prediction *prediction)

@@ -46,7 +46,7 @@ int64_t pp_device_bytes(const struct pp_job *job, int sharers, unsigned kinds);
  * nothing to free. */
 pp_status pp_predict(const struct pp_predictor *p, const struct pp_point *point, bool trace,
                      struct pp_prediction *out) PP_MUST_CHECK;
-/* Makes the job of a point, without predicting it (--emit). */
+/* The job of a point, as pp_predict() has it (--emit). */
 pp_status pp_predict_job(const struct pp_predictor *p, const struct pp_point *point, struct pp_job **out) PP_MUST_CHECK;
 void pp_prediction_free(struct pp_prediction *prediction);
 

@@ -22,10 +22,19 @@ pp_status pp_split_find(struct pp_config *config, const struct pp_predictor *p, 
     return pp_split_time(config, p->schedules, p->ops, p->waits ? p->waits : config->device, texts);
 }
 
-pp_status pp_split_point(const struct pp_predictor *p, const struct pp_point *point, struct pp_config *out)
+enum { EVEN_RANKS, EVEN_STAGES, UNIFORM, CUTS };
+
+int pp_split_cuts(const struct pp_predictor *p, const struct pp_point *point)
+{
+    return is_own(p) && point->virtual_stages > 1 ? CUTS : 1;
+}
+
+pp_status pp_split_point(const struct pp_predictor *p, const struct pp_point *point, int cut, struct pp_config *out)
 {
     *out = *p->config;
     if (!is_own(p)) return PP_OK;
+    out->even_stages = cut == EVEN_STAGES;
+    if (cut == UNIFORM) out->split = "uniform";
     out->tensor = (struct pp_ints){1, {point->tensor}};
     out->overlap_tensor_sums = (struct pp_ints){1, {point->sum_pieces}};
     out->overlap_expert_exchange = (struct pp_ints){1, {point->exchange_pieces}};

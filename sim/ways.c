@@ -248,7 +248,8 @@ pp_status pp_way_remove_no_better(const struct pp_way *way, json_t **rows, const
                                      !is_for_several(&way->points[k], schedules) && is_no_better(rows[i], rows[k])))
             k++;
         if (k == way->npoints) continue;
-        snprintf(why, sizeof why, "with one stage on each rank it takes no less time or memory than %.64s",
+        snprintf(why, sizeof why,
+                 "with one stage on each rank (--virtual 1) it takes no less time or memory than %.64s",
                  way->points[k].schedule);
         PP_TRY(left_out(context, point, why));
         json_decref(rows[i]);

@@ -90,6 +90,7 @@ struct pp_config {
     int cp_comm_type;                /* enum pp_context_kind */
     const char *split;
     double *layer_ns; /* --split time: times of the layers, see core/database/split_time.h; else NULL */
+    bool even_stages; /* where ranks have several stages, these are to have as much as each other, not the ranks */
     /* data and files */
     const char *data; /* NULL: generated text */
     uint64_t seed;

@@ -13,7 +13,10 @@ static bool has_long_flash_rows(const struct pp_config *config)
 {
     return has_long_rows(config) && config->attention == PP_ATTENTION_FLASH;
 }
+/* Others have times of some rows only, and each way its own. */
+static bool is_on_a_machine(const struct pp_config *config) { return pp_config_machine(config); }
 static bool has_no_chunks(const struct pp_config *config) { return !pp_config_given(config, "chunks"); }
+static bool has_no_schedule(const struct pp_config *config) { return !pp_config_given(config, "schedule"); }
 static bool has_tensor_ranks(const struct pp_config *config) { return pp_ints_most(&config->tensor) > 1; }
 static bool is_shared(const struct pp_config *config) { return !pp_ints_have(&config->zero, 0); }
 
@@ -22,12 +25,14 @@ static const struct {
     const char *option, *value;
     bool (*suits)(const struct pp_config *config); /* NULL: it suits any */
 } usual[] = {
+    {"virtual", "1,2,4", has_no_schedule}, /* as these are for */
     {"schedule", "1f1b,interleaved,zbv", NULL},
     {"micro-batch-size", "1,2,4", has_no_chunks},
     {"tensor", "1,2,4,8", NULL},
     {"context-parallel", "1,2,4,8,16", has_long_rows},
     {"cp-comm-type", "all_gather", has_long_flash_rows}, /* about as fast as a2a, and not bound to heads of keys */
     {"expert-parallel", "1,2,4,8,16,32,64", has_experts},
+    {"split", "time", is_on_a_machine},
     {"zero", "1,3", NULL},
     {"checkpoint", "never,activation,layers", NULL},
     {"sequence-parallel", "true", has_tensor_ranks},
