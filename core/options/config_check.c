@@ -287,6 +287,15 @@ static void remark_on_sharers(const struct pp_config *config)
         pp_warn("--cp-comm-type changes nothing without --context-parallel 2 or more");
 }
 
+/* Other software's kernels are those on tensor cores that store no scores. */
+static void remark_on_attention(const struct pp_config *config)
+{
+    const bool has_any = config->attention == PP_ATTENTION_FLASH && pp_in_bf16(config->precision);
+    if (config->library_attention && !has_any)
+        pp_warn("--attention-kernel library changes no attention without --attention flash and --precision bf16 or "
+                "fp8");
+}
+
 /* Options about groups of replicas that shard. */
 static void remark_on_groups(const struct pp_config *config)
 {
@@ -304,6 +313,7 @@ void pp_config_remarks(const struct pp_config *config)
 {
     if (config->gpus > 0 && knows_no_gpus(config))
         pp_warn("--gpus %d changes nothing with --device %s", config->gpus, config->device);
+    remark_on_attention(config);
     remark_on_sharers(config);
     remark_on_groups(config);
     if (pp_config_holders(config) > 1 || pp_ints_most(&config->context_parallel) > 1 || config->workers.n > 0) return;
