@@ -3,9 +3,6 @@
 
 #include <stdlib.h>
 
-#include "sim/costs.h"
-#include "sim/engine.h"
-
 /* --times names a file of blocks: deals them out. */
 static pp_status cut_blocks(const struct pp_predictor *p, enum pp_even even, struct pp_job *job)
 {
@@ -40,10 +37,11 @@ static pp_status build(const struct pp_predictor *p, enum pp_even even, struct p
     return pp_plan_check(job->train);
 }
 
-static pp_status create(const struct pp_predictor *p, const struct pp_point *point, enum pp_even even,
-                        struct pp_job **out)
+pp_status pp_given_job(const struct pp_predictor *p, const struct pp_point *point, enum pp_even even,
+                       struct pp_job **out)
 {
     struct pp_job *job;
+    *out = NULL;
     PP_TRY(PP_NEW(&job, 1));
     job->config = p->config;
     job->model_ops = p->ops;
@@ -56,47 +54,4 @@ static pp_status create(const struct pp_predictor *p, const struct pp_point *poi
     else
         *out = job;
     return status;
-}
-
-static pp_status batch_ns(const struct pp_job *job, int64_t *out)
-{
-    struct pp_cost *cost;
-    struct pp_sim_result result;
-    PP_TRY(pp_cost_from_times(job->train, &job->times, &cost));
-    const pp_status status = pp_sim_run(job->train, cost, &(struct pp_sim_options){0}, &result);
-    pp_cost_free(cost);
-    PP_TRY(status);
-    *out = result.batch_ns;
-    pp_sim_result_free(&result);
-    return PP_OK;
-}
-
-/* Takes the job in place of *best, if it is quicker; else releases it. */
-static pp_status take_quicker(struct pp_job *job, struct pp_job **best, int64_t *best_ns)
-{
-    int64_t ns = 0;
-    const pp_status status = batch_ns(job, &ns);
-    const bool quicker = status == PP_OK && (!*best || ns < *best_ns);
-    if (quicker) *best_ns = ns;
-    pp_job_free(quicker ? *best : job);
-    if (quicker) *best = job;
-    return status;
-}
-
-pp_status pp_given_job(const struct pp_predictor *p, const struct pp_point *point, struct pp_job **out)
-{
-    const bool several = p->config->blocks && point->virtual_stages > 1;
-    struct pp_job *job, *best = NULL;
-    int64_t best_ns = 0;
-    *out = NULL;
-    if (!several) return create(p, point, PP_EVEN_RANKS, out);
-    for (int even = 0; even < PP_EVENS; even++) {
-        pp_status status = create(p, point, even, &job);
-        if (status == PP_OK) status = take_quicker(job, &best, &best_ns);
-        if (status == PP_OK) continue;
-        pp_job_free(best);
-        return status;
-    }
-    *out = best;
-    return PP_OK;
 }

@@ -7,8 +7,9 @@
 
 #include "sim/predict.h"
 
-/* Makes the job of a point. Blocks are cut into stages so that ranks have as much as each other, or, where ranks have
- * several stages and it makes a step shorter, so that stages have. PP_USAGE if the point is impossible. */
-pp_status pp_given_job(const struct pp_predictor *p, const struct pp_point *point, struct pp_job **out) PP_MUST_CHECK;
+/* Makes the job of a point. Blocks are cut into stages by time, so that ranks or stages have as much as each other.
+ * PP_USAGE if the point is impossible. */
+pp_status pp_given_job(const struct pp_predictor *p, const struct pp_point *point, enum pp_even even,
+                       struct pp_job **out) PP_MUST_CHECK;
 
 #endif

@@ -42,7 +42,7 @@ static pp_status make_job(const struct pp_predictor *p, const struct pp_point *p
 {
     struct pp_config config;
     *out = NULL;
-    if (pp_predict_only_times(p->config)) return pp_given_job(p, point, out);
+    if (pp_predict_only_times(p->config)) return pp_given_job(p, point, cut, out);
     PP_TRY(pp_split_point(p, point, cut, &config));
     pp_status status = pp_job_create(&config, point, p->schedules, p->ops, evaluates(p->config), NULL, out);
     pp_split_point_free(p, &config);
@@ -95,9 +95,11 @@ static pp_status finish(const struct pp_predictor *p, bool trace, struct pp_pred
     return pp_sim_run(out->job->train, out->cost, &options, &out->result);
 }
 
+/* NULL: given times have no model. */
 static bool are_cut_alike(const struct pp_model *a, const struct pp_model *b)
 {
     int s = 0;
+    if (!a || !b) return false;
     while (s < a->nstages && a->stages[s].layers == b->stages[s].layers) s++;
     return s == a->nstages;
 }
@@ -105,6 +107,7 @@ static bool are_cut_alike(const struct pp_model *a, const struct pp_model *b)
 static bool fits(const struct pp_predictor *p, const struct pp_prediction *of)
 {
     const int64_t limit = pp_predict_memory(p);
+    if (!of->job->layout) return true; /* given times */
     return limit == 0 || pp_device_bytes(of->job, of->cost->sharers, PP_ALL_BYTES) <= limit;
 }
 
@@ -119,8 +122,8 @@ static pp_status try_cut(const struct pp_predictor *p, const struct pp_point *po
                          struct pp_prediction *best)
 {
     struct pp_prediction other = {0};
-    if (make_job(p, point, cut, &other.job) != PP_OK) return PP_OK;
-    pp_status status = PP_OK;
+    pp_status status = make_job(p, point, cut, &other.job);
+    if (status != PP_OK) return status == PP_USAGE ? PP_OK : status;
     if (!are_cut_alike(other.job->model, best->job->model)) status = finish(p, trace, &other);
     if (status == PP_OK && other.cost && is_better(p, &other, best)) {
         const struct pp_prediction slower = *best;

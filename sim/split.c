@@ -2,6 +2,7 @@
 #include "sim/split.h"
 
 #include "core/database/split_time.h"
+#include "core/job/blocks.h"
 #include "sim/costs.h"
 
 /* Is each point cut by times of its own? So it is with --split time and a machine: its data sheet has times for any
@@ -22,18 +23,20 @@ pp_status pp_split_find(struct pp_config *config, const struct pp_predictor *p, 
     return pp_split_time(config, p->schedules, p->ops, p->waits ? p->waits : config->device, texts);
 }
 
-enum { EVEN_RANKS, EVEN_STAGES, UNIFORM, CUTS };
+enum { UNIFORM = PP_EVENS, CUTS }; /* before these enum pp_even */
 
 int pp_split_cuts(const struct pp_predictor *p, const struct pp_point *point)
 {
-    return is_own(p) && point->virtual_stages > 1 ? CUTS : 1;
+    if (point->virtual_stages == 1) return 1;
+    if (pp_predict_only_times(p->config)) return p->config->blocks ? PP_EVENS : 1;
+    return is_own(p) ? CUTS : 1;
 }
 
 pp_status pp_split_point(const struct pp_predictor *p, const struct pp_point *point, int cut, struct pp_config *out)
 {
     *out = *p->config;
     if (!is_own(p)) return PP_OK;
-    out->even_stages = cut == EVEN_STAGES;
+    out->even_stages = cut == PP_EVEN_STAGES;
     if (cut == UNIFORM) out->split = "uniform";
     out->tensor = (struct pp_ints){1, {point->tensor}};
     out->overlap_tensor_sums = (struct pp_ints){1, {point->sum_pieces}};

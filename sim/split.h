@@ -12,13 +12,14 @@
  * PP_INPUT if there are no times. Release with pp_split_time_free() (core/database/split_time.h). */
 pp_status pp_split_find(struct pp_config *config, const struct pp_predictor *p, struct pp_db *texts) PP_MUST_CHECK;
 
-/* How many cuts of a point are worth trying: with --split time and --machine, where ranks have several stages, no rule
- * says which is quickest, ranks that have as much as each other or stages that have. */
+/* How many cuts of a point are worth trying: where ranks have several stages, no rule says which is quickest, ranks
+ * that have as much as each other or stages that have. So it is with --split time and --machine, and with blocks. */
 int pp_split_cuts(const struct pp_predictor *p, const struct pp_point *point);
 
 /* The config from which the job of a point is made by one of them, counted from 0: p->config, but with --machine with
  * layer_ns computed by its data sheet for this point (its rows, T and so on), as if it had been asked for alone. The
- * first makes ranks even by time, the second stages, the third ranks by layers. Release it when the job is made. */
+ * first two are those of enum pp_even, by time; the third makes ranks even by layers. Release it when the job is
+ * made. */
 pp_status pp_split_point(const struct pp_predictor *p, const struct pp_point *point, int cut,
                          struct pp_config *out) PP_MUST_CHECK;
 void pp_split_point_free(const struct pp_predictor *p, struct pp_config *config);

@@ -45,9 +45,8 @@ static const struct {
      "the system could not read or write it; check the disk and the limits on file size (what was committed before is "
      "kept)"},
     {SQLITE_BUSY, PP_IO,
-     "another process has been writing to it for half a minute (for a moment, where a signal asks the program to end); "
-     "wait "
-     "for that process or name another file"},
+     "another process has been writing to it for half a minute (for a moment, where a signal asks the program to "
+     "end); wait for that process or name another file"},
     {SQLITE_LOCKED, PP_IO, "it is locked by another user of this process"},
     {SQLITE_PROTOCOL, PP_IO, "its lock could not be had; try again, or use a file on a local disk"},
     {SQLITE_NOMEM, PP_NOMEM, "there is not enough memory"},
