@@ -163,6 +163,16 @@ int64_t pp_cost_rounding_ns(const struct pp_job *job, const struct pp_class *cls
     return llround(passes * m->call_overhead_ns + bytes / m->bytes_per_ns);
 }
 
+/* The class before `cls` that takes the same time, because it has the same calls and its workers meet in the same way;
+ * cls itself if there is none. */
+static int same_time(const struct pp_job *job, const struct pp_placement *placement, int cls)
+{
+    const struct pp_plan *plan = job->train;
+    const int same = job->phase[PP_TRAIN].same_as[cls];
+    const int rank = plan->stage_rank[plan->classes[same].stage], own = plan->stage_rank[plan->classes[cls].stage];
+    return pp_placement_joins_alike(placement, rank, own) ? same : cls;
+}
+
 static pp_status set_class(const struct pp_job *job, struct pp_machine_calls *calls, int cls,
                            const struct pp_placement *placement, struct pp_class_cost *out)
 {
@@ -200,8 +210,13 @@ pp_status pp_cost_from_machine(const struct pp_job *job, const struct pp_machine
     struct pp_placement placement = pp_placement_of(job, m);
     pp_status status = pp_placement_remember(&placement);
     pp_machine_calls_begin(&calls, m, job->model_ops, sharers);
-    for (int c = 0; c < cost->nclasses && status == PP_OK; c++)
-        status = set_class(job, &calls, c, &placement, &cost->classes[c]);
+    for (int c = 0; c < cost->nclasses && status == PP_OK; c++) {
+        const int same = pp_kinds[job->train->classes[c].kind].computes ? same_time(job, &placement, c) : c;
+        if (same < c)
+            cost->classes[c] = cost->classes[same];
+        else
+            status = set_class(job, &calls, c, &placement, &cost->classes[c]);
+    }
     pp_placement_forget(&placement);
     if (status != PP_OK) {
         pp_cost_free(cost);

@@ -237,6 +237,16 @@ static struct joining joining_of(const struct pp_placement *p, int rank, double 
     return joining;
 }
 
+bool pp_placement_joins_alike(const struct pp_placement *p, int rank, int other)
+{
+    bool alike = true;
+    for (int group = 0; group < PP_JOIN_GROUPS && alike; group++) {
+        const struct pp_ring a = slowest_of(p, rank, group), b = slowest_of(p, other, group);
+        alike = a.members == b.members && a.hosts == b.hosts && a.fewest == b.fewest && a.least == b.least;
+    }
+    return alike;
+}
+
 static double join_ns(const struct joining *joining, const struct pp_join_work *join)
 {
     return (double)pp_placement_join_ns(joining->placement, &joining->rings[join->group], join, joining->latency_ns,

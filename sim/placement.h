@@ -71,6 +71,9 @@ int64_t pp_placement_join_ns(const struct pp_placement *p, const struct pp_ring 
 int64_t pp_placement_combine_ns(const struct pp_placement *p, const struct pp_job *job, const struct pp_class *cls,
                                 double latency_ns, double ns_per_byte);
 
+/* Do collectives inside tasks take the same time on both ranks? */
+bool pp_placement_joins_alike(const struct pp_placement *p, int rank, int other);
+
 /* Sets class->sums_ns, the time of the collectives inside a task of class `cls`, and replaces the former one in
  * class->ns and class->loaded_ns. beside: times of the task's kernels, of which only the proportions count; collectives
  * that may run beside kernels (pp_join_call.beside) then take only the time that the kernels do not hide. NULL: nothing

@@ -37,17 +37,35 @@ bool pp_predict_only_times(const struct pp_config *config)
     return config->times && !pp_device_kind(config->device)->waits;
 }
 
-/* cut: of pp_split_cuts(). */
-static pp_status make_job(const struct pp_predictor *p, const struct pp_point *point, int cut, struct pp_job **out)
+/* Has each stage as many layers in both? */
+static bool are_cut_alike(const struct pp_model *a, const struct pp_model *b)
+{
+    int s = 0;
+    while (s < a->nstages && a->stages[s].layers == b->stages[s].layers) s++;
+    return s == a->nstages;
+}
+
+/* cut: of pp_split_cuts(). unlike: *out = NULL if the job would be cut as this one is; NULL: there is none. Given times
+ * have no model, and are never said to be alike. */
+static pp_status make_job(const struct pp_predictor *p, const struct pp_point *point, int cut,
+                          const struct pp_job *unlike, struct pp_job **out)
 {
     struct pp_config config;
+    struct pp_job *job = NULL;
     *out = NULL;
     if (pp_predict_only_times(p->config)) return pp_given_job(p, point, cut, out);
     PP_TRY(pp_split_point(p, point, cut, &config));
-    pp_status status = pp_job_create(&config, point, p->schedules, p->ops, evaluates(p->config), NULL, out);
+    pp_status status = pp_job_begin(&config, point, p->schedules, p->ops, &job);
+    const bool alike = status == PP_OK && unlike && are_cut_alike(job->model, unlike->model);
+    if (status == PP_OK && !alike) status = pp_job_complete(job, p->schedules, evaluates(p->config), NULL);
     pp_split_point_free(p, &config);
-    if (status == PP_OK) (*out)->config = p->config; /* `config` is local; p->config outlives the job */
-    return status;
+    if (status != PP_OK || alike) {
+        pp_job_free(job);
+        return status;
+    }
+    job->config = p->config; /* `config` is local; p->config outlives the job */
+    *out = job;
+    return PP_OK;
 }
 
 /* Finds the measured memory of processes, for --transport, else for the mover whose links were used, else for threads.
@@ -95,26 +113,11 @@ static pp_status finish(const struct pp_predictor *p, bool trace, struct pp_pred
     return pp_sim_run(out->job->train, out->cost, &options, &out->result);
 }
 
-/* NULL: given times have no model. */
-static bool are_cut_alike(const struct pp_model *a, const struct pp_model *b)
-{
-    int s = 0;
-    if (!a || !b) return false;
-    while (s < a->nstages && a->stages[s].layers == b->stages[s].layers) s++;
-    return s == a->nstages;
-}
-
-static bool fits(const struct pp_predictor *p, const struct pp_prediction *of)
+static bool fits(const struct pp_predictor *p, const struct pp_job *job, int sharers)
 {
     const int64_t limit = pp_predict_memory(p);
-    if (!of->job->layout) return true; /* given times */
-    return limit == 0 || pp_device_bytes(of->job, of->cost->sharers, PP_ALL_BYTES) <= limit;
-}
-
-static bool is_better(const struct pp_predictor *p, const struct pp_prediction *a, const struct pp_prediction *b)
-{
-    const bool a_fits = fits(p, a), b_fits = fits(p, b);
-    return a_fits == b_fits ? a->result.batch_ns < b->result.batch_ns : a_fits;
+    if (!job->layout) return true; /* given times */
+    return limit == 0 || pp_device_bytes(job, sharers, PP_ALL_BYTES) <= limit;
 }
 
 /* Another cut of the same point: takes the place of *best if it is better. One that is not possible is none. */
@@ -122,10 +125,14 @@ static pp_status try_cut(const struct pp_predictor *p, const struct pp_point *po
                          struct pp_prediction *best)
 {
     struct pp_prediction other = {0};
-    pp_status status = make_job(p, point, cut, &other.job);
+    const int sharers = best->cost->sharers;
+    pp_status status = make_job(p, point, cut, best->job, &other.job);
     if (status != PP_OK) return status == PP_USAGE ? PP_OK : status;
-    if (!are_cut_alike(other.job->model, best->job->model)) status = finish(p, trace, &other);
-    if (status == PP_OK && other.cost && is_better(p, &other, best)) {
+    if (!other.job) return PP_OK; /* it is the best one's cut */
+    const bool best_fits = fits(p, best->job, sharers), other_fits = fits(p, other.job, sharers);
+    const bool may_win = other_fits || !best_fits;
+    if (may_win) status = finish(p, trace, &other);
+    if (status == PP_OK && may_win && (other_fits > best_fits || other.result.batch_ns < best->result.batch_ns)) {
         const struct pp_prediction slower = *best;
         *best = other;
         other = slower;
@@ -138,7 +145,7 @@ pp_status pp_predict(const struct pp_predictor *p, const struct pp_point *point,
 {
     *out = (struct pp_prediction){0};
     pp_status status;
-    PP_TRY_DONE(make_job(p, point, 0, &out->job));
+    PP_TRY_DONE(make_job(p, point, 0, NULL, &out->job));
     PP_TRY_DONE(finish(p, trace, out));
     for (int cut = 1; cut < pp_split_cuts(p, point); cut++) PP_TRY_DONE(try_cut(p, point, cut, trace, out));
 done:
@@ -149,7 +156,7 @@ done:
 pp_status pp_predict_job(const struct pp_predictor *p, const struct pp_point *point, struct pp_job **out)
 {
     struct pp_prediction prediction;
-    if (pp_split_cuts(p, point) == 1) return make_job(p, point, 0, out);
+    if (pp_split_cuts(p, point) == 1) return make_job(p, point, 0, NULL, out);
     *out = NULL;
     PP_TRY(pp_predict(p, point, false, &prediction));
     *out = prediction.job;

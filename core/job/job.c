@@ -305,9 +305,8 @@ static pp_status make_model(struct pp_job *job, const struct pp_shape *shape, co
 {
     const struct pp_point *point = &job->point;
     int *stage_rank = NULL;
-    struct pp_cut cut = {.stages = point->ranks * point->virtual_stages,
-                         .split = job->config->split,
-                         .layer_ns = job->config->layer_ns};
+    struct pp_cut cut = {
+        .stages = point->ranks * point->virtual_stages, .split = job->config->split, .layer_ns = job->config->layer_ns};
     if (point->virtual_stages > 1 && !job->config->even_stages) {
         PP_TRY(PP_NEW(&stage_rank, cut.stages));
         cut.stage_rank = stage_rank;
@@ -322,9 +321,8 @@ static pp_status make_model(struct pp_job *job, const struct pp_shape *shape, co
     return status;
 }
 
-pp_status pp_job_create(const struct pp_config *config, const struct pp_point *point,
-                        const struct pp_schedules *schedules, const struct pp_model_ops *ops, bool evaluate,
-                        const struct pp_tails *tails, struct pp_job **out)
+pp_status pp_job_begin(const struct pp_config *config, const struct pp_point *point,
+                       const struct pp_schedules *schedules, const struct pp_model_ops *ops, struct pp_job **out)
 {
     struct pp_shape shape;
     struct pp_job *job;
@@ -343,13 +341,33 @@ pp_status pp_job_create(const struct pp_config *config, const struct pp_point *p
     shape.exchange_pieces = point->exchange_pieces;
     pp_config_share(config, point->zero, point->shard_degree, &shape);
     PP_TRY_DONE(make_model(job, &shape, schedules));
-    PP_TRY_DONE(build_plans(job, schedules, evaluate));
-    PP_TRY_DONE(make_phases(job, tails ? tails : &(struct pp_tails){0}));
-    PP_TRY_DONE(make_layout(job));
-    PP_TRY_DONE(name_key(job));
     *out = job;
 done:
     if (status != PP_OK) pp_job_free(job);
+    return status;
+}
+
+pp_status pp_job_complete(struct pp_job *job, const struct pp_schedules *schedules, bool evaluate,
+                          const struct pp_tails *tails)
+{
+    PP_TRY(build_plans(job, schedules, evaluate));
+    PP_TRY(make_phases(job, tails ? tails : &(struct pp_tails){0}));
+    PP_TRY(make_layout(job));
+    return name_key(job);
+}
+
+pp_status pp_job_create(const struct pp_config *config, const struct pp_point *point,
+                        const struct pp_schedules *schedules, const struct pp_model_ops *ops, bool evaluate,
+                        const struct pp_tails *tails, struct pp_job **out)
+{
+    struct pp_job *job;
+    *out = NULL;
+    PP_TRY(pp_job_begin(config, point, schedules, ops, &job));
+    const pp_status status = pp_job_complete(job, schedules, evaluate, tails);
+    if (status == PP_OK)
+        *out = job;
+    else
+        pp_job_free(job);
     return status;
 }
 

@@ -150,6 +150,13 @@ pp_status pp_point_check(const struct pp_config *config, const struct pp_point *
 pp_status pp_job_create(const struct pp_config *config, const struct pp_point *point,
                         const struct pp_schedules *schedules, const struct pp_model_ops *ops, bool evaluate,
                         const struct pp_tails *tails, struct pp_job **out) PP_MUST_CHECK;
+/* The same in two steps, for those who look at the model before they make all the rest, which takes long: the job with
+ * its model alone, and what is left. A job that pp_job_complete() could not complete is of no use but to be freed. */
+pp_status pp_job_begin(const struct pp_config *config, const struct pp_point *point,
+                       const struct pp_schedules *schedules, const struct pp_model_ops *ops,
+                       struct pp_job **out) PP_MUST_CHECK;
+pp_status pp_job_complete(struct pp_job *job, const struct pp_schedules *schedules, bool evaluate,
+                          const struct pp_tails *tails) PP_MUST_CHECK;
 void pp_job_free(struct pp_job *job);
 
 /* Number of pieces into which sums over tensor ranks are cut in the largest microbatch (pp_sum_pieces()). */

@@ -172,7 +172,8 @@ static int64_t plan_bytes(const struct pp_plan *plan)
 static int64_t program_bytes(const struct pp_phase *phase)
 {
     int64_t calls = 0;
-    for (int c = 0; phase->plan && c < phase->plan->nclasses; c++) calls += phase->programs[c].ncalls;
+    for (int c = 0; phase->plan && c < phase->plan->nclasses; c++)
+        if (phase->same_as[c] == c) calls += phase->programs[c].ncalls;
     return calls * (int64_t)sizeof(struct pp_call);
 }
 

@@ -37,6 +37,9 @@ struct pp_phase {
     const struct pp_plan *plan;
     int seq;                     /* tokens per row */
     struct pp_program *programs; /* [plan->nclasses]; transfers and collectives have empty programs */
+    /* [plan->nclasses] the first class whose program has the same calls; the class itself if there is none before it.
+     * Equal programs have their calls at one place in memory. */
+    int *same_as;
 };
 
 /* Offsets are bytes from the beginning of a rank's arena. */

@@ -19,7 +19,7 @@
 /* Texts of the config stay until the next call. */
 static inline pp_status parse(unsigned tool, const char *line, struct pp_config *out)
 {
-    enum { MOST_WORDS = 32 };
+    enum { MOST_WORDS = 64 };
     static char words[512];
     char *argv[MOST_WORDS] = {"program"};
     int argc = 1, noperands;

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Programs that classes of a phase have together: each is, call by call, what is written for the class alone.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "config_case.h"
+#include "core/job/job.h"
+#include "core/plan/plan_spec.h"
+#include "kernels/model.h"
+#include "schedules/schedule.h"
+
+/* Field by field: there are bytes between fields that nobody sets. */
+static void expect_same_call(const struct pp_call *a, const struct pp_call *b)
+{
+    assert_int_equal(a->kernel, b->kernel);
+    assert_memory_equal(a->n, b->n, sizeof a->n);
+    assert_int_equal(a->site, b->site);
+    assert_int_equal(a->precision, b->precision);
+    assert_int_equal(a->adds, b->adds);
+    assert_true(a->p == b->p);
+    assert_memory_equal(&a->turns, &b->turns, sizeof a->turns);
+    for (int i = 0; i < PP_CALL_REFS; i++) {
+        assert_int_equal(a->ref[i].region, b->ref[i].region);
+        assert_int_equal(a->ref[i].offset, b->ref[i].offset);
+        assert_int_equal(a->ref[i].row_bytes, b->ref[i].row_bytes);
+        assert_int_equal(a->ref[i].part_bytes, b->ref[i].part_bytes);
+        assert_int_equal(a->ref[i].expert_bytes, b->ref[i].expert_bytes);
+    }
+}
+
+static void check_alone(const struct pp_job *job, const struct pp_phase *phase, int c)
+{
+    const struct pp_class *cls = &phase->plan->classes[c];
+    const struct pp_program *made = &phase->programs[c];
+    const int shared = phase->plan->slot_microbatches > 1 ? pp_plan_most_slot_rows(phase->plan) : 0;
+    const struct pp_program_spec spec = pp_phase_spec(phase, shared ? shared : cls->rows);
+    struct pp_program alone;
+    assert_int_equal(pp_model_ops.program(job->model, cls, &spec, &alone), PP_OK);
+    assert_int_equal(made->ncalls, alone.ncalls);
+    assert_int_equal(made->work_bytes, alone.work_bytes);
+    assert_true(made->flops == alone.flops);
+    assert_string_equal(made->signature, alone.signature);
+    for (int i = 0; i < alone.ncalls; i++) expect_same_call(&made->calls[i], &alone.calls[i]);
+    pp_program_free(&alone);
+}
+
+/* Returns how many classes that compute have the program of another one. */
+static int check_phase(const struct pp_job *job, const struct pp_phase *phase)
+{
+    int together = 0;
+    for (int c = 0; c < phase->plan->nclasses; c++) {
+        const int same = phase->same_as[c];
+        assert_in_range(same, 0, c);
+        assert_int_equal(phase->same_as[same], same);
+        assert_true(phase->programs[c].calls == phase->programs[same].calls);
+        together += same < c;
+        if (pp_kinds[phase->plan->classes[c].kind].computes) check_alone(job, phase, c);
+    }
+    return together;
+}
+
+/* Checks all phases of a run; returns what check_phase() says of training. */
+static int check(const char *options)
+{
+    struct pp_config config;
+    struct pp_point *points;
+    struct pp_job *job;
+    int n;
+    if (parse(PP_PPEXEC, options, &config) != PP_OK) fail_msg("%s: %s", options, pp_message());
+    assert_int_equal(pp_points(&config, &pp_schedules, &points, &n), PP_OK);
+    assert_int_equal(n, 1);
+    if (pp_job_create(&config, points, &pp_schedules, &pp_model_ops, true, NULL, &job) != PP_OK)
+        fail_msg("%s: %s", options, pp_message());
+    const int together = check_phase(job, &job->phase[PP_TRAIN]);
+    check_phase(job, &job->phase[PP_EVAL]);
+    pp_job_free(job);
+    free(points);
+    return together;
+}
+
+#define SMALL                                                                                                          \
+    "--preset small --d-model 16 --heads 4 --d-ff 24 --vocab 21 --tokens 12 --rows 4 --eval-rows 2 --dropout 0 "
+
+/* Of four stages of two layers the two in the middle are alike, in F, B, NORM and STEP at least. */
+static void test_alike(void **state)
+{
+    static const char *const all[] = {
+        "--layers 8 --stages 4 --chunks 2",
+        "--layers 8 --stages 4 --chunks 3 --checkpoint always", /* microbatches of two sizes */
+        "--layers 8 --stages 4 --chunks 2 --checkpoint layers",
+        "--layers 8 --stages 4 --chunks 2 --checkpoint layers:1",
+        "--layers 8 --stages 4 --chunks 2 --replicas 2 --zero 3",
+        "--layers 8 --stages 4 --chunks 2 --replicas 2 --zero 1 --overlap-grad-reduce --bucket-size 1k",
+        "--layers 8 --stages 4 --chunks 2 --tensor 2 --sequence-parallel",
+        "--layers 8 --stages 4 --chunks 2 --context-parallel 2",
+        "--layers 8 --stages 4 --chunks 2 --optimizer adamw --precision fp8 --device cuda",
+        "--layers 8 --stages 2 --virtual 2 --schedule interleaved --chunks 2 --tie-embeddings yes",
+        "--layers 8 --stages 4 --chunks 4 --schedule zb-h1 --batch-w 2",
+        "--layers 8 --stages 4 --chunks 2 --experts 3 --bias no",
+        "--layers 8 --stages 4 --chunks 2 --experts 3 --experts-every 2 --bias no",
+        "--layers 8 --stages 4 --chunks 2 --window-size 3 --window-attn-skip-freq 2",
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char options[512];
+        snprintf(options, sizeof options, SMALL "%s", all[i]);
+        const int together = check(options);
+        if (together < 4) fail_msg("%s: only %d classes have the program of another one", options, together);
+    }
+}
+
+/* Dropout, windows or experts make layers differ: then stages of as many layers have programs of their own. */
+static void test_different(void **state)
+{
+    (void)state;
+    assert_int_equal(check(SMALL "--layers 8 --stages 4 --chunks 2 --dropout 0.2"), 0);
+    assert_int_equal(check(SMALL "--layers 4 --stages 4 --chunks 2 --window-size 3 --window-attn-skip-freq 2"), 0);
+    assert_int_equal(check(SMALL "--layers 4 --stages 4 --chunks 2 --experts 3 --experts-every 2 --bias no"), 0);
+    assert_int_equal(check(SMALL "--layers 7 --stages 4 --chunks 2 --split 2,1,3,1"), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_alike),
+        cmocka_unit_test(test_different),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
