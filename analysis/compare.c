@@ -2,12 +2,7 @@
 #include "analysis/compare.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
-
-#include "analysis/alone.h"
-#include "core/base/log.h"
-#include "core/base/stats.h"
 
 #define COUNT_OF(array) ((int)(sizeof(array) / sizeof *(array)))
 
@@ -136,8 +131,6 @@ struct pp_pair pp_compare_pair(const struct pp_table *table, int64_t row)
                             pp_cell_integer(pp_table_cell(table, row, "measured_run"))};
 }
 
-static bool complete(const struct pp_pair *pair) { return pair->predicted >= 0 && pair->measured >= 0; }
-
 static int64_t later_run(const struct pp_pair *pair)
 {
     return pair->predicted > pair->measured ? pair->predicted : pair->measured;
@@ -149,8 +142,9 @@ int64_t pp_compare_main(const struct pp_table *table)
     struct pp_pair best_pair = pp_compare_pair(table, 0);
     for (int64_t row = 1; row < table->nrows; row++) {
         struct pp_pair pair = pp_compare_pair(table, row);
-        if (complete(&pair) < complete(&best_pair)) continue;
-        if (complete(&pair) == complete(&best_pair) && later_run(&pair) < later_run(&best_pair)) continue;
+        if (pp_pair_complete(&pair) < pp_pair_complete(&best_pair)) continue;
+        if (pp_pair_complete(&pair) == pp_pair_complete(&best_pair) && later_run(&pair) < later_run(&best_pair))
+            continue;
         best = row;
         best_pair = pair;
     }
@@ -276,110 +270,6 @@ static pp_status print_json(struct pp_db *db, const struct pp_table *table, FILE
     }
     fputs("]\n", out);
     return PP_OK;
-}
-
-/* An error against a data sheet is not one against measured kernels. */
-static void report_assumed(const struct pp_table *table)
-{
-    int64_t assumed = 0, compared = 0;
-    for (int64_t row = 0; row < table->nrows; row++) {
-        struct pp_pair pair = pp_compare_pair(table, row);
-        if (!complete(&pair)) continue;
-        compared++;
-        assumed += strcmp(text_of(table, row, "cost_source"), "machine") == 0;
-    }
-    if (assumed)
-        pp_info_wrapped("%" PRId64 " of %" PRId64
-                        " prediction%s that %s measured rest%s on assumptions about a machine, not on measured "
-                        "kernels: run ppprof, then ppsim again.",
-                        assumed, compared, pp_plural(compared), compared == 1 ? "was" : "were",
-                        assumed == 1 ? "s" : "");
-}
-
-/* The first column of a statement of one row. */
-static pp_status figure_of(struct pp_db *db, const char *sql, const struct pp_value *values, int n, double *value,
-                           bool *found)
-{
-    sqlite3_stmt *statement;
-    PP_TRY(pp_db_query(db, sql, values, n, &statement));
-    PP_TRY(pp_db_row(db, statement, found));
-    if (!*found) return PP_OK;
-    *value = sqlite3_column_double(statement, 0);
-    sqlite3_reset(statement);
-    return PP_OK;
-}
-
-/* least and most are fractions of the time in the profile. */
-static void tell_drift(double least, double most)
-{
-    char from[32], to[32];
-    snprintf(from, sizeof from, "%+.1f", 100 * least);
-    snprintf(to, sizeof to, "%+.1f", 100 * most);
-    const bool one = strcmp(from, to) == 0;
-    pp_info_wrapped(
-        "Drift: the reference kernel took %s%s%s %% more time in the runs than in the profile; by so much the "
-        "machine itself was slower.",
-        from, one ? "" : " to ", one ? "" : to);
-}
-
-/* The reference kernel does the same work in profile and run: where it took longer, the machine itself was slower. */
-static pp_status report_drift(struct pp_db *db, const struct pp_table *table)
-{
-    static const char drift_of[] =
-        "SELECT m.reference_ns / f.reference_ns - 1 FROM run m JOIN run f ON f.id = " PP_SQL_PROFILE
-        " WHERE m.id = ?2 AND f.host = m.host AND f.reference_ns > 0 AND m.reference_ns > 0";
-    double least = INFINITY, most = -INFINITY;
-    for (int64_t row = 0; row < table->nrows; row++) {
-        struct pp_pair pair = pp_compare_pair(table, row);
-        double drift;
-        bool found;
-        if (!complete(&pair)) continue;
-        PP_TRY(figure_of(db, drift_of, PP_VALUES(PP_INT(pair.predicted), PP_INT(pair.measured)), &drift, &found));
-        if (!found) continue;
-        if (drift < least) least = drift;
-        if (drift > most) most = drift;
-    }
-    if (most >= least) tell_drift(least, most);
-    return PP_OK;
-}
-
-/* The largest figure of the measured, or else the predicted, runs of all pairs. */
-static pp_status largest(struct pp_db *db, const struct pp_table *table, const char *query, bool measured, double *most)
-{
-    *most = 0;
-    for (int64_t row = 0; row < table->nrows; row++) {
-        const struct pp_pair pair = pp_compare_pair(table, row);
-        double taken;
-        bool found;
-        PP_TRY(figure_of(db, query, PP_VALUES(PP_INT(measured ? pair.measured : pair.predicted)), &taken, &found));
-        if (found && taken > *most) *most = taken;
-    }
-    return PP_OK;
-}
-
-/* Of the profile that a prediction took its times from, and of the runs. */
-static pp_status report_taken(struct pp_db *db, const struct pp_table *table)
-{
-    static const char of_profile[] =
-        "SELECT value FROM link JOIN run r ON r.id = ?1 WHERE r.cost_source NOT IN ('machine', 'times') "
-        "AND link.run = " PP_SQL_PROFILE " AND link = 'worker' AND parameter = '" PP_WORKER_TAKEN "'";
-    static const char of_its_trace[] =
-        "SELECT value FROM link WHERE run = ?1 AND link = 'run' AND parameter = '" PP_WORKER_TAKEN "'";
-    double most;
-    char remark[256];
-    PP_TRY(largest(db, table, of_profile, false, &most));
-    if (pp_taken_remark(most, "ppprof", remark, sizeof remark)) pp_info_wrapped("Profile: %s.", remark);
-    PP_TRY(largest(db, table, of_its_trace, true, &most));
-    if (pp_taken_remark(most, "ppexec", remark, sizeof remark)) pp_info_wrapped("Runs: at most, %s.", remark);
-    return PP_OK;
-}
-
-pp_status pp_compare_notes(struct pp_db *db, const struct pp_table *table)
-{
-    pp_alone_notes(table);
-    report_assumed(table);
-    PP_TRY(report_drift(db, table));
-    return report_taken(db, table);
 }
 
 pp_status pp_compare_print(struct pp_db *db, const struct pp_table *table, int format, FILE *out)

@@ -11,6 +11,7 @@
 struct pp_pair {
     int64_t predicted, measured;
 };
+static inline bool pp_pair_complete(const struct pp_pair *pair) { return pair->predicted >= 0 && pair->measured >= 0; }
 
 /* Reads rows of view v_configuration: with run = 0 the newest row of each configuration, else the one row that has the
  * run of this id. PP_INPUT if there is none. pp_table_free() releases the table, also after a failure. */

@@ -213,6 +213,7 @@ void pp_carrier_set(struct pp_world *world, const struct pp_config *config, cons
                                       .threads = config->threads,
                                       .gpus = config->gpus,
                                       .precision = config->precision};
-        if (sharers(backend, &spec) > 1) world->shares_devices = true;
+        const int n = sharers(backend, &spec);
+        if (n > world->sharers) world->sharers = n;
     }
 }

@@ -53,7 +53,7 @@ static pp_status connect_channel(struct pp_channel *c, const struct pp_channel_s
     struct pp_nccl_place place = {.ranks = 2,
                                   .rank = sends ? 0 : 1,
                                   .use = sends ? PP_NCCL_SENDS : PP_NCCL_RECEIVES,
-                                  .blocks = world->shares_devices ? SHARED_BLOCKS : CHANNEL_BLOCKS};
+                                  .blocks = world->sharers > 1 ? SHARED_BLOCKS : CHANNEL_BLOCKS};
     PP_TRY(pp_nccl_line_open(&c->line, &spec->port));
     if (sends) {
         PP_TRY(pp_nccl_line_result(&c->line, c->line.nccl->get_unique_id(&place.id), "ncclGetUniqueId"));
@@ -134,7 +134,7 @@ static pp_status agree(const struct pp_sum_spec *spec, struct pp_nccl_line *line
 {
     struct pp_world *world = spec->port.world;
     int me = spec->port.me, first = pp_group_worker(&spec->group, 0);
-    bool crowded = world->shares_devices && has_neighbour(spec), theirs;
+    bool crowded = world->sharers > 1 && has_neighbour(spec), theirs;
     if (me != first) {
         PP_TRY(pp_send_now(world, me, first, PP_MESSAGE_CONTROL, &crowded, sizeof crowded));
         return pp_recv_now(world, first, me, PP_MESSAGE_CONTROL, out, sizeof *out);
@@ -163,7 +163,7 @@ static pp_status connect_sum(struct pp_sum *s, const struct pp_sum_spec *spec)
                                                (spec->pieces ? PP_NCCL_PIECES : 0),
                                         .type = spec->type,
                                         .most_bytes = spec->most_elements * pp_sum_bytes(spec->type),
-                                        .blocks = spec->port.world->shares_devices ? SHARED_BLOCKS : SUM_BLOCKS};
+                                        .blocks = spec->port.world->sharers > 1 ? SHARED_BLOCKS : SUM_BLOCKS};
     return pp_nccl_line_join(&s->line, &place);
 }
 

@@ -244,7 +244,7 @@ static pp_status open_device(struct side *s)
                                   .precision = s->setup->precision};
     const struct pp_backend *backend = s->port.backend;
     s->room = pp_link_room(s->setup);
-    if (world->remote) world->shares_devices = backend->sharers && backend->sharers(&spec) > 1;
+    if (world->remote && backend->sharers) world->sharers = backend->sharers(&spec);
     PP_TRY(backend->open(&spec, &s->port.device));
     PP_TRY(backend->alloc(s->port.device, s->room, &s->outgoing));
     PP_TRY(backend->alloc(s->port.device, s->room, &s->incoming));

@@ -254,6 +254,7 @@ static pp_status open_world(struct pp_exec *exec, struct pp_session *s)
     s->world->polled = exec->backend->queue != NULL;
     s->world->dozes = exec->backend->waits;
     pp_carrier_set(s->world, &exec->config, exec->backend, exec->carrier);
+    s->job->sharers = s->world->sharers;
     return PP_OK;
 }
 

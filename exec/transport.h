@@ -142,7 +142,7 @@ struct pp_world {
     void *local_state, *remote_state;
     /* Moves the memory of devices between processes (exec/carrier.h); NULL where devices use the host's memory. */
     const struct pp_carrier *carrier;
-    bool shares_devices; /* a worker of this process has no device to itself */
+    int sharers; /* the most workers of the host that share a device of this process; 0, 1: each has one to itself */
     /* A thread that cannot be ended still uses devices of this process (exec/nccl_line.c): they stay open until the
      * process ends, which is soon. */
     atomic_bool devices_held;

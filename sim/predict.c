@@ -110,6 +110,7 @@ static pp_status finish(const struct pp_predictor *p, bool trace, struct pp_pred
 {
     const struct pp_sim_options options = {.trace = trace};
     PP_TRY(find_cost(p, out));
+    out->job->sharers = out->cost->sharers;
     return pp_sim_run(out->job->train, out->cost, &options, &out->result);
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/database/db_query.h"
+#include "core/options/devices.h"
 #include "core/plan/plan_hash.h"
 #include "core/shape/pieces.h"
 
@@ -204,11 +205,17 @@ static pp_status add_model_and_data(struct text *t, const struct pp_config *conf
     add_heads(t, config);
     add(t, " f%d", config->d_ff);
     add_experts(t, config);
-    add(t, " v%d %s", config->vocab, config->mask == PP_MASK_CAUSAL ? "causal" : "none");
+    add(t, " v%d", config->vocab);
+    if (config->vocab_multiple && config->vocab_multiple != pp_device_kind(config->device)->vocab_multiple)
+        add(t, "/%d", config->vocab_multiple);
+    add(t, " %s", config->mask == PP_MASK_CAUSAL ? "causal" : "none");
     add_layer_words(t, config);
     add_real(t, " p", config->dropout);
     add(t, " %dx%d", config->rows, config->tokens);
-    return add_split(t, config, job);
+    PP_TRY(add_split(t, config, job));
+    if (job && job->sharers > 1) add(t, " share 1/%d", job->sharers);
+    if (job && config->host_order) add(t, " hosts of replicas");
+    return PP_OK;
 }
 
 static void add_times(struct text *t, const struct pp_given_times *times)

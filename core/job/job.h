@@ -91,6 +91,7 @@ struct pp_job {
     struct pp_phase phase[PP_PHASES]; /* phase[i].plan is NULL if the run does not have the phase */
     int phase_layout[PP_PHASES];      /* index into layout->slot_offset for the phase */
     struct pp_layout *layout;
+    int sharers; /* workers that share a device; 0, 1: each has one to itself. The program, which knows, sets it */
     struct pp_given_times times; /* from the config. The program may set times.measured; it is freed with the job */
     /* Names all that losses and weights depend on to the bit, apart from model, options and data: M, D, order and
      * batching of W, kernel variant, ... Runs with equal keys have the same bits (ARCHITECTURE.md). */

@@ -64,6 +64,10 @@ static void test_spellings(void **state)
         {"--norm-epsilon 1e-6", "--norm-epsilon 1.0e-06", true},
         {"--norm-epsilon 1e-6", "--norm-epsilon 1.00001e-6", false},
         {"--qk-norm yes", "--qk-norm no", false},
+        {"--device cpu --vocab-multiple 1", "--device cpu", true},
+        {"--device cuda --vocab-multiple 128", "--device cuda", true},
+        {"--vocab-multiple 64", "--vocab-multiple 32", false},
+        {"--machine h100 --replicas 16 --host-order replicas", "--machine h100 --replicas 16", false},
         {"--bias qkv", "--bias layers", false},
         {"--layers 4 --split 3,1", "--layers 4 --split 03,1", true},
         {"--layers 4 --split 3,1", "--layers 4 --split 1,3", false},
@@ -121,6 +125,7 @@ static void test_text(void **state)
          "2l d200 h2 f200 v28782 causal rope10000/yarn8*1.5:1:32:8192- p0.2 20x35 uniform"},
         {"--positions rope --rope-factor 8 --rope-scaling linear",
          "2l d200 h2 f200 v28782 causal rope10000/linear8 p0.2 20x35 uniform"},
+        {"--vocab-multiple 64", "2l d200 h2 f200 v28782/64 causal p0.2 20x35 uniform"},
         {"--attention math", "2l d200 h2 f200 v28782 causal p0.2 20x35 uniform"},
         {"--attention flash", "2l d200 h2 f200 v28782 causal flash p0.2 20x35 uniform"},
         {"--window-size 0", "2l d200 h2 f200 v28782 causal p0.2 20x35 uniform"},
@@ -161,6 +166,21 @@ static void test_text(void **state)
     }
 }
 
+/* The program that has the devices says how many workers share one. */
+static void test_shared_devices(void **state)
+{
+    (void)state;
+    struct pp_config config;
+    struct pp_job job = {.sharers = 2};
+    char words[1024], text[PP_WORKLOAD_BYTES];
+    parse("", words, &config);
+    assert_int_equal(pp_db_workload(&config, &job, text), PP_OK);
+    assert_string_equal(text, "2l d200 h2 f200 v28782 causal p0.2 20x35 uniform share 1/2");
+    job.sharers = 1;
+    assert_int_equal(pp_db_workload(&config, &job, text), PP_OK);
+    assert_string_equal(text, "2l d200 h2 f200 v28782 causal p0.2 20x35 uniform");
+}
+
 /* A profile is of several plans: it has what --split asked for. */
 static void test_without_a_plan(void **state)
 {
@@ -177,6 +197,7 @@ static void test_without_a_plan(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_spellings), cmocka_unit_test(test_long),
-                                       cmocka_unit_test(test_text), cmocka_unit_test(test_without_a_plan)};
+                                       cmocka_unit_test(test_text), cmocka_unit_test(test_shared_devices),
+                                       cmocka_unit_test(test_without_a_plan)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
