@@ -172,12 +172,12 @@ static pp_status end_report(struct pp_report *report, pp_status status, const st
     return pp_fail_again(&failure);
 }
 
-static pp_status tell_remarks(const struct pp_job *job)
+static pp_status tell_remarks(const struct pp_exec *exec, const struct pp_job *job)
 {
     char remark[256];
     pp_fp8_remark(job, remark, sizeof remark);
     if (*remark) pp_warn("%s", remark);
-    PP_TRY(pp_checkpoint_remark(job, remark, sizeof remark));
+    PP_TRY(pp_checkpoint_remark(job, exec->schedules, remark, sizeof remark));
     if (*remark) pp_warn("%s", remark);
     return PP_OK;
 }
@@ -194,7 +194,7 @@ static pp_status run_first(struct pp_exec *exec, struct pp_session *s, struct pp
 {
     struct pp_report report;
     struct pp_failure failure;
-    PP_TRY(tell_remarks(s->job));
+    PP_TRY(tell_remarks(exec, s->job));
     PP_TRY(pp_report_begin(&report, exec, s));
     const pp_status ran = pp_keep(&failure, run_crew(s, &report));
     const bool has_results = s->collected && ran != PP_INTERRUPTED;

@@ -225,7 +225,7 @@ static bool same_make(const struct pp_shape *shape, const struct pp_stage *a, co
     return same;
 }
 
-/* The first earlier stage of the same make, or the stage itself: such stages have slots of one size. */
+/* The first earlier stage of the same make, or the stage itself. */
 static int stage_group(const struct pp_model *model, int stage)
 {
     for (int i = 0; i < stage; i++)

@@ -114,14 +114,13 @@ static pp_status start_plan(const struct pp_plan_spec *spec, const int *stage_ra
     PP_TRY(PP_NEW(&plan->rows, spec->microbatches));
     PP_TRY(PP_NEW(&plan->first_row, spec->microbatches));
     PP_TRY(PP_NEW(&plan->stage_rank, stages));
-    PP_TRY(PP_NEW(&plan->act_group, stages));
+    PP_TRY(PP_NEW(&plan->act_pool, stages));
     for (int m = 0, row = 0; m < spec->microbatches; m++) {
         plan->rows[m] = spec->rows ? spec->rows[m] : 1;
         plan->first_row[m] = row;
         row += plan->rows[m];
     }
     memcpy(plan->stage_rank, stage_rank, (size_t)stages * sizeof *stage_rank);
-    if (spec->act_group) memcpy(plan->act_group, spec->act_group, (size_t)stages * sizeof *stage_rank);
     return PP_OK;
 }
 
@@ -187,44 +186,6 @@ static pp_status make_lanes(struct builder *b)
     return PP_OK;
 }
 
-/* A stage with its rank and its act_group, for sorting. */
-struct grouped {
-    int32_t rank, group, stage;
-};
-
-static int by_rank_and_group(const void *a, const void *b)
-{
-    const struct grouped *x = a, *y = b;
-    if (x->rank != y->rank) return x->rank < y->rank ? -1 : 1;
-    return (x->group > y->group) - (x->group < y->group);
-}
-
-/* Makes an activation pool for each rank and each act_group that one of the rank's stages is in; not for all groups,
- * since there may be as many as stages. */
-static pp_status make_act_slots(struct builder *b)
-{
-    const struct pp_plan *plan = b->plan;
-    struct grouped *stages;
-    struct slots *next;
-    PP_TRY(PP_NEW(&b->act, plan->stages));
-    PP_TRY(PP_NEW(&b->act_group, plan->stages));
-    PP_TRY(PP_NEW(&stages, plan->stages));
-    for (int s = 0; s < plan->stages; s++) stages[s] = (struct grouped){plan->stage_rank[s], plan->act_group[s], s};
-    qsort(stages, (size_t)plan->stages, sizeof *stages, by_rank_and_group);
-    next = b->act;
-    for (int i = 0; i < plan->stages; i++) {
-        struct rank_state *rank = &b->ranks[stages[i].rank];
-        if (!rank->act) rank->act = next;
-        if (rank->nact == 0 || next[-1].pool.key != stages[i].group) {
-            *next++ = (struct slots){.pool = {PP_POOL_ACT, stages[i].rank, stages[i].group}};
-            rank->nact++;
-        }
-        b->act_group[stages[i].stage] = rank->nact - 1;
-    }
-    free(stages);
-    return PP_OK;
-}
-
 static pp_status make_ranks(struct builder *b)
 {
     struct pp_plan *plan = b->plan;
@@ -247,7 +208,7 @@ static pp_status make_ranks(struct builder *b)
         b->ranks[r].done_stages = done;
         done += b->ranks[r].nstages;
     }
-    return make_act_slots(b);
+    return PP_OK;
 }
 
 static pp_status read_orders(struct builder *b, const struct pp_order_source *source)
@@ -339,10 +300,10 @@ static void free_builder(struct builder *b)
     }
     for (int s = 0; b->act && s < b->plan->stages; s++) pp_slots_release(&b->act[s]);
     free_tables(b);
-    void *const rest[] = {b->ranks,          b->act,         b->act_group,     b->done_stages,  b->channels,
-                          b->channel_of,     b->started,     b->final_task,    b->row_index,    b->first_channel,
-                          b->gradients_left, b->class_id,    b->part_class_id, b->parts_before, b->slot_row_index,
-                          b->parts,          b->gather_task, b->step_task};
+    void *const rest[] = {b->ranks,       b->act,           b->done_stages,  b->channels,       b->channel_of,
+                          b->started,     b->final_task,    b->row_index,    b->first_channel,  b->gradients_left,
+                          b->class_id,    b->part_class_id, b->parts_before, b->slot_row_index, b->parts,
+                          b->gather_task, b->step_task};
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) free(rest[i]);
 }
 
@@ -359,6 +320,7 @@ static pp_status build(const struct pp_plan_spec *spec, const struct pp_order_so
     PP_TRY_DONE(make_channels(&b));
     PP_TRY_DONE(make_lanes(&b));
     PP_TRY_DONE(make_tables(&b, spec));
+    PP_TRY_DONE(pp_builder_act_pools(&b, spec->act_bytes));
     PP_TRY_DONE(pp_builder_gathers(&b));
     PP_TRY_DONE(pp_builder_emit(&b));
     PP_TRY_DONE(pp_builder_epilogue(&b));

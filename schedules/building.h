@@ -77,7 +77,7 @@ struct rank_state {
     struct held held[PP_SHARD_SLOTS];
     struct summed summed;
     int32_t reading;   /* ZeRO 3: index in `held` of the slot that the last computation reads; -1: none yet */
-    struct slots *act; /* [nact] one pool for each act_group of its stages, in ascending order of these */
+    struct slots *act; /* [nact] activation pools; those of its stages are in plan->act_pool */
     int nact;
     int32_t *done_stages; /* [ndone] its stages, in the order in which their last backward was appended */
     int ndone, nstages;
@@ -86,7 +86,6 @@ struct rank_state {
 struct builder {
     struct pp_plan *plan;
     struct slots *act;     /* activation pools of all ranks */
-    int32_t *act_group;    /* [stages] index in rank_state.act of the stage's pool */
     int64_t task_capacity; /* number of tasks; with ZeRO 2 and 3 an upper bound, as not every part is gathered */
     struct rank_state *ranks;
     struct pp_op *ops;    /* operations of all ranks */
@@ -140,6 +139,22 @@ static inline bool pp_recomputed(const struct pp_plan *plan, int m)
         return false;
     return plan->checkpoint != PP_CHECKPOINT_EXCEPT_LAST || m < plan->microbatches - 1;
 }
+
+/* Is the operation an F whose activations are not kept? It has a slot for itself alone. */
+static inline bool pp_passes(const struct pp_plan *plan, const struct pp_op *op)
+{
+    return op->kind == PP_F && (pp_recomputed(plan, op->microbatch) || !plan->training);
+}
+
+/* Does it free its activation slot? */
+static inline bool pp_frees_activations(const struct pp_plan *plan, const struct pp_op *op)
+{
+    return pp_passes(plan, op) || op->kind == PP_B || op->kind == PP_W;
+}
+
+/* act_pools.c. Called when the orders are read: sets rank_state.act and plan->act_pool. act_bytes: see
+ * pp_plan_spec. */
+pp_status pp_builder_act_pools(struct builder *b, const int64_t *const act_bytes[2]) PP_MUST_CHECK;
 
 /* slots.c: pools and queues. */
 bool pp_slots_available(const struct slots *slots);

@@ -88,16 +88,16 @@ static int32_t input_of(const struct builder *b, const struct pp_op *op)
 static pp_status hold_activations(struct builder *b, int rank, const struct pp_op *op, struct pp_task *task)
 {
     struct pp_plan *plan = b->plan;
-    struct slots *act = &b->ranks[rank].act[b->act_group[op->stage]];
+    struct slots *act = &b->ranks[rank].act[plan->act_pool[op->stage]];
     int32_t passing = -1, *slot = &b->act_slot[pp_cell(plan, op->stage, pp_slot_first(plan, op->microbatch))];
-    bool passes = op->kind == PP_F && (pp_recomputed(plan, op->microbatch) || !plan->training);
+    const bool passes = pp_passes(plan, op);
     if (passes) slot = &passing;
     if (*slot < 0) {
         PP_TRY(pp_slots_take(act, slot));
         task->flags |= PP_TASK_TAKE_ACT;
     }
     task->act = *slot;
-    if (!passes && op->kind != PP_B && op->kind != PP_W) return PP_OK;
+    if (!pp_frees_activations(plan, op)) return PP_OK;
     pp_slots_free(act, task->act);
     task->flags |= PP_TASK_FREE_ACT;
     *slot = -1;

@@ -41,7 +41,7 @@ static void renumber_compute(struct builder *b, struct pp_task *task)
 {
     struct pp_plan *plan = b->plan;
     struct rank_state *rank = &b->ranks[task->lane];
-    if (task->act >= 0) task->act += rank->act[b->act_group[task->stage]].pool.first;
+    if (task->act >= 0) task->act += rank->act[plan->act_pool[task->stage]].pool.first;
     if (task->ckpt >= 0) task->ckpt += rank->ckpt.pool.first;
     if (task->in >= 0) {
         int lane = plan->tasks[task->dep[0]].lane;

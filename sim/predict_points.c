@@ -40,7 +40,8 @@ static pp_status remark(struct pp_outcome *out)
 {
     const struct pp_job *job = out->prediction.job;
     pp_fp8_remark(job, out->remark[PP_REMARK_FP8], sizeof out->remark[PP_REMARK_FP8]);
-    return pp_checkpoint_remark(job, out->remark[PP_REMARK_CHECKPOINT], sizeof out->remark[PP_REMARK_CHECKPOINT]);
+    return pp_checkpoint_remark(job, out->predictor.schedules, out->remark[PP_REMARK_CHECKPOINT],
+                                sizeof out->remark[PP_REMARK_CHECKPOINT]);
 }
 
 static void predict(const struct pp_points_call *call, int64_t i, struct pp_outcome *out)

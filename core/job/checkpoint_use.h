@@ -13,18 +13,18 @@
 
 /* The arena of the rank that needs most. */
 struct pp_checkpoint_use {
-    int64_t bytes; /* of the job as it is */
-    /* If the same order of computations recomputed nothing. An estimate: the slots of transfers are taken as they are,
-     * but with other tasks between the transfers a channel may need one slot more or less. */
-    int64_t never_bytes;
+    int64_t bytes;       /* of the job as it is */
+    int64_t never_bytes; /* of the same job with PP_CHECKPOINT_NEVER */
 };
 
-/* Takes time linear in the tasks. PP_NOMEM; PP_USAGE if the arena without checkpoints would be larger than a layout can
+/* Makes the job once more, without checkpoints. PP_NOMEM; PP_USAGE if the arena would then be larger than a layout can
  * be (pp_layout_create()). */
-pp_status pp_checkpoint_use(const struct pp_job *job, struct pp_checkpoint_use *out) PP_MUST_CHECK;
+pp_status pp_checkpoint_use(const struct pp_job *job, const struct pp_schedules *schedules,
+                            struct pp_checkpoint_use *out) PP_MUST_CHECK;
 
 /* Writes to buf a line for the user if the job's checkpoint mode saves nothing; else "" (also for a job without a
  * model, or without checkpoints). */
-pp_status pp_checkpoint_remark(const struct pp_job *job, char *buf, size_t size) PP_MUST_CHECK;
+pp_status pp_checkpoint_remark(const struct pp_job *job, const struct pp_schedules *schedules, char *buf,
+                               size_t size) PP_MUST_CHECK;
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/job/plan_stages.h"
 #include "core/job/stage_costs.h"
 #include "core/plan/plan_hash.h"
 #include "core/shape/pieces.h"
@@ -44,42 +45,8 @@ static pp_status check_point(const struct pp_job *job, const struct pp_schedules
                    strchr(chunks, ',') ? "" : "s");
 }
 
-/* pp_plan_spec.act_group and pp_plan_spec.parts. */
-struct stages {
-    int *groups; /* [stages] */
-    int *parts;  /* [stages] */
-};
-
-/* Number of parts of a stage. With ZeRO 2 and 3 a part is one layer. With --overlap-grad-reduce it is as few layers as
- * have bucket_size bytes, and parts are as even as possible. Embedding and decoder belong to the first and last part.
- */
-static int parts_of(const struct pp_config *config, const struct pp_model *model, int stage)
-{
-    const struct pp_stage *s = &model->stages[stage];
-    if (s->layers == 0) return 1;
-    if (model->shape.shards) return s->layers;
-    if (!pp_config_sums_parts(config)) return 1;
-    const struct pp_tensor *first = &model->tensors[s->first_tensor];
-    int64_t bytes = 0; /* of the gradients of all layers */
-    for (int i = s->layer_at[0]; i < s->layer_at[s->layers]; i++) bytes += first[i].bytes;
-    const int64_t layers = (config->bucket_size - 1) / (bytes / s->layers) + 1; /* layers of a part */
-    return layers < s->layers ? (int)(s->layers / layers) : 1;
-}
-
-static pp_status make_stages(const struct pp_job *job, struct stages *out)
-{
-    const struct pp_model *model = job->model;
-    PP_TRY(PP_NEW(&out->groups, model->nstages));
-    PP_TRY(PP_NEW(&out->parts, model->nstages));
-    for (int s = 0; s < model->nstages; s++) {
-        out->groups[s] = model->stages[s].group;
-        out->parts[s] = parts_of(job->config, model, s);
-    }
-    return PP_OK;
-}
-
 static struct pp_plan_spec spec_of(const struct pp_job *job, const int *rows, int microbatches,
-                                   const struct stages *stages)
+                                   const struct pp_plan_stages *stages)
 {
     const struct pp_config *config = job->config;
     return (struct pp_plan_spec){.schedule = job->point.schedule,
@@ -102,7 +69,7 @@ static struct pp_plan_spec spec_of(const struct pp_job *job, const int *rows, in
                                  .optimizer = true,
                                  .clip = config->clip > 0,
                                  .tied = config->tie_embeddings,
-                                 .act_group = stages->groups,
+                                 .act_bytes = {stages->act_bytes[0], stages->act_bytes[1]},
                                  .parts = stages->parts,
                                  .gather_first = config->overlap_param_gather && !config->times,
                                  .batch_w = config->batch_w};
@@ -134,12 +101,14 @@ done:
  * shard group, all on the same rows). Batches are cut into M microbatches, so that losses have the same bits whenever
  * the accumulation key, which has M, is equal; --chunks would not do, as several values can give the same M. */
 static pp_status build_eval(struct pp_job *job, const struct pp_schedules *schedules, int *rows,
-                            const struct stages *stages)
+                            const struct pp_plan_stages *stages)
 {
     const int eval_rows = job->config->eval_rows, most = job->train->microbatches;
     const int m = pp_chunk_rows(eval_rows, most < eval_rows ? most : eval_rows, rows);
     struct pp_plan_spec spec = spec_of(job, rows, m, stages);
     spec.training = false;
+    spec.act_bytes[0] = stages->eval_act_bytes;
+    spec.act_bytes[1] = NULL;
     spec.replicas = job->train->shard_params ? job->train->shard_group : job->train->context;
     PP_TRY(schedules->build(&spec, &job->eval));
     return pp_plan_check(job->eval);
@@ -170,11 +139,11 @@ static pp_status build_plans(struct pp_job *job, const struct pp_schedules *sche
     const struct pp_config *config = job->config;
     int most = config->rows > config->eval_rows ? config->rows : config->eval_rows;
     int *rows = NULL;
-    struct stages stages = {0};
+    struct pp_plan_stages stages = {0};
     pp_status status;
     PP_TRY_DONE(PP_NEW(&rows, most));
-    PP_TRY_DONE(make_stages(job, &stages));
     int m = pp_chunk_rows(config->rows, job->point.chunks, rows);
+    PP_TRY_DONE(pp_plan_stages_make(job, rows[0], &stages));
     PP_TRY_DONE(check_point(job, schedules, config->rows, m));
     struct pp_plan_spec spec = spec_of(job, rows, m, &stages);
     PP_TRY_DONE(pp_job_build_train(job, schedules, &spec));
@@ -183,8 +152,7 @@ static pp_status build_plans(struct pp_job *job, const struct pp_schedules *sche
     if (evaluate) status = build_eval(job, schedules, rows, &stages);
 done:
     free(rows);
-    free(stages.groups);
-    free(stages.parts);
+    pp_plan_stages_free(&stages);
     return status;
 }
 

@@ -91,7 +91,7 @@ static void widen_slots(struct build *b, const struct pp_phase *phase)
     for (int p = 0; p < plan->npools; p++)
         if (pool_bytes_kind[plan->pools[p].kind] == PP_BYTES_TRANSFER) widen(shared_of(b, &plan->pools[p]), hidden);
     for (int s = 0; s < plan->stages; s++) {
-        struct shared_pool *shared = find_pool(b, PP_POOL_ACT, plan->stage_rank[s], plan->act_group[s]);
+        struct shared_pool *shared = find_pool(b, PP_POOL_ACT, plan->stage_rank[s], plan->act_pool[s]);
         if (shared) widen(shared, pp_layout_align(b->ops->act_bytes(b->model, s, &spec)));
         shared = find_pool(b, PP_POOL_CKPT, plan->stage_rank[s], 0);
         if (shared && plan->training)

@@ -80,7 +80,7 @@ struct pp_stage {
      * shares, of all; FP8 copies are not shared. */
     int64_t param_bytes, value_bytes, param16_bytes;
     int64_t share_bytes, share_value_bytes, share_param16_bytes;
-    int group; /* stages with equal activation sizes have equal numbers */
+    int group; /* the first stage with as many layers, of the same kinds in the same order, and the same ends */
 };
 
 struct pp_model {

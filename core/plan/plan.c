@@ -110,7 +110,7 @@ uint64_t pp_plan_hash_begin(const struct pp_plan *plan)
     if (pp_checkpoint_in_slots(plan->checkpoint)) /* it changes no task, see pp_checkpoint_in_slots() */
         hash = pp_plan_hash_pair(hash, -1, plan->checkpoint);
     for (int m = 0; m < plan->microbatches; m++) hash = pp_plan_hash_word(hash, (uint64_t)plan->rows[m]);
-    for (int s = 0; s < plan->stages; s++) hash = pp_plan_hash_pair(hash, plan->stage_rank[s], plan->act_group[s]);
+    for (int s = 0; s < plan->stages; s++) hash = pp_plan_hash_pair(hash, plan->stage_rank[s], plan->act_pool[s]);
     for (int i = 0; i < plan->nlanes; i++) {
         const struct pp_lane *lane = &plan->lanes[i];
         hash = pp_plan_hash_pair(pp_plan_hash_pair(hash, lane->kind, lane->transfer), lane->src, lane->dst);
@@ -146,7 +146,7 @@ void pp_plan_free(struct pp_plan *plan)
     free(plan->rows);
     free(plan->first_row);
     free(plan->stage_rank);
-    free(plan->act_group);
+    free(plan->act_pool);
     free(plan->tasks);
     free(plan->lanes);
     free(plan->classes);

@@ -134,7 +134,7 @@ struct pp_plan {
     int *rows;       /* [microbatches] */
     int *first_row;  /* [microbatches] rows of all microbatches before it */
     int *stage_rank; /* [stages] the rank on which a stage lives */
-    int *act_group;  /* [stages] stages with equal numbers use activation slots of one size */
+    int *act_pool;   /* [stages] the stage's activation pool among those of its rank; pool 0 has the largest slots */
 
     int64_t ntasks;
     struct pp_task *tasks; /* the index is the task's id */

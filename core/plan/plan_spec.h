@@ -61,16 +61,18 @@ struct pp_plan_spec {
     bool zero;                               /* ZeRO 1, 2 and 3; adds GATHER_PARAM */
     bool shards;                             /* ZeRO 2 and 3 (with zero); adds ADD_GRAD */
     bool shard_params;                       /* ZeRO 3 (with shards); adds PUT_PARAM */
-    int shard_group;      /* replicas in a group that shards; 0 means all. Fewer than all add REDUCE_SHARE */
-    bool rounds_weights;  /* weights are rounded to FP8 (see struct pp_plan) */
-    const int *rows;      /* [microbatches] rows of each; NULL = 1 each */
-    int checkpoint;       /* enum pp_checkpoint */
-    int recv_buffers;     /* receive slots per channel; 0 = transfers have no slots, so nothing limits them */
-    bool training;        /* false: forward only (evaluation) */
-    bool optimizer;       /* adds STEP */
-    bool clip;            /* gradient clipping: adds NORM and NORM_ALL */
-    bool tied;            /* tied embedding and decoder: adds REDUCE_TIED */
-    const int *act_group; /* [stages] stages with equal numbers use activation slots of one size; NULL = all equal */
+    int shard_group;     /* replicas in a group that shards; 0 means all. Fewer than all add REDUCE_SHARE */
+    bool rounds_weights; /* weights are rounded to FP8 (see struct pp_plan) */
+    const int *rows;     /* [microbatches] rows of each; NULL = 1 each */
+    int checkpoint;      /* enum pp_checkpoint */
+    int recv_buffers;    /* receive slots per channel; 0 = transfers have no slots, so nothing limits them */
+    bool training;       /* false: forward only (evaluation) */
+    bool optimizer;      /* adds STEP */
+    bool clip;           /* gradient clipping: adds NORM and NORM_ALL */
+    bool tied;           /* tied embedding and decoder: adds REDUCE_TIED */
+    /* [stages] bytes of an activation slot: in a plan without W tasks, and in one with them. NULL: all are equal; the
+     * second one alone: as the first. */
+    const int64_t *act_bytes[2];
     /* K > 1: the weight gradients of up to K successive microbatches of a stage become one W task (count > 1), if the
      * order of the schedule, with each B split into I and W, allows the W to wait. 0 and 1: one W per microbatch. */
     int batch_w;

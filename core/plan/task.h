@@ -127,7 +127,7 @@ enum pp_pool_kind {
 struct pp_pool {
     int32_t kind; /* enum pp_pool_kind */
     int32_t rank;
-    int32_t key; /* ACT: plan->act_group of its stages; SEND, RECV: (src*P + dst)*2 + (XFER_B ? 1 : 0); else 0 */
+    int32_t key; /* ACT: plan->act_pool of its stages; SEND, RECV: (src*P + dst)*2 + (XFER_B ? 1 : 0); else 0 */
     int32_t first, slots;
 };
 

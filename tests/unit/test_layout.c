@@ -36,7 +36,7 @@ struct world {
 };
 
 static struct pp_plan *build(const char *schedule, int p, int v, int rows, int chunks, int checkpoint, bool training,
-                             const int *groups)
+                             const int64_t *slot_bytes)
 {
     int cut[64];
     struct pp_plan *plan = NULL;
@@ -51,28 +51,28 @@ static struct pp_plan *build(const char *schedule, int p, int v, int rows, int c
                                 .optimizer = true,
                                 .clip = true,
                                 .checkpoint = checkpoint,
-                                .act_group = groups};
+                                .act_bytes = {slot_bytes}};
     if (pp_plan_build(&spec, &plan) != PP_OK) fail_msg("%s", pp_message());
     return plan;
 }
 
 static void open_world(struct world *w, const char *schedule, int p, int v, int chunks, int checkpoint, int precision)
 {
-    int groups[8] = {0}, stages = p * v;
+    int64_t slot_bytes[8];
+    const int stages = p * v;
     memset(w, 0, sizeof *w);
-    groups[stages - 1] = 1;
+    for (int s = 0; s < stages; s++) slot_bytes[s] = s < stages - 1 ? 400 : 900; /* as act_bytes() says */
     for (int s = 0; s < stages; s++)
         w->stages[s] = (struct pp_stage){.layers = 1 + s % 3,
                                          .param_bytes = 1000 * (s + 1),
                                          .value_bytes = 1000 * (s + 1),
                                          .param16_bytes = precision == PP_BF16 ? 400 * (s + 1) : 0,
-                                         .share_bytes = 1000 * (s + 1),
-                                         .group = groups[s]};
+                                         .share_bytes = 1000 * (s + 1)};
     w->model =
         (struct pp_model){.nstages = stages, .stages = w->stages, .shape.d_model = D, .shape.precision = precision};
     w->model.shape.optimizer = precision == PP_BF16 ? PP_ADAMW : PP_SGD;
-    w->train = build(schedule, p, v, 20, chunks, checkpoint, true, groups);
-    w->eval = build(schedule, p, v, 10, 2, checkpoint, false, groups);
+    w->train = build(schedule, p, v, 20, chunks, checkpoint, true, slot_bytes);
+    w->eval = build(schedule, p, v, 10, 2, checkpoint, false, slot_bytes);
     for (int i = 0; i < 64; i++) w->programs[0][i].work_bytes = w->programs[1][i].work_bytes = WORK;
     w->phases[0] = (struct pp_phase){w->train, SEQ, w->programs[0]};
     w->phases[1] = (struct pp_phase){w->eval, SEQ, w->programs[1]};
@@ -106,7 +106,7 @@ static int64_t needed(const struct world *w, int plan, const struct pp_pool *poo
     }
     if (pool->kind != PP_POOL_ACT) return most ? most : hidden;
     for (int s = 0; s < p->stages; s++)
-        if (p->stage_rank[s] == pool->rank && p->act_group[s] == pool->key) {
+        if (p->stage_rank[s] == pool->rank && p->act_pool[s] == pool->key) {
             const struct pp_program_spec spec = pp_phase_spec(&w->phases[plan], p->rows[0]);
             const int64_t bytes = act_bytes(&w->model, s, &spec);
             if (bytes > most) most = bytes;

@@ -61,17 +61,17 @@ static void test_bytes_of_a_task(void **state)
     assert_true(bytes <= MOST_BYTES_OF_TASK);
 }
 
-/* The numbers of slot groups are as those of a model: the last stage is of a make of its own. */
+/* Sizes of slots are as those of a model: the last stage has the largest ones. */
 static void test_bytes_of_a_rank(void **state)
 {
     (void)state;
-    static int groups[MANY_RANKS];
+    static int64_t act_bytes[MANY_RANKS];
     struct pp_plan_spec spec = many_tasks;
     spec.ranks = MANY_RANKS;
     spec.microbatches = FEW_MICROBATCHES;
     spec.recv_buffers = 2;
-    spec.act_group = groups;
-    for (int s = 1; s < MANY_RANKS; s++) groups[s] = s + 1 < MANY_RANKS ? 1 : s;
+    spec.act_bytes[0] = act_bytes;
+    for (int s = 0; s < MANY_RANKS; s++) act_bytes[s] = s + 1 < MANY_RANKS ? 1 : 2;
     if (sanitized) skip();
     double bytes = (peak_bytes(&spec) - peak_bytes(NULL)) / MANY_RANKS;
     print_message("%.0f bytes a rank\n", bytes);
