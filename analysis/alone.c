@@ -2,6 +2,7 @@
 #include "analysis/alone.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "core/base/log.h"
 
@@ -78,11 +79,22 @@ static void tell_why(const struct pp_table *table)
     if (predicted >= 0) tell_difference(table, measured, predicted);
 }
 
+/* A run takes given times only in place of computing, and predictions of such runs are of that device, too. */
+static void tell_unmeasured(const struct pp_table *table)
+{
+    bool given = true;
+    for (int64_t row = 0; row < table->nrows && given; row++)
+        given = strcmp(pp_cell_text(pp_table_cell(table, row, "preset")), "times") == 0 &&
+                strcmp(pp_cell_text(pp_table_cell(table, row, "device")), "delay") != 0;
+    pp_info_wrapped("Nothing was measured yet: run %s with the same options and --db to compare.",
+                    given ? "ppsim and ppexec with --device delay, else" : "ppexec");
+}
+
 void pp_alone_notes(const struct pp_table *table)
 {
     const int64_t predicted = count_alone(table, true), measured = count_alone(table, false);
     if (predicted == table->nrows) {
-        pp_info("Nothing was measured yet: run ppexec with the same options and --db to compare.");
+        tell_unmeasured(table);
     } else if (measured == table->nrows) {
         pp_info("Nothing was predicted yet: run ppsim with the same options and --db to compare.");
     } else {

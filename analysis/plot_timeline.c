@@ -32,11 +32,11 @@ static pp_status read_panel(struct pp_db *db, const char *name, int64_t run, str
     int64_t first = INT64_MAX, last = INT64_MIN;
     for (int64_t i = 0; i < panel->timeline.nbars; i++) {
         const struct pp_bar *bar = &panel->timeline.bars[i];
-        if (pp_timeline_rank(&panel->timeline, bar) < 0 || !pp_kinds[bar->kind].computes) continue;
+        if (pp_timeline_rank(&panel->timeline, bar) < 0) continue;
         if (bar->start_ns < first) first = bar->start_ns;
         if (bar->end_ns > last) last = bar->end_ns;
     }
-    if (last < first) return PP_OK; /* nothing computes, or backwards in time */
+    if (last < first) return PP_OK; /* there is nothing, or it goes backwards in time */
     panel->origin_ns = first;
     panel->length_ns = last - first;
     return PP_OK;
@@ -97,12 +97,15 @@ static pp_status write_data(const struct pp_plots *plots, const struct panel *pa
 
 static_assert(PP_KINDS == 16, "plots/timeline.gp has a colour for each kind: add one there");
 
-/* Kinds that occur, in the order of the table of kinds. */
+/* Kinds that are drawn, in the order of the table of kinds. */
 static void write_kinds(const struct panel *panels, int n, FILE *script)
 {
     bool seen[PP_KINDS] = {false};
     for (int p = 0; p < n; p++)
-        for (int64_t i = 0; i < panels[p].timeline.nbars; i++) seen[panels[p].timeline.bars[i].kind] = true;
+        for (int64_t i = 0; i < panels[p].timeline.nbars; i++) {
+            const struct pp_bar *bar = &panels[p].timeline.bars[i];
+            if (pp_timeline_rank(&panels[p].timeline, bar) >= 0) seen[bar->kind] = true;
+        }
     fputs("kinds = '", script);
     for (int kind = 0; kind < PP_KINDS; kind++)
         if (seen[kind]) fprintf(script, " %d", kind + 1);

@@ -23,7 +23,8 @@ do for [i = 1:n] {
 set yrange [0:1.08 * top]
 set xrange [-0.6:ranks + 0.6]
 set xtics scale 0 ()
-do for [r = 0:ranks - 1] { set xtics add (sprintf('rank %d', r) r) }
+every = ranks <= 24 ? 1 : (ranks + 15) / 16
+do for [r = 0:ranks - 1:every] { set xtics add (sprintf('rank %d', r) r) }
 set xtics add ('all ranks' ranks)
 set arrow from ranks - 0.5, graph 0 to ranks - 0.5, graph 1 nohead lc rgb grey dt 3
 set style fill solid 0.9 noborder

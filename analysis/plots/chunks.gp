@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # ms/batch against chunks. lines[] are the names, `predicted` and `measured` say which line each block of the data is.
 array colours[8] = [blue, vermilion, green, orange, purple, sky, black, yellow]
-array marks[8] = [7, 5, 9, 11, 13, 7, 5, 9]
-array hollow[8] = [6, 4, 8, 10, 12, 6, 4, 8]
+array marks[5] = [7, 5, 9, 11, 13]
+array hollow[5] = [6, 4, 8, 10, 12]
+# Lines of the same colour have other marks: 40 lines differ.
 pick(i) = (i - 1) % 8 + 1
+mark(i) = ((i - 1) % 8 + 2 * ((i - 1) / 8)) % 5 + 1
 line_of(list, i) = int(word(list, i))
 
 width = 1100
@@ -17,10 +19,10 @@ set bars 0.6
 
 # An empty list would still draw its first element, so the command is put together from what there is.
 of_measured = "for [i = 1:words(measured)] name.'-measured.dat' index i-1 using 1:2:3:4 with yerrorlines ". \
-    "lw 2 pt marks[pick(line_of(measured, i))] ps 1.1 lc rgb colours[pick(line_of(measured, i))] ". \
+    "lw 2 pt marks[mark(line_of(measured, i))] ps 1.1 lc rgb colours[pick(line_of(measured, i))] ". \
     "title lines[line_of(measured, i)].', measured'"
 of_predicted = "for [i = 1:words(predicted)] name.'-predicted.dat' index i-1 using 1:2 with linespoints ". \
-    "lw 1.5 dt (6, 5) pt hollow[pick(line_of(predicted, i))] ps 1.8 lc rgb colours[pick(line_of(predicted, i))] ". \
+    "lw 1.5 dt (6, 5) pt hollow[mark(line_of(predicted, i))] ps 1.8 lc rgb colours[pick(line_of(predicted, i))] ". \
     "title lines[line_of(predicted, i)].', predicted'"
 both = words(measured) && words(predicted) ? ', ' : ''
 command = 'plot '.(words(measured) ? of_measured : '').both.(words(predicted) ? of_predicted : '')

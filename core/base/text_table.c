@@ -17,9 +17,12 @@ struct becomes {
     char value[PP_CELL_BYTES];                  /* of the first cell other than "-" */
 };
 
+/* A number that was rounded to zero has no sign. */
 static const char *cell_of(const struct pp_text_table *t, int64_t row, int c, char buf[PP_CELL_BYTES])
 {
-    return t->cell(t->of, row, c, buf);
+    const char *text = t->cell(t->of, row, c, buf);
+    const size_t zeros = text[0] == '-' ? strspn(text + 1, "0.") : 0;
+    return zeros > 0 && text[1 + zeros] == '\0' ? text + 1 : text;
 }
 
 /* --- what becomes of columns --- */

@@ -96,6 +96,16 @@ static void test_few_rows(void **state)
     must_print(simple, SIMPLE, cells, 0, "");
 }
 
+static void test_a_rounded_zero_has_no_sign(void **state)
+{
+    (void)state;
+    const char *const cells[] = {"-0.0", "4", "-0.5", "-", "-", "-0", "-0.00", "x"};
+    must_print(simple, SIMPLE, cells, 2,
+               "schedule  P  peak MiB  fits\n"
+               "0.0       4      -0.5     -\n"
+               "-         0      0.00     x\n");
+}
+
 static void test_what_goes_without_saying(void **state)
 {
     (void)state;
@@ -338,6 +348,7 @@ int main(void)
         cmocka_unit_test(test_a_column_that_stays),
         cmocka_unit_test(test_empty_columns),
         cmocka_unit_test(test_few_rows),
+        cmocka_unit_test(test_a_rounded_zero_has_no_sign),
         cmocka_unit_test(test_what_goes_without_saying),
         cmocka_unit_test(test_an_empty_cell_is_told_apart),
         cmocka_unit_test(test_headings_of_two_lines),
