@@ -126,7 +126,8 @@ static struct rounded round_b(struct pp_writer *w, const struct pp_fp8_factor *f
 static const struct pp_tensor *copied_weight(const struct pp_writer *w, const struct pp_linear *p)
 {
     const struct pp_tensor *tensors = &w->model->tensors[w->stage->first_tensor];
-    for (int i = 0; i < w->stage->tensors && p->b.region == PP_MEM_PARAM16; i++)
+    if (!pp_shape_keeps_fp8(&w->model->shape) || p->b.region != PP_MEM_PARAM16) return NULL;
+    for (int i = 0; i < w->stage->tensors; i++)
         if (tensors[i].offset16 == p->b.offset && tensors[i].offset8 >= 0) return &tensors[i];
     return NULL;
 }

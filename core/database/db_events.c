@@ -16,20 +16,25 @@ struct busy {
 
 struct summary {
     const struct pp_plan *plan;
-    int first_step, steps, workers;
+    int first_step, steps;
+    int workers;        /* up to the last one that has events: of a simulation often those of one replica */
+    int groups;         /* likewise, of those who meet in a task */
     struct busy *busy;  /* [steps][workers] */
-    int64_t *posted_ns; /* [steps][replicas][members][ntasks] the last post of a transfer or collective */
+    int64_t *posted_ns; /* [steps][groups][ntasks] the last post of a transfer or collective */
 };
 
-/* Who shares it: the workers that meet in a task. */
+/* The workers that meet in a task, by number. */
+static int group_of(const struct pp_plan *plan, const struct pp_event *e)
+{
+    const int kind = plan->tasks[e->task].kind;
+    const int replica = pp_first_met(plan, kind, pp_worker_replica(plan, e->worker));
+    return replica * plan->members + pp_first_member_met(plan, kind, e->worker);
+}
+
 static int64_t *posted_of(const struct summary *s, const struct pp_event *e)
 {
-    const struct pp_plan *plan = s->plan;
-    const int kind = plan->tasks[e->task].kind;
-    const int64_t replica = pp_first_met(plan, kind, pp_worker_replica(plan, e->worker));
-    const int64_t member = pp_first_member_met(plan, kind, e->worker);
-    const int64_t place = ((e->step - s->first_step) * (int64_t)plan->replicas + replica) * plan->members + member;
-    return &s->posted_ns[place * plan->ntasks + e->task];
+    const int64_t place = (int64_t)(e->step - s->first_step) * s->groups + group_of(s->plan, e);
+    return &s->posted_ns[place * s->plan->ntasks + e->task];
 }
 
 static void summarise(struct summary *s, const struct pp_event *e)
@@ -63,17 +68,21 @@ static pp_status check_events(const struct pp_db *db, const struct pp_plan *plan
 
 static pp_status summary_create(struct summary *s, const struct pp_plan *plan, const struct pp_trace *trace)
 {
-    *s = (struct summary){.plan = plan, .workers = pp_plan_workers(plan), .first_step = INT32_MAX};
+    *s = (struct summary){.plan = plan, .first_step = INT32_MAX};
     int last = 0;
     for (int64_t i = 0; i < trace->nevents; i++) {
-        if (trace->events[i].step < s->first_step) s->first_step = trace->events[i].step;
-        if (trace->events[i].step > last) last = trace->events[i].step;
+        const struct pp_event *e = &trace->events[i];
+        const int group = group_of(plan, e);
+        if (e->step < s->first_step) s->first_step = e->step;
+        if (e->step > last) last = e->step;
+        if (e->worker >= s->workers) s->workers = e->worker + 1;
+        if (group >= s->groups) s->groups = group + 1;
     }
     s->steps = trace->nevents ? last - s->first_step + 1 : 0;
     PP_TRY(PP_NEW(&s->busy, (int64_t)s->steps * s->workers));
     for (int64_t i = 0; i < (int64_t)s->steps * s->workers; i++)
         s->busy[i] = (struct busy){.first_ns = INT64_MAX, .last_ns = INT64_MIN};
-    int64_t ends = (int64_t)s->steps * plan->replicas * plan->members * plan->ntasks;
+    const int64_t ends = (int64_t)s->steps * s->groups * plan->ntasks;
     PP_TRY(PP_NEW(&s->posted_ns, ends));
     for (int64_t i = 0; i < ends; i++) s->posted_ns[i] = INT64_MIN;
     for (int64_t i = 0; i < trace->nevents; i++) summarise(s, &trace->events[i]);

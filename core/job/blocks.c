@@ -164,7 +164,8 @@ static pp_status read_file(const char *path, struct pp_blocks *out)
 
 bool pp_blocks_named(const char *times)
 {
-    const char *digit = times + (*times == '.');
+    const char *digit = times + (*times == '-' || *times == '+'); /* a number that will be refused */
+    digit += *digit == '.';
     return !(*digit >= '0' && *digit <= '9');
 }
 

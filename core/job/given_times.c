@@ -32,6 +32,8 @@ static pp_status parse_number(const char *text, const char **at, double *out)
     return PP_OK;
 }
 
+static int64_t in_ns(double ms) { return llround(ms * 1e6); }
+
 pp_status pp_given_times_parse(const char *text, struct pp_given_times *out)
 {
     double value[FIELDS] = {0};
@@ -44,7 +46,8 @@ pp_status pp_given_times_parse(const char *text, struct pp_given_times *out)
         if (*at++ != ',') return bad(text, "has something else than commas between its numbers");
     }
     if (n < NEEDED) return bad(text, "has fewer than three numbers");
-    if (value[0] + value[1] + value[2] <= 0) return bad(text, "says that nothing takes any time");
+    if (in_ns(value[0]) + in_ns(value[1]) + in_ns(value[2]) == 0)
+        return bad(text, "says that nothing takes as long as a nanosecond");
     *out = (struct pp_given_times){
         .forward_ms = value[0], .input_ms = value[1], .weight_ms = value[2], .hop_ms = value[3]};
     return PP_OK;
