@@ -81,6 +81,14 @@ static const struct pp_cell *cell_at(const struct view *view, int64_t row, int i
     return &view->table->cells[(view->first + row) * view->table->ncolumns + view->columns[i]];
 }
 
+/* With dots where it does not fit. TSV and JSON have all of it. */
+static void cut_off(const char *text, char buf[PP_CELL_BYTES])
+{
+    static const char dots[] = "...";
+    if (snprintf(buf, PP_CELL_BYTES, "%s", text) >= PP_CELL_BYTES)
+        memcpy(buf + PP_CELL_BYTES - sizeof dots, dots, sizeof dots);
+}
+
 static const char *show(const void *of, int64_t row, int i, char buf[PP_CELL_BYTES])
 {
     const struct view *view = of;
@@ -90,7 +98,7 @@ static const char *show(const void *of, int64_t row, int i, char buf[PP_CELL_BYT
     if (cell->type == SQLITE_NULL)
         snprintf(buf, PP_CELL_BYTES, "-");
     else if (cell->type == SQLITE_TEXT)
-        snprintf(buf, PP_CELL_BYTES, "%s", cell->text);
+        cut_off(cell->text, buf);
     else if (unit)
         snprintf(buf, PP_CELL_BYTES, "%.*f", unit->decimals, cell->real / unit->bytes);
     else if (column->scale != 0)

@@ -8,7 +8,7 @@
 #include "analysis/timeline.h"
 
 #define MS 1e-6
-enum { STAY_BYTES = 64, WORD_BYTES = 64, LONGEST_ROUND = 4, MOST_GAPS = 10 };
+enum { WORD_BYTES = 64, LONGEST_ROUND = 4, MOST_GAPS = 10 };
 
 /* Both tables begin with the two runs. */
 enum { PREDICTED_RUN, MEASURED_RUN, RUN_COLUMNS };
@@ -203,20 +203,6 @@ static int64_t stay_ns(const struct pp_path *path, const struct stay *stay)
     return path->tasks[stay->end - 1].until_ns - from;
 }
 
-/* Cut off, with dots, where it does not fit. */
-struct text {
-    char buf[STAY_BYTES];
-    size_t used;
-};
-
-static void append(struct text *text, const char *more)
-{
-    const size_t room = sizeof text->buf - text->used;
-    const int wanted = snprintf(text->buf + text->used, room, "%s", more);
-    text->used = (size_t)wanted < room ? text->used + (size_t)wanted : sizeof text->buf - 1;
-    if ((size_t)wanted >= room) memcpy(text->buf + sizeof text->buf - 4, "...", 4);
-}
-
 /* Does b go on with what a does, one microbatch later? */
 static bool follows(const struct pp_path_task *a, const struct pp_path_task *b)
 {
@@ -265,33 +251,36 @@ static int64_t round_length(const struct pp_path *path, int64_t i, int64_t end, 
 }
 
 /* "F m0-3", "(F m0, B m0) x 3, B m3": what the path does while it stays on the rank. */
-static void stay_text(const struct pp_path *path, const struct stay *stay, struct text *text)
+static void stay_text(const struct pp_path *path, const struct stay *stay, FILE *out)
 {
     char word[WORD_BYTES];
     int64_t rounds;
     for (int64_t i = stay->first; i < stay->end;) {
         const int64_t length = round_length(path, i, stay->end, &rounds);
-        if (i > stay->first) append(text, ", ");
-        if (rounds > 1) append(text, "(");
+        if (i > stay->first) fputs(", ", out);
+        if (rounds > 1) fputs("(", out);
         int64_t at = word_of(path, i, rounds > 1 ? i + length : stay->end, word, sizeof word);
-        append(text, word);
+        fputs(word, out);
         while (rounds > 1 && at < i + length) {
-            append(text, ", ");
+            fputs(", ", out);
             at = word_of(path, at, i + length, word, sizeof word);
-            append(text, word);
+            fputs(word, out);
         }
         snprintf(word, sizeof word, ") x %" PRId64, rounds);
-        if (rounds > 1) append(text, word);
+        if (rounds > 1) fputs(word, out);
         i = rounds > 1 ? i + length * rounds : at;
     }
 }
 
 static pp_status set_stay(const struct pp_path *path, const struct stay *stay, struct pp_cell *cells)
 {
-    struct text text = {0};
-    stay_text(path, stay, &text);
+    struct pp_cell *tasks = &cells[STAY_TASKS];
+    size_t size;
+    FILE *out = open_memstream(&tasks->text, &size);
+    if (out) stay_text(path, stay, out);
+    if (!out || fclose(out) != 0) return pp_fail(PP_NOMEM, "there is not enough memory for the tasks of a path");
+    tasks->type = SQLITE_TEXT;
     set_integer(&cells[STAY_RANK], path->tasks[stay->first].rank);
-    PP_TRY(set_text(&cells[STAY_TASKS], text.buf));
     set_integer(&cells[STAY_NS], stay_ns(path, stay));
     return PP_OK;
 }
