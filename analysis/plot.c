@@ -2,6 +2,7 @@
 #include "analysis/plot.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,11 +38,11 @@ static pp_status failed(const struct pp_plots *plots, const char *name)
                    strerror(errno));
 }
 
+/* Without asking for memory, of which there may be none left. */
 static void remove_half(const struct pp_plots *plots, const char *name)
 {
-    char *path = path_of(plots, name);
-    if (path) (void)unlink(path);
-    free(path);
+    char path[PATH_MAX];
+    if (snprintf(path, sizeof path, "%s/%s", plots->folder, name) < PATH_MAX) (void)unlink(path);
 }
 
 FILE *pp_plot_open(const struct pp_plots *plots, const char *name)
