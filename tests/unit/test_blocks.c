@@ -63,8 +63,8 @@ static void test_what_names_a_file(void **state)
 {
     (void)state;
     assert_true(pp_blocks_named("b.tsv") && pp_blocks_named("./1,2,3") && pp_blocks_named("/a") &&
-                pp_blocks_named("") && pp_blocks_named("-1,2,3"));
-    assert_false(pp_blocks_named("1,2,3") || pp_blocks_named(".5,1,1"));
+                pp_blocks_named("") && pp_blocks_named("-a"));
+    assert_false(pp_blocks_named("1,2,3") || pp_blocks_named(".5,1,1") || pp_blocks_named("-1,2,3"));
 }
 
 static void test_bad_files(void **state)
