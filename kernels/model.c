@@ -216,13 +216,42 @@ static pp_status fill_stage(struct pp_model *model, int stage, int *layer_at)
     return PP_OK;
 }
 
-/* Have both stages the same kinds of layers in the same order, and the same ends? */
+/* Of how many first layers are the kinds the same in both stages? */
+static int alike_layers(const struct pp_shape *shape, const struct pp_stage *a, const struct pp_stage *b)
+{
+    int n = 0;
+    while (n < a->layers && n < b->layers &&
+           pp_layer_kind(shape, a->first_layer + n) == pp_layer_kind(shape, b->first_layer + n))
+        n++;
+    return n;
+}
+
 static bool same_make(const struct pp_shape *shape, const struct pp_stage *a, const struct pp_stage *b)
 {
-    bool same = a->layers == b->layers && a->embed == b->embed && a->decode == b->decode;
-    for (int l = 0; l < a->layers && same; l++)
-        same = pp_layer_kind(shape, a->first_layer + l) == pp_layer_kind(shape, b->first_layer + l);
-    return same;
+    return a->layers == b->layers && a->embed == b->embed && a->decode == b->decode && a->common == b->common &&
+           alike_layers(shape, a, b) == a->layers;
+}
+
+/* The first stage with layers that is on the rank of this one, which has layers. */
+static int first_of_rank(const struct pp_model *model, const int *stage_rank, int stage)
+{
+    int first = 0;
+    while (stage_rank[first] != stage_rank[stage] || model->stages[first].layers == 0) first++;
+    return first;
+}
+
+/* pp_stage.common of all stages. */
+static void set_common(struct pp_model *model, const int *stage_rank)
+{
+    struct pp_stage *stages = model->stages;
+    for (int s = 0; s < model->nstages; s++) {
+        if (stages[s].layers == 0) continue;
+        struct pp_stage *first = &stages[first_of_rank(model, stage_rank, s)];
+        const int alike = alike_layers(&model->shape, first, &stages[s]);
+        if (first == &stages[s] || alike < first->common) first->common = alike;
+    }
+    for (int s = 0; s < model->nstages; s++)
+        if (stages[s].layers > 0) stages[s].common = stages[first_of_rank(model, stage_rank, s)].common;
 }
 
 /* The first earlier stage of the same make, or the stage itself. */
@@ -233,7 +262,8 @@ static int stage_group(const struct pp_model *model, int stage)
     return stage;
 }
 
-static pp_status fill_model(struct pp_model *model, const int *layers)
+/* stage_rank: as in pp_cut. */
+static pp_status fill_model(struct pp_model *model, const int *layers, const int *stage_rank)
 {
     int first = 0;
     int *layer_at = model->layer_at;
@@ -243,9 +273,12 @@ static pp_status fill_model(struct pp_model *model, const int *layers)
         s->layers = layers[i];
         s->embed = i == 0;
         s->decode = i == model->nstages - 1;
-        s->group = stage_group(model, i);
-        PP_TRY(fill_stage(model, i, layer_at));
         first += layers[i];
+    }
+    if (stage_rank) set_common(model, stage_rank);
+    for (int i = 0; i < model->nstages; i++) {
+        model->stages[i].group = stage_group(model, i);
+        PP_TRY(fill_stage(model, i, layer_at));
         layer_at += layers[i] + 1;
     }
     return PP_OK;
@@ -273,7 +306,7 @@ pp_status pp_model_create_cut(const struct pp_shape *shape, const struct pp_cut 
     PP_TRY_DONE(PP_NEW(&model->layer_at, shape->layers + stages));
     int tensors = PP_EMBEDDING_ROWS + shape->layers * PP_LAYER_ROWS + PP_LAST_ROWS;
     PP_TRY_DONE(PP_NEW(&model->tensors, tensors));
-    PP_TRY_DONE(fill_model(model, layers));
+    PP_TRY_DONE(fill_model(model, layers, cut->stage_rank));
     *out = model;
     model = NULL;
 done:
@@ -302,7 +335,7 @@ const struct pp_model_ops pp_model_ops = {
     .create = pp_model_create_cut,
     .destroy = pp_model_free,
     .program = pp_model_program,
-    .act_bytes = pp_model_act_bytes,
+    .act_bytes = pp_model_act_parts,
     .call_name = pp_call_text,
     .call_work = pp_call_work,
     .call_join = pp_call_join,

@@ -46,6 +46,9 @@ pp_status pp_model_create(const struct pp_shape *shape, int stages, const char *
 void pp_model_free(struct pp_model *model);
 pp_status pp_model_program(const struct pp_model *model, const struct pp_class *cls, const struct pp_program_spec *spec,
                            struct pp_program *out) PP_MUST_CHECK;
+void pp_model_act_parts(const struct pp_model *model, int stage, const struct pp_program_spec *spec,
+                        int64_t bytes[PP_ACT_PARTS]);
+/* Of all parts together. */
 int64_t pp_model_act_bytes(const struct pp_model *model, int stage, const struct pp_program_spec *spec);
 
 extern const struct pp_model_ops pp_model_ops;

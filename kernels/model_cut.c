@@ -72,7 +72,7 @@ pp_status pp_model_cut(const struct pp_shape *shape, const struct pp_cut *cut, i
     const struct pp_cut_row row = {.layers = shape->layers, .cost = cost};
     pp_status status = check_costs(shape, cost);
     if (status != PP_OK) goto done;
-    if (cut->stage_rank)
+    if (cut->stage_rank && !cut->even_stages)
         status = pp_cut_ranks(&row, cut->stage_rank, pp_split_ends(cut->split) > 0, cut->stages, layers_out);
     else if (uniform)
         pp_cut_uniform(shape->layers, cut->stages, layers_out);

@@ -148,19 +148,18 @@ static inline const struct pp_shape *pp_writer_shape(const struct pp_writer *w, 
 }
 
 /* A buffer of the activation slot; layer l's own of a buffer that each layer has. */
-static inline struct pp_ref pp_ref_slot(struct pp_buffer buffer)
+static inline struct pp_ref pp_ref_slot(const struct pp_writer *w, struct pp_buffer buffer)
 {
-    return (struct pp_ref){PP_MEM_ACT, buffer.offset, buffer.row_bytes};
+    int part = PP_ACT_PARTS - 1;
+    while (buffer.offset < w->slot.begin[part]) part--;
+    return (struct pp_ref){PP_MEM_ACT + part, buffer.offset - w->slot.begin[part], buffer.row_bytes};
 }
 static inline struct pp_ref pp_ref_act(const struct pp_writer *w, int l, struct pp_buffer buffer)
 {
     const struct pp_slot *slot = &w->slot;
     if (l < slot->again) return pp_ref_to(PP_MEM_WORK, w->again.offset + buffer.offset);
-    const int experts = pp_stage_layers_with_experts(w->model, w->stage, l) -
-                        pp_stage_layers_with_experts(w->model, w->stage, slot->again);
-    const int64_t layer = slot->others + experts * slot->layer_bytes[PP_LAYER_EXPERTS] +
-                          (l - slot->again - experts) * slot->layer_bytes[PP_LAYER_DENSE];
-    return pp_ref_slot((struct pp_buffer){layer + buffer.offset, buffer.row_bytes});
+    const int64_t layer = pp_slot_layer(w->model, w->stage, slot, l);
+    return pp_ref_slot(w, (struct pp_buffer){layer + buffer.offset, buffer.row_bytes});
 }
 
 /* u of layer l, which linear2 reads: in the slot, or in scratch. */
@@ -177,7 +176,8 @@ static inline bool pp_writer_keeps(const struct pp_writer *w, int l)
 static inline struct pp_ref pp_ref_checkpoint(const struct pp_writer *w, int l)
 {
     const struct pp_slot *slot = &w->slot;
-    if (slot->again) return pp_ref_slot((struct pp_buffer){l * slot->checkpoint_bytes, slot->checkpoint.row_bytes});
+    const struct pp_buffer own = {l * slot->checkpoint_bytes, slot->checkpoint.row_bytes};
+    if (slot->again) return pp_ref_slot(w, own);
     return pp_ref_to(PP_MEM_CKPT, l * pp_checkpoint_bytes(&w->model->local, w->rows, w->row_seq));
 }
 /* x of layer l, which in_proj reads: where layers end with their norms, a checkpoint if there is one. */

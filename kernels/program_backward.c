@@ -271,7 +271,7 @@ static void write_embedding_grad(struct pp_writer *w, struct pp_ref dy)
 /* The gradient at the output of the last layer, in `out`, becomes path->incoming. */
 static void write_decoder_input_grad(struct pp_writer *w, struct path *path, struct pp_ref out)
 {
-    const struct pp_ref dlogits = pp_ref_slot(w->slot.dlogits);
+    const struct pp_ref dlogits = pp_ref_slot(w, w->slot.dlogits);
     const struct pp_ref to = pp_writer_norm_first(w) ? path->stream : out;
     struct pp_token_product product = input_product(PP_GEMM_WRITE, to, w->model->local.d_model, dlogits,
                                                     pp_padded_vocab(&w->model->local), pp_ref_decoder_weight(w));
@@ -281,8 +281,8 @@ static void write_decoder_input_grad(struct pp_writer *w, struct path *path, str
     if (pp_writer_norm_first(w))
         write_plain_norm_grad(w,
                               (struct pp_norm_grad_refs){.dr = out,
-                                                         .xhat = pp_ref_slot(w->slot.xhat),
-                                                         .rstd = pp_ref_slot(w->slot.rstd),
+                                                         .xhat = pp_ref_slot(w, w->slot.xhat),
+                                                         .rstd = pp_ref_slot(w, w->slot.rstd),
                                                          .dy = dx,
                                                          .gamma = pp_ref_last(w, PP_MEM_PARAM, PP_LAST_NORM_WEIGHT),
                                                          .gamma_grad = pp_ref_last(w, PP_MEM_GRAD, PP_LAST_NORM_WEIGHT),
@@ -298,15 +298,15 @@ static void write_decoder_grads(struct pp_writer *w, struct path *path, struct p
     if (!path->weights) return;
     pp_write_plain_weight_grads(
         w, pp_ref_last(w, PP_MEM_GRAD, PP_DECODER_WEIGHT), pp_ref_last(w, PP_MEM_GRAD, PP_DECODER_BIAS),
-        pp_ref_slot(w->slot.dlogits), pp_padded_vocab(&w->model->local),
-        pp_writer_gather(w, PP_FULL_OTHERS, pp_ref_slot(w->slot.decoder_input)), w->model->local.d_model);
+        pp_ref_slot(w, w->slot.dlogits), pp_padded_vocab(&w->model->local),
+        pp_writer_gather(w, PP_FULL_OTHERS, pp_ref_slot(w, w->slot.decoder_input)), w->model->local.d_model);
 }
 
 /* Where the gradient of the stage's input goes; of the embedding's output. */
 static struct pp_ref stage_output(const struct pp_writer *w, const struct path *path)
 {
     if (!w->stage->embed) return pp_ref_to(PP_MEM_OUT, 0);
-    if (w->split) return pp_ref_slot(w->slot.input_grad);
+    if (w->split) return pp_ref_slot(w, w->slot.input_grad);
     return is_bare(w) ? path->incoming : path->stream;
 }
 

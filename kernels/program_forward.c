@@ -153,7 +153,7 @@ static void write_residual(struct pp_writer *w, int l, const struct residual *r)
 static struct pp_ref layer_output(const struct pp_writer *w, int l)
 {
     if (l + 1 < w->stage->layers) return pp_ref_x(w, l + 1);
-    return w->stage->decode ? pp_ref_slot(w->slot.decoder_input) : pp_ref_to(PP_MEM_OUT, 0);
+    return w->stage->decode ? pp_ref_slot(w, w->slot.decoder_input) : pp_ref_to(PP_MEM_OUT, 0);
 }
 
 /* Its output goes to y. */
@@ -238,9 +238,9 @@ static void write_norm_first_layer(struct pp_writer *w, int l, struct pp_ref in,
 /* The stream's norm is the decoder's input. */
 static void write_last_norm(struct pp_writer *w, struct pp_ref stream)
 {
-    write_plain_norm(w, (struct pp_norm_refs){.y = pp_ref_slot(w->slot.decoder_input),
-                                              .z = pp_ref_slot(w->slot.xhat),
-                                              .rstd = pp_ref_slot(w->slot.rstd),
+    write_plain_norm(w, (struct pp_norm_refs){.y = pp_ref_slot(w, w->slot.decoder_input),
+                                              .z = pp_ref_slot(w, w->slot.xhat),
+                                              .rstd = pp_ref_slot(w, w->slot.rstd),
                                               .x = stream,
                                               .gamma = pp_ref_last(w, PP_MEM_PARAM, PP_LAST_NORM_WEIGHT),
                                               .beta = pp_ref_last(w, PP_MEM_PARAM, PP_LAST_NORM_BIAS)});
@@ -256,11 +256,11 @@ static void write_loss(struct pp_writer *w, enum pp_kernel kernel, struct pp_ref
     call->loss = (struct pp_loss_dims){
         .rows = w->rows, .seq = w->seq, .vocab = local->vocab, .gradient = gradient, .columns = pp_padded_vocab(local)};
     if (kernel != PP_KERNEL_CROSS_ENTROPY) call->loss.whole = w->model->shape.vocab;
-    call->at.loss = (struct pp_loss_refs){.logits = pp_ref_slot(w->slot.logits),
+    call->at.loss = (struct pp_loss_refs){.logits = pp_ref_slot(w, w->slot.logits),
                                           .bias = pp_ref_last(w, PP_MEM_PARAM, PP_DECODER_BIAS),
                                           .targets = pp_ref_to(PP_MEM_TARGETS, 0),
                                           .parts = parts};
-    if (gradient) call->at.loss.dlogits = pp_ref_slot(w->slot.dlogits);
+    if (gradient) call->at.loss.dlogits = pp_ref_slot(w, w->slot.dlogits);
 }
 
 static void write_shared_loss(struct pp_writer *w)
@@ -276,8 +276,8 @@ static void write_decoder(struct pp_writer *w)
 {
     const struct pp_shape *shape = &w->model->local;
     struct pp_token_product product =
-        linear(pp_ref_slot(w->slot.logits), pp_padded_vocab(shape), pp_ref_slot(w->slot.decoder_input), shape->d_model,
-               pp_ref_decoder_weight(w));
+        linear(pp_ref_slot(w, w->slot.logits), pp_padded_vocab(shape), pp_ref_slot(w, w->slot.decoder_input),
+               shape->d_model, pp_ref_decoder_weight(w));
     product.wide = product.plain = true;
     pp_write_gathered_product(w, 0, &product);
     if (pp_shape_tensor(shape) > 1)
@@ -333,7 +333,7 @@ void pp_write_layer_again(struct pp_writer *w, int l, const struct pp_scratch *s
     const struct pp_ref none = {0};
     const bool last = w->checkpoints && l + 1 == w->stage->layers;
     const bool decode = w->stage->decode && last, first = pp_writer_norm_first(w);
-    const struct pp_ref input = pp_ref_slot(w->slot.decoder_input);
+    const struct pp_ref input = pp_ref_slot(w, w->slot.decoder_input);
     if (l < 0 && !first)
         pp_writer_copy(w, input, pp_ref_checkpoint(w, 0));
     else if (l >= 0 && first)

@@ -187,6 +187,15 @@ static void place_decoder(struct placing *p, const struct pp_shape *shape, bool 
     if (training && p->element_bytes != sizeof(float)) out->dlogits = place(p, columns, p->element_bytes);
 }
 
+int64_t pp_slot_layer(const struct pp_model *model, const struct pp_stage *stage, const struct pp_slot *slot, int l)
+{
+    if (l < slot->again) return times(slot->checkpoint_bytes, l);
+    const int experts =
+        pp_stage_layers_with_experts(model, stage, l) - pp_stage_layers_with_experts(model, stage, slot->again);
+    const int64_t before = bounded(slot->others + times(slot->layer_bytes[PP_LAYER_EXPERTS], experts));
+    return bounded(before + times(slot->layer_bytes[PP_LAYER_DENSE], l - slot->again - experts));
+}
+
 void pp_slot_layout(const struct pp_model *model, int stage, const struct pp_program_spec *spec, struct pp_slot *out)
 {
     const struct pp_stage *s = &model->stages[stage];
@@ -201,21 +210,31 @@ void pp_slot_layout(const struct pp_model *model, int stage, const struct pp_pro
     if (shape->experts) p.places = times(shape->experts, pp_expert_capacity(&model->shape, times(p.rows, p.seq)));
     *out = (struct pp_slot){0};
     p.end = place_layers(&p, model, s, spec, out, bytes);
-    if (spec->training && !spec->checkpoint_layers) {
+    const bool apart = spec->training && !spec->checkpoint_layers; /* each layer has buffers of its own */
+    if (apart) {
         out->again = spec->again < s->layers ? spec->again : s->layers;
-        const int experts =
-            pp_stage_layers_with_experts(model, s, s->layers) - pp_stage_layers_with_experts(model, s, out->again);
         for (int kind = 0; kind < PP_LAYER_KINDS; kind++) out->layer_bytes[kind] = bytes[kind];
         p.end = 0;
         out->checkpoint = place_stream(&p, shape->d_model);
         out->checkpoint_bytes = p.end;
         out->others = times(out->checkpoint_bytes, out->again);
-        p.end = bounded(out->others + times(bytes[PP_LAYER_EXPERTS], experts));
-        p.end = bounded(p.end + times(bytes[PP_LAYER_DENSE], s->layers - out->again - experts));
+        p.end = pp_slot_layer(model, s, out, s->layers);
     }
+    out->begin[PP_ACT_MORE] = apart ? pp_slot_layer(model, s, out, s->common) : p.end;
+    out->begin[PP_ACT_ENDS] = p.end;
     if (s->decode) place_decoder(&p, shape, spec->training, out);
     if (s->embed && split) out->input_grad = place_stream(&p, shape->d_model);
     out->bytes = p.end;
+    if (s->common == 0) out->begin[PP_ACT_MORE] = out->begin[PP_ACT_ENDS] = p.end;
+}
+
+void pp_model_act_parts(const struct pp_model *model, int stage, const struct pp_program_spec *spec,
+                        int64_t bytes[PP_ACT_PARTS])
+{
+    struct pp_slot slot;
+    pp_slot_layout(model, stage, spec, &slot);
+    for (int i = 0; i < PP_ACT_PARTS; i++)
+        bytes[i] = (i + 1 < PP_ACT_PARTS ? slot.begin[i + 1] : slot.bytes) - slot.begin[i];
 }
 
 int64_t pp_model_act_bytes(const struct pp_model *model, int stage, const struct pp_program_spec *spec)

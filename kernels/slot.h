@@ -117,11 +117,16 @@ struct pp_slot {
     int64_t checkpoint_bytes;
     int64_t others; /* where the buffers of the other layers begin */
     struct pp_buffer xhat, rstd, decoder_input, logits, dlogits, input_grad;
+    int64_t begin[PP_ACT_PARTS]; /* where its parts begin (enum pp_act_part); parts without bytes begin at its end */
     int64_t bytes;
 };
 
 /* pp_slot.bytes of a slot that is too large to be counted; no program is written for it. */
 #define PP_SLOT_ENDLESS (INT64_C(1) << 61)
+
+/* Where what layer l of the stage keeps in the slot begins; l = layers: where it ends. Not where all layers use the
+ * buffers of one. */
+int64_t pp_slot_layer(const struct pp_model *model, const struct pp_stage *stage, const struct pp_slot *slot, int l);
 
 void pp_slot_layout(const struct pp_model *model, int stage, const struct pp_program_spec *spec, struct pp_slot *out);
 

@@ -298,7 +298,8 @@ static void free_builder(struct builder *b)
         pp_slots_release(&b->ranks[r].ckpt);
         pp_slots_release(&b->ranks[r].local);
     }
-    for (int s = 0; b->act && s < b->plan->stages; s++) pp_slots_release(&b->act[s]);
+    for (int i = 0; b->act && i < b->plan->stages * PP_ACT_PARTS; i++) pp_slots_release(&b->act[i]);
+    pp_act_release(&b->acts);
     free_tables(b);
     void *const rest[] = {b->ranks,       b->act,           b->done_stages,  b->channels,       b->channel_of,
                           b->started,     b->final_task,    b->row_index,    b->first_channel,  b->gradients_left,

@@ -15,7 +15,8 @@ struct slot_queue {
     int32_t head, n, capacity; /* a ring; the capacity is 0 or a power of two */
 };
 
-/* The first task of the step that writes a slot, and the last one that reads it; -1 = none. */
+/* The first task of the step that writes a slot, and the last one that reads it; -1 = none. Of a slot that is the part
+ * PP_ACT_LAYERS of activation slots `first` is the newest of these (act_slots.c). */
 struct slot_users {
     int32_t first, last;
 };
@@ -77,15 +78,25 @@ struct rank_state {
     struct held held[PP_SHARD_SLOTS];
     struct summed summed;
     int32_t reading;   /* ZeRO 3: index in `held` of the slot that the last computation reads; -1: none yet */
-    struct slots *act; /* [nact] activation pools; those of its stages are in plan->act_pool */
+    struct slots *act; /* [nact] activation pools; plan->act_pool says which stages take from which */
     int nact;
     int32_t *done_stages; /* [ndone] its stages, in the order in which their last backward was appended */
     int ndone, nstages;
 };
 
+/* The activation slots so far (act_slots.c): plan->acts, with slot numbers of pools. */
+struct act_slots {
+    int32_t (*parts)[PP_ACT_PARTS];
+    int32_t *stage; /* one whose pools the parts are from */
+    int32_t *next;  /* another one with the same PP_ACT_LAYERS, of the same pool; -1: none */
+    int64_t parts_room, stage_room, next_room;
+    int n;
+};
+
 struct builder {
     struct pp_plan *plan;
-    struct slots *act;     /* activation pools of all ranks */
+    struct slots *act; /* activation pools of all ranks */
+    struct act_slots acts;
     int64_t task_capacity; /* number of tasks; with ZeRO 2 and 3 an upper bound, as not every part is gathered */
     struct rank_state *ranks;
     struct pp_op *ops;    /* operations of all ranks */
@@ -97,7 +108,7 @@ struct builder {
      * same rank, or there is none */
     int32_t *channel_of;
     int32_t *delivered;      /* [2][pp_cells()] task that delivers the input of F, and of B or I; -1 = not yet */
-    int32_t *act_slot;       /* [pp_cells()] activation slot of a microbatch (at the first one of the slot) */
+    int32_t *act_slot;       /* [pp_cells()] activation slot of a microbatch: see pp_act_of() */
     int32_t *ckpt_slot;      /* [pp_cells()] checkpoint slot; NULL if nothing is recomputed */
     int32_t *gradients_left; /* [stages] microbatches whose B or W was not appended yet */
     uint8_t *started;        /* [stages] bit 0: a B or I was appended, bit 1: a W, bit 2: an F */
@@ -152,9 +163,23 @@ static inline bool pp_frees_activations(const struct pp_plan *plan, const struct
     return pp_passes(plan, op) || op->kind == PP_B || op->kind == PP_W;
 }
 
+/* Where the builder notes which activation slot the microbatches of an operation have; -1: none now. Those that share a
+ * slot share the note. */
+static inline int32_t *pp_act_of(struct builder *b, const struct pp_op *op)
+{
+    return &b->act_slot[pp_cell(b->plan, op->stage, pp_slot_first(b->plan, op->microbatch))];
+}
+
 /* act_pools.c. Called when the orders are read: sets rank_state.act and plan->act_pool. act_bytes: see
  * pp_plan_spec. */
-pp_status pp_builder_act_pools(struct builder *b, const int64_t *const act_bytes[2]) PP_MUST_CHECK;
+pp_status pp_builder_act_pools(struct builder *b, const int64_t (*const act_bytes[2])[PP_ACT_PARTS]) PP_MUST_CHECK;
+
+/* act_slots.c. Takes a slot for each part of an activation slot of the stage; *act becomes its index in b->acts. */
+pp_status pp_act_take(struct builder *b, int stage, int32_t *act) PP_MUST_CHECK;
+void pp_act_free(struct builder *b, int stage, int32_t act);
+/* Makes plan->acts. Pools have their places in the plan. */
+pp_status pp_act_finish(struct builder *b) PP_MUST_CHECK;
+void pp_act_release(struct act_slots *acts);
 
 /* slots.c: pools and queues. */
 bool pp_slots_available(const struct slots *slots);

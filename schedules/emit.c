@@ -85,22 +85,18 @@ static int32_t input_of(const struct builder *b, const struct pp_op *op)
 /* The activation slot. It is taken by the first F (or R) that fills it for a backward, and freed by the B or W that
  * uses it up. An F whose activations are not kept has a slot for itself alone; so has a B that runs its layers again.
  */
-static pp_status hold_activations(struct builder *b, int rank, const struct pp_op *op, struct pp_task *task)
+static pp_status hold_activations(struct builder *b, const struct pp_op *op, struct pp_task *task)
 {
-    struct pp_plan *plan = b->plan;
-    struct slots *act = &b->ranks[rank].act[plan->act_pool[op->stage]];
-    int32_t passing = -1, *slot = &b->act_slot[pp_cell(plan, op->stage, pp_slot_first(plan, op->microbatch))];
-    const bool passes = pp_passes(plan, op);
-    if (passes) slot = &passing;
-    if (*slot < 0) {
-        PP_TRY(pp_slots_take(act, slot));
+    int32_t passing = -1, *act = pp_passes(b->plan, op) ? &passing : pp_act_of(b, op);
+    if (*act < 0) {
+        PP_TRY(pp_act_take(b, op->stage, act));
         task->flags |= PP_TASK_TAKE_ACT;
     }
-    task->act = *slot;
-    if (!pp_frees_activations(plan, op)) return PP_OK;
-    pp_slots_free(act, task->act);
+    task->act = *act;
+    if (!pp_frees_activations(b->plan, op)) return PP_OK;
+    pp_act_free(b, op->stage, task->act);
     task->flags |= PP_TASK_FREE_ACT;
-    *slot = -1;
+    *act = -1;
     return PP_OK;
 }
 
@@ -111,7 +107,7 @@ static pp_status hold(struct builder *b, int rank, const struct pp_op *op, struc
     struct slots *ckpt = &b->ranks[rank].ckpt;
     int64_t cell = pp_cell(plan, op->stage, op->microbatch);
     const bool layers = plan->checkpoint == PP_CHECKPOINT_LAYERS;
-    PP_TRY(hold_activations(b, rank, op, task));
+    PP_TRY(hold_activations(b, op, task));
     if (!pp_recomputed(plan, op->microbatch) || (op->stage == 0 && !layers))
         return PP_OK; /* stage 0 runs again from its tokens */
     if (op->kind == PP_F) {

@@ -21,7 +21,7 @@ static void add_pool(struct pp_plan *plan, struct pool *pool)
 static pp_status make_pools(struct builder *b)
 {
     struct pp_plan *plan = b->plan;
-    PP_TRY(PP_NEW(&plan->pools, plan->stages + 4 * plan->ranks + 2 * b->nchannels));
+    PP_TRY(PP_NEW(&plan->pools, plan->stages * PP_ACT_PARTS + 4 * plan->ranks + 2 * b->nchannels));
     for (int r = 0; r < plan->ranks; r++) {
         for (int g = 0; g < b->ranks[r].nact; g++) add_pool(plan, &b->ranks[r].act[g].pool);
         add_pool(plan, &b->ranks[r].ckpt.pool);
@@ -41,7 +41,6 @@ static void renumber_compute(struct builder *b, struct pp_task *task)
 {
     struct pp_plan *plan = b->plan;
     struct rank_state *rank = &b->ranks[task->lane];
-    if (task->act >= 0) task->act += rank->act[plan->act_pool[task->stage]].pool.first;
     if (task->ckpt >= 0) task->ckpt += rank->ckpt.pool.first;
     if (task->in >= 0) {
         int lane = plan->tasks[task->dep[0]].lane;
@@ -151,7 +150,7 @@ static pp_status finish_tasks(struct builder *b)
     for (int32_t id = 0; id < plan->ntasks; id++) {
         renumber(b, &plan->tasks[id]);
         issue(plan, id, ends);
-        hash = pp_plan_hash_task(hash, &plan->tasks[id]);
+        hash = pp_plan_hash_task(plan, hash, &plan->tasks[id]);
     }
     for (int r = 0; r < plan->ranks; r++) write_entries(plan, &ends[r]);
     plan->hash = pp_plan_hash_end(plan, hash);
@@ -163,6 +162,7 @@ pp_status pp_builder_finish(struct builder *b)
 {
     struct pp_plan *plan = b->plan;
     PP_TRY(make_pools(b));
+    PP_TRY(pp_act_finish(b));
     PP_TRY(make_wraps(b));
     PP_TRY(finish_tasks(b));
     PP_TRY(PP_NEW(&plan->peak_microbatches, plan->ranks));

@@ -11,10 +11,13 @@
 /* Memory of a worker in which operands lie. struct pp_frame (core/model/program.h) says where each begins for one
  * task. */
 enum pp_region {
-    PP_MEM_NONE,    /* no memory: the call does without this operand */
-    PP_MEM_PARAM,   /* the stage's parameters (pp_tensor.value_offset) */
-    PP_MEM_GRAD,    /* the stage's gradients (pp_tensor.offset) */
-    PP_MEM_ACT,     /* activation slot of (stage, microbatch) */
+    PP_MEM_NONE,  /* no memory: the call does without this operand */
+    PP_MEM_PARAM, /* the stage's parameters (pp_tensor.value_offset) */
+    PP_MEM_GRAD,  /* the stage's gradients (pp_tensor.offset) */
+    /* Activation slot of (stage, microbatch): a region for each enum pp_act_part, in the same order. */
+    PP_MEM_ACT,
+    PP_MEM_ACT_MORE,
+    PP_MEM_ACT_ENDS,
     PP_MEM_CKPT,    /* checkpoint: the input of the stage, or of each of its layers (pp_checkpoint_bytes) */
     PP_MEM_IN,      /* received (or local) input of the task: [rows*seq, d], or a part (pp_hidden_bytes) */
     PP_MEM_OUT,     /* output slot of the task: the same */

@@ -29,7 +29,8 @@ void pp_frame_place(const struct pp_job *job, const struct pp_phase *phase, cons
     frame->base[PP_MEM_PARAM16] = at(arena, layout->param16_offset[task->stage]);
     frame->base[PP_MEM_GRAD] = at(arena, layout->grad_offset[task->stage]);
     frame->base[PP_MEM_STATE] = at(arena, layout->state_offset[task->stage]);
-    frame->base[PP_MEM_ACT] = pp_arena_slot(arena, task->act);
+    for (int i = 0; i < PP_ACT_PARTS; i++)
+        frame->base[PP_MEM_ACT + i] = task->act < 0 ? NULL : pp_arena_slot(arena, plan->acts[task->act][i]);
     frame->base[PP_MEM_CKPT] = pp_arena_slot(arena, task->ckpt);
     frame->base[PP_MEM_IN] = pp_arena_slot(arena, task->in);
     frame->base[PP_MEM_OUT] = pp_arena_slot(arena, task->out);

@@ -273,9 +273,11 @@ static pp_status make_model(struct pp_job *job, const struct pp_shape *shape, co
 {
     const struct pp_point *point = &job->point;
     int *stage_rank = NULL;
-    struct pp_cut cut = {
-        .stages = point->ranks * point->virtual_stages, .split = job->config->split, .layer_ns = job->config->layer_ns};
-    if (point->virtual_stages > 1 && !job->config->even_stages) {
+    struct pp_cut cut = {.stages = point->ranks * point->virtual_stages,
+                         .split = job->config->split,
+                         .layer_ns = job->config->layer_ns,
+                         .even_stages = job->config->even_stages};
+    if (point->virtual_stages > 1) {
         PP_TRY(PP_NEW(&stage_rank, cut.stages));
         cut.stage_rank = stage_rank;
         const pp_status status = schedules->place(point->schedule, point->ranks, point->virtual_stages, stage_rank);

@@ -2,6 +2,7 @@
 #include "core/job/plan_stages.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Number of parts of a stage. With ZeRO 2 and 3 a part is one layer. With --overlap-grad-reduce it is as few layers as
  * have bucket_size bytes, and parts are as even as possible. Embedding and decoder belong to the first and last part.
@@ -19,17 +20,22 @@ static int parts_of(const struct pp_config *config, const struct pp_model *model
     return layers < s->layers ? (int)(s->layers / layers) : 1;
 }
 
-/* Bytes of the slots of `rows` rows, by stage. split: in a plan with I and W tasks. */
-static pp_status make_act_bytes(const struct pp_job *job, int rows, bool training, bool split, int64_t **out)
+/* Bytes of the parts of slots of `rows` rows, by stage. split: in a plan with I and W tasks. */
+static pp_status make_act_bytes(const struct pp_job *job, int rows, bool training, bool split,
+                                int64_t (**out)[PP_ACT_PARTS])
 {
     const struct pp_model *model = job->model;
     const struct pp_plan plan = {.training = training, .checkpoint = job->point.checkpoint, .split_backward = split};
     const struct pp_phase phase = {.plan = &plan, .seq = job->config->tokens};
     const struct pp_program_spec spec = pp_phase_spec(&phase, rows);
     PP_TRY(PP_NEW(out, model->nstages));
-    for (int s = 0; s < model->nstages; s++)
-        (*out)[s] =
-            model->stages[s].group < s ? (*out)[model->stages[s].group] : job->model_ops->act_bytes(model, s, &spec);
+    for (int s = 0; s < model->nstages; s++) {
+        const int same = model->stages[s].group;
+        if (same < s)
+            memcpy((*out)[s], (*out)[same], sizeof **out);
+        else
+            job->model_ops->act_bytes(model, s, &spec, (*out)[s]);
+    }
     return PP_OK;
 }
 

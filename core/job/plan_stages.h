@@ -9,7 +9,7 @@
 
 /* [stages] pp_plan_spec.act_bytes, of the training and of the evaluation plan, and pp_plan_spec.parts. */
 struct pp_plan_stages {
-    int64_t *act_bytes[2], *eval_act_bytes;
+    int64_t (*act_bytes[2])[PP_ACT_PARTS], (*eval_act_bytes)[PP_ACT_PARTS];
     int *parts;
 };
 

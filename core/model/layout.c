@@ -91,8 +91,13 @@ static void widen_slots(struct build *b, const struct pp_phase *phase)
     for (int p = 0; p < plan->npools; p++)
         if (pool_bytes_kind[plan->pools[p].kind] == PP_BYTES_TRANSFER) widen(shared_of(b, &plan->pools[p]), hidden);
     for (int s = 0; s < plan->stages; s++) {
-        struct shared_pool *shared = find_pool(b, PP_POOL_ACT, plan->stage_rank[s], plan->act_pool[s]);
-        if (shared) widen(shared, pp_layout_align(b->ops->act_bytes(b->model, s, &spec)));
+        struct shared_pool *shared;
+        int64_t act[PP_ACT_PARTS];
+        b->ops->act_bytes(b->model, s, &spec, act);
+        for (int i = 0; i < PP_ACT_PARTS; i++) {
+            shared = find_pool(b, PP_POOL_ACT, plan->stage_rank[s], plan->act_pool[s][i]);
+            if (shared) widen(shared, pp_layout_align(act[i]));
+        }
         shared = find_pool(b, PP_POOL_CKPT, plan->stage_rank[s], 0);
         if (shared && plan->training)
             widen(shared, pp_layout_align(pp_phase_checkpoint_bytes(b->model, phase, s, max_rows(plan))));

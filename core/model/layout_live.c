@@ -19,7 +19,9 @@ void pp_layout_task_bytes(const struct pp_model *model, const struct pp_model_op
     if (t->act < 0) return;
     const int rows = phase->plan->rows[t->microbatch];
     const struct pp_program_spec spec = pp_phase_spec(phase, pp_plan_slot_rows(phase->plan, t->microbatch));
-    const int64_t act = pp_layout_align(ops->act_bytes(model, t->stage, &spec));
+    int64_t parts[PP_ACT_PARTS], act = 0;
+    ops->act_bytes(model, t->stage, &spec, parts);
+    for (int i = 0; i < PP_ACT_PARTS; i++) act += pp_layout_align(parts[i]);
     const int64_t ckpt = pp_layout_align(pp_phase_checkpoint_bytes(model, phase, t->stage, rows));
     if (t->flags & PP_TASK_TAKE_ACT) *taken += act;
     if (t->flags & PP_TASK_TAKE_CKPT) *taken += ckpt;

@@ -80,7 +80,11 @@ struct pp_stage {
      * shares, of all; FP8 copies are not shared. */
     int64_t param_bytes, value_bytes, param16_bytes;
     int64_t share_bytes, share_value_bytes, share_param16_bytes;
-    int group; /* the first stage with as many layers, of the same kinds in the same order, and the same ends */
+    /* So many first layers are of the same kinds in all stages of its rank that have layers: what they keep is the part
+     * PP_ACT_LAYERS of a slot. 0: all of the slot is that part. Nobody asks where each stage has a rank of its own. */
+    int common;
+    int group; /* the first stage with as many layers, of the same kinds in the same order, as many of them common, and
+                * the same ends */
 };
 
 struct pp_model {
@@ -234,6 +238,7 @@ struct pp_cut {
     /* [stages] the rank of each stage. Where a rank has several, what they have together is as even as whole layers
      * allow, unless `split` is a list. NULL: each stage has a rank of its own. */
     const int *stage_rank;
+    bool even_stages; /* the stages themselves are to have as much as each other, not what they have together */
 };
 
 /* kernels/model.c fills one; the programs (sim/ppsim.c, exec/ppexec.c, ...) hand it to code outside kernels/. */
@@ -245,8 +250,9 @@ struct pp_model_ops {
      * cls->rows are those of all. Transfers and reductions have no program. Free with pp_program_free. */
     pp_status (*program)(const struct pp_model *model, const struct pp_class *cls, const struct pp_program_spec *spec,
                          struct pp_program *out);
-    /* Bytes of an activation slot of spec->slot_rows rows. */
-    int64_t (*act_bytes)(const struct pp_model *model, int stage, const struct pp_program_spec *spec);
+    /* Bytes of the parts of an activation slot of spec->slot_rows rows; 0: the slot has no such part. */
+    void (*act_bytes)(const struct pp_model *model, int stage, const struct pp_program_spec *spec,
+                      int64_t bytes[PP_ACT_PARTS]);
     /* The name of a call ("gemm_nt 175x600x200"), the key of kernel times, in buf, which it returns. size is
      * PP_CALL_NAME: a name that is too long is cut off alike where it is measured and where it is looked up. */
     const char *(*call_name)(const struct pp_call *call, char *buf, size_t size);

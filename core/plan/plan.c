@@ -110,7 +110,11 @@ uint64_t pp_plan_hash_begin(const struct pp_plan *plan)
     if (pp_checkpoint_in_slots(plan->checkpoint)) /* it changes no task, see pp_checkpoint_in_slots() */
         hash = pp_plan_hash_pair(hash, -1, plan->checkpoint);
     for (int m = 0; m < plan->microbatches; m++) hash = pp_plan_hash_word(hash, (uint64_t)plan->rows[m]);
-    for (int s = 0; s < plan->stages; s++) hash = pp_plan_hash_pair(hash, plan->stage_rank[s], plan->act_pool[s]);
+    for (int s = 0; s < plan->stages; s++) {
+        const int *pool = plan->act_pool[s];
+        hash = pp_plan_hash_pair(hash, plan->stage_rank[s], pool[PP_ACT_LAYERS]);
+        hash = pp_plan_hash_further(hash, pool[PP_ACT_MORE], pool[PP_ACT_ENDS]);
+    }
     for (int i = 0; i < plan->nlanes; i++) {
         const struct pp_lane *lane = &plan->lanes[i];
         hash = pp_plan_hash_pair(pp_plan_hash_pair(hash, lane->kind, lane->transfer), lane->src, lane->dst);
@@ -136,7 +140,7 @@ uint64_t pp_plan_hash_end(const struct pp_plan *plan, uint64_t hash)
 uint64_t pp_plan_hash(const struct pp_plan *plan)
 {
     uint64_t hash = pp_plan_hash_begin(plan);
-    for (int64_t i = 0; i < plan->ntasks; i++) hash = pp_plan_hash_task(hash, &plan->tasks[i]);
+    for (int64_t i = 0; i < plan->ntasks; i++) hash = pp_plan_hash_task(plan, hash, &plan->tasks[i]);
     return pp_plan_hash_end(plan, hash);
 }
 
@@ -147,6 +151,7 @@ void pp_plan_free(struct pp_plan *plan)
     free(plan->first_row);
     free(plan->stage_rank);
     free(plan->act_pool);
+    free(plan->acts);
     free(plan->tasks);
     free(plan->lanes);
     free(plan->classes);

@@ -134,7 +134,13 @@ struct pp_plan {
     int *rows;       /* [microbatches] */
     int *first_row;  /* [microbatches] rows of all microbatches before it */
     int *stage_rank; /* [stages] the rank on which a stage lives */
-    int *act_pool;   /* [stages] the stage's activation pool among those of its rank; pool 0 has the largest slots */
+    /* [stages] for each part of the stage's activation slots its pool, among those of the rank; -1: it has no such part
+     */
+    int (*act_pool)[PP_ACT_PARTS];
+    /* [nacts] activation slots: the slots that are their parts; -1: there is no such part. There is one for each
+     * combination that some task has, so different ones may share a part. */
+    int32_t (*acts)[PP_ACT_PARTS];
+    int nacts;
 
     int64_t ntasks;
     struct pp_task *tasks; /* the index is the task's id */

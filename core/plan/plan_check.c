@@ -54,9 +54,10 @@ static pp_status check_fields(const struct pp_plan *plan, int32_t id)
     if (!has_place(plan, t)) return pp_plan_bad(plan, id, "stage or microbatch out of range");
     for (int i = 0; i < 3; i++)
         if (t->dep[i] >= id) return pp_plan_bad(plan, id, "it waits for a task that comes later (a cycle)");
-    const int32_t slots[] = {t->act, t->ckpt, t->in, t->out};
-    for (int i = 0; i < 4; i++)
+    const int32_t slots[] = {t->ckpt, t->in, t->out};
+    for (size_t i = 0; i < sizeof slots / sizeof *slots; i++)
         if (slots[i] < -1 || slots[i] >= plan->nslots) return pp_plan_bad(plan, id, "slot out of range");
+    if (t->act < -1 || t->act >= plan->nacts) return pp_plan_bad(plan, id, "activation slot out of range");
     return PP_OK;
 }
 
@@ -275,7 +276,8 @@ static pp_status check_slots(struct check *c, int32_t id)
 {
     const struct pp_task *t = &c->plan->tasks[id];
     PP_TRY(check_slot(c, id, t->out, t->kind == PP_GATHER_PARAM ? t->dep[0] : t->dep[1]));
-    PP_TRY(check_slot(c, id, t->act, -1));
+    for (int part = 0; part < PP_ACT_PARTS && t->act >= 0; part++)
+        PP_TRY(check_slot(c, id, c->plan->acts[t->act][part], -1));
     PP_TRY(check_slot(c, id, t->ckpt, -1));
     if (t->in >= 0) c->slots[t->in].user = id, c->slots[t->in].user_lane = t->lane;
     if (!computes(t) || pp_keeps_shards(t->kind)) return PP_OK;
@@ -337,8 +339,8 @@ static pp_status check_wraps(struct check *c)
 /* Prefetches what check_slots() will need of a later task: in a large plan it is far away in memory. */
 static void foresee(const struct check *c, int32_t id)
 {
-    const int32_t slot = id < c->plan->ntasks ? c->plan->tasks[id].act : -1;
-    if (slot >= 0 && slot < c->plan->nslots) __builtin_prefetch(&c->slots[slot], 1);
+    const int32_t act = id < c->plan->ntasks ? c->plan->tasks[id].act : -1;
+    if (act >= 0 && act < c->plan->nacts) __builtin_prefetch(&c->slots[c->plan->acts[act][PP_ACT_LAYERS]], 1);
 }
 
 static pp_status run_checks(struct check *c)
@@ -373,6 +375,7 @@ pp_status pp_plan_check(const struct pp_plan *plan)
     struct check c = {.plan = plan, .norm = {-1, -1, -1}};
     pp_status status;
     PP_TRY(pp_ranks_check(plan));
+    PP_TRY(pp_acts_check(plan));
     PP_TRY_DONE(PP_NEW(&c.slots, plan->nslots));
     PP_TRY_DONE(PP_NEW(&c.seen, row_of(plan, plan->stages)));
     PP_TRY_DONE(PP_NEW(&c.begun, plan->stages));

@@ -16,6 +16,10 @@ pp_status pp_plan_bad(const struct pp_plan *plan, int32_t task, const char *what
  * exist. */
 pp_status pp_ranks_check(const struct pp_plan *plan) PP_MUST_CHECK;
 
+/* plan_acts.c, called before tasks are looked at: an activation slot has a part for layers, and its parts are different
+ * slots of pools for activations, all of one rank. */
+pp_status pp_acts_check(const struct pp_plan *plan) PP_MUST_CHECK;
+
 /* plan_sums.c, for plans whose parameters several workers hold, without ZeRO 2 and 3: the gradients of each stage are
  * summed part by part after they were computed (REDUCE_GRAD, then, with several shard groups, REDUCE_SHARE) and before
  * NORM or STEP reads them. */

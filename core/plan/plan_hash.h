@@ -21,17 +21,26 @@ static inline uint64_t pp_plan_hash_pair(uint64_t hash, int32_t a, int32_t b)
     return pp_plan_hash_word(hash, (uint64_t)(uint32_t)a << 32 | (uint32_t)b);
 }
 
+/* What most have not: -1, -1 changes nothing. */
+static inline uint64_t pp_plan_hash_further(uint64_t hash, int32_t a, int32_t b)
+{
+    return a < 0 && b < 0 ? hash : pp_plan_hash_pair(hash, a, b);
+}
+
 /* First: hashes everything but tasks and issue lists. */
 uint64_t pp_plan_hash_begin(const struct pp_plan *plan);
 
 /* Then, for each task in the order of ids. */
-static inline uint64_t pp_plan_hash_task(uint64_t hash, const struct pp_task *t)
+static inline uint64_t pp_plan_hash_task(const struct pp_plan *plan, uint64_t hash, const struct pp_task *t)
 {
+    static const int32_t none[PP_ACT_PARTS] = {-1, -1, -1};
+    const int32_t *act = t->act < 0 ? none : plan->acts[t->act];
     hash = pp_plan_hash_word(hash, (uint64_t)t->kind << 24 | (uint64_t)t->flags << 16 | t->count);
     hash = pp_plan_hash_pair(hash, t->stage, t->microbatch);
     hash = pp_plan_hash_pair(hash, t->lane, t->dep[0]);
     hash = pp_plan_hash_pair(hash, t->dep[1], t->dep[2]);
-    hash = pp_plan_hash_pair(hash, t->act, t->ckpt);
+    hash = pp_plan_hash_pair(hash, act[PP_ACT_LAYERS], t->ckpt);
+    hash = pp_plan_hash_further(hash, act[PP_ACT_MORE], act[PP_ACT_ENDS]);
     return pp_plan_hash_pair(hash, t->in, t->out);
 }
 

@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/plan/task.h"
+
 /* Activation checkpointing: what a microbatch keeps of a stage for its backward. */
 enum pp_checkpoint {
     /* All activations. */
@@ -70,9 +72,9 @@ struct pp_plan_spec {
     bool optimizer;      /* adds STEP */
     bool clip;           /* gradient clipping: adds NORM and NORM_ALL */
     bool tied;           /* tied embedding and decoder: adds REDUCE_TIED */
-    /* [stages] bytes of an activation slot: in a plan without W tasks, and in one with them. NULL: all are equal. If
-     * the second is NULL, the first counts for both. */
-    const int64_t *act_bytes[2];
+    /* [stages] bytes of the parts of an activation slot: in a plan without W tasks, and in one with them. NULL: all
+     * slots are equal, and have one part. If the second is NULL, the first counts for both. */
+    const int64_t (*act_bytes[2])[PP_ACT_PARTS];
     /* K > 1: the weight gradients of up to K successive microbatches of a stage become one W task (count > 1), if the
      * order of the schedule, with each B split into I and W, allows the W to wait. 0 and 1: one W per microbatch. */
     int batch_w;

@@ -46,13 +46,22 @@ int pp_kind_named(const char *name);
 
 enum pp_task_flag {
     PP_TASK_FIRST = 1,      /* the first contribution of this step to the stage's gradients: it writes, does not add */
-    PP_TASK_TAKE_ACT = 2,   /* the activation slot `act` comes into use when the task starts */
-    PP_TASK_FREE_ACT = 4,   /* the activation slot is free again when the task ends */
+    PP_TASK_TAKE_ACT = 2,   /* the slots of activations `act` come into use when the task starts */
+    PP_TASK_FREE_ACT = 4,   /* the slots of activations are free again when the task ends */
     PP_TASK_TAKE_CKPT = 8,  /* the checkpoint slot `ckpt` comes into use when the task starts */
     PP_TASK_FREE_CKPT = 16, /* the checkpoint slot is free again when the task ends */
     PP_TASK_MORE = 32,      /* one part of an F, B, W or R; the rank's next computation is the next part */
     PP_TASK_DEP_RANGE = 64, /* the task waits for all tasks with ids dep[0] .. dep[1]; dep[2] is unused */
     PP_TASK_SECOND = 128,   /* ZeRO 2 and 3: this B writes its gradients into the second of its rank's gradient slots */
+};
+
+/* Parts of an activation slot. Each is a slot of some pool, so that the layers of all stages of a rank can use the same
+ * memory, whatever else these stages keep (schedules/act_pools.c). */
+enum pp_act_part {
+    PP_ACT_LAYERS, /* the first layers of the stage: as many as each stage of the rank has */
+    PP_ACT_MORE,   /* its other layers */
+    PP_ACT_ENDS,   /* what the embedding, the decoder and the loss keep */
+    PP_ACT_PARTS
 };
 
 struct pp_task {
@@ -65,7 +74,7 @@ struct pp_task {
     int32_t cls;        /* cost class: index into plan->classes */
     int32_t dep[3];     /* ids of tasks that must be done before; -1 = none. core/plan/plan.h has the meaning of each */
     /* Slots (struct pp_pool); -1 = none. */
-    int32_t act;  /* F, R, B, I, W: activations of the microbatch */
+    int32_t act;  /* F, R, B, I, W: activations of the microbatch: index into plan->acts */
     int32_t ckpt; /* checkpoint of the microbatch: F writes it, R or B reads it */
     /* `in` is read, `out` is written:
      *   computation               in: activation or gradient from the neighbour stage; out: for the neighbour stage

@@ -18,9 +18,10 @@
 #include "tests/unit/call_names.h"
 #include "tests/unit/program_bias.h"
 #include "tests/unit/program_optimizer.h"
+#include "tests/unit/program_regions.h"
 #include "tests/unit/program_sums.h"
 
-enum { SEQ = 5, BUFFERS = 512 };
+enum { BUFFERS = 512 };
 
 /* What a buffer holds that means something: of the tokens of all tensor ranks, the rank's own part alone, or all. */
 enum held { NOTHING, OWN_PART, ALL };
@@ -58,27 +59,6 @@ struct check {
                      pp_call_text((c)->call, require_text, sizeof require_text), i, #condition);                       \
     } while (0)
 
-static inline void count_regions(struct check *c, const struct pp_program *program)
-{
-    const struct pp_shape *shape = &c->model->shape;
-    const struct pp_stage *stage = &c->model->stages[c->stage];
-    const int64_t ids = (int64_t)c->rows * pp_own_tokens(shape, SEQ) * (int64_t)sizeof(int32_t);
-    const int64_t hidden = pp_hidden_bytes(shape, c->rows, SEQ);
-    const int64_t bytes[PP_MEM_REGIONS] = {
-        [PP_MEM_PARAM] = stage->param_bytes,
-        [PP_MEM_GRAD] = stage->param_bytes,
-        [PP_MEM_ACT] = pp_model_act_bytes(c->model, c->stage, &c->spec),
-        [PP_MEM_CKPT] = c->spec.checkpoint_layers ? stage->layers * pp_checkpoint_bytes(shape, c->rows, SEQ) : hidden,
-        [PP_MEM_IN] = hidden,
-        [PP_MEM_OUT] = hidden,
-        [PP_MEM_WORK] = program->work_bytes,
-        [PP_MEM_TOKENS] = ids,
-        [PP_MEM_TARGETS] = ids,
-        [PP_MEM_PARAM16] = stage->param16_bytes,
-        [PP_MEM_STATE] = pp_states_bytes(c->model, stage)};
-    memcpy(c->region_bytes, bytes, sizeof bytes);
-}
-
 /* Is it of the places of experts, or a number for each of these? A slot has them once, whatever its rows. */
 static inline bool is_of_places(const struct check *c, const struct pp_operand *o)
 {
@@ -96,7 +76,7 @@ static inline void check_place(const struct check *c, const struct pp_operand *o
     const int64_t bytes = o->elements * o->element_bytes, others = pp_shape_tensor(&c->model->shape) - 1;
     require(c, ref->offset >= 0 && ref->offset % alignment_of(ref->region, o) == 0, i);
     if (ref->row_bytes || !is_of_places(c, o))
-        require(c, ref->row_bytes == (ref->region == PP_MEM_ACT ? bytes / c->rows : 0), i);
+        require(c, ref->row_bytes == (in_slot(ref->region) ? bytes / c->rows : 0), i);
     require(c, ref->part_bytes == 0 || (ref->region == PP_MEM_WORK && ref->part_bytes == bytes && others > 0), i);
     const int64_t before = (c->spec.slot_rows - c->rows) * ref->row_bytes + others * ref->part_bytes;
     require(c, ref->offset + before + bytes <= c->region_bytes[ref->region], i);
@@ -116,7 +96,7 @@ static inline void check_type(const struct check *c, const struct pp_operand *o,
         require(c, o->type == PP_TYPE_BF16 && o->element_bytes == 2, i);
     else if (region == PP_MEM_PARAM && o->type == PP_TYPE_ACTIVATION)
         require(c, o->element_bytes == sizeof(float), i); /* products of fp32 and tf32 */
-    else if (region != PP_MEM_ACT && region != PP_MEM_WORK)
+    else if (!in_slot(region) && region != PP_MEM_WORK)
         require(c, o->type == wanted[region], i);
     if (region == PP_MEM_PARAM || region == PP_MEM_PARAM16) require(c, step || o->use == PP_USE_READ, i);
     if (region == PP_MEM_TOKENS || region == PP_MEM_TARGETS || region == PP_MEM_IN)
@@ -191,7 +171,7 @@ static inline int64_t buffer_bytes(const struct check *c, const struct pp_operan
 {
     const struct pp_ref *ref = &c->call->ref[i];
     const bool meets = ref->region == PP_MEM_WORK && pp_shape_parts_tokens(&c->model->shape);
-    if (ref->region == PP_MEM_ACT && ref->row_bytes) return c->spec.slot_rows * ref->row_bytes;
+    if (in_slot(ref->region) && ref->row_bytes) return c->spec.slot_rows * ref->row_bytes;
     for (int k = 0; k < program->ncalls && meets; k++) {
         const struct pp_call *join = &program->calls[k];
         if (join->kernel != PP_KERNEL_REDUCE_SCATTER && join->kernel != PP_KERNEL_ALL_GATHER) continue;
@@ -214,7 +194,7 @@ static inline bool is_of_other_kind(const struct check *c, const struct pp_opera
 {
     const int region = c->call->ref[i].region;
     const bool two = pp_layers_of_kind(&c->model->shape, PP_LAYER_DENSE) > 0 && c->model->shape.experts;
-    return two && o->use == PP_USE_WRITE && (region == PP_MEM_WORK || region == PP_MEM_ACT);
+    return two && o->use == PP_USE_WRITE && (region == PP_MEM_WORK || in_slot(region));
 }
 
 /* The buffer at this place; its users must agree on borders and elements. */
@@ -296,7 +276,7 @@ static inline bool may_be_missing(const struct check *c, int i)
 /* Is it memory that the programs of the check write before they read it? */
 static inline bool written_by_us(const struct check *c, int region)
 {
-    return region == PP_MEM_ACT || region == PP_MEM_WORK || (region == PP_MEM_CKPT && c->spec.checkpoint_layers);
+    return in_slot(region) || region == PP_MEM_WORK || (region == PP_MEM_CKPT && c->spec.checkpoint_layers);
 }
 
 static inline void check_operand(struct check *c, int i, const struct pp_program *program)
@@ -334,7 +314,7 @@ static inline void check_part(struct check *c, int kind)
     const struct pp_class cls = {kind, c->stage, rows, c->part, c->parts};
     if (pp_model_program(c->model, &cls, &c->spec, &program) != PP_OK) fail_msg("%s", pp_message());
     c->kind = pp_kinds[kind].name;
-    count_regions(c, &program);
+    count_regions(c->model, c->stage, &c->spec, c->rows, &program, c->region_bytes);
     for (int i = 0; i < program.ncalls; i++) {
         c->call = &program.calls[i];
         assert_int_equal(c->call->precision, moves_gates(c) ? PP_FP32 : c->model->shape.precision);
@@ -370,12 +350,16 @@ static inline void check_kinds(const struct pp_model *model, const struct pp_pro
     }
 }
 
-/* All kinds of tasks, in slots of their microbatch and of three. */
+/* All kinds of tasks, in slots of their microbatch and of three. Of every second model all stages are on one rank, so
+ * that slots have parts. */
 static inline void check_model(const struct pp_shape *shape, int stages)
 {
+    static int turn, one_rank[16];
+    const struct pp_cut cut = {.stages = stages, .stage_rank = turn++ % 2 ? one_rank : NULL, .even_stages = true};
     const int fused[] = {PP_F, PP_B, PP_NORM, PP_STEP}, split[] = {PP_F, PP_I, PP_W}, again[] = {PP_R, PP_B};
     struct pp_model *model;
-    if (pp_model_create(shape, stages, NULL, NULL, &model) != PP_OK) fail_msg("%s", pp_message());
+    assert_true(stages <= (int)(sizeof one_rank / sizeof *one_rank));
+    if (pp_model_create_cut(shape, &cut, &model) != PP_OK) fail_msg("%s", pp_message());
     check_names(model, SEQ);
     for (int slot_rows = 3; slot_rows <= 9; slot_rows += 6) {
         check_kinds(model, &(struct pp_program_spec){SEQ, slot_rows, true, false}, 3, fused, 4);

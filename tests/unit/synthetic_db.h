@@ -40,10 +40,12 @@ static void must(pp_status status)
     exit(1);
 }
 
-static int64_t synthetic_act_bytes(const struct pp_model *model, int stage, const struct pp_program_spec *spec)
+static void synthetic_act_bytes(const struct pp_model *model, int stage, const struct pp_program_spec *spec,
+                                int64_t bytes[PP_ACT_PARTS])
 {
     (void)model, (void)stage;
-    return (int64_t)spec->slot_rows * spec->seq * 40000;
+    bytes[PP_ACT_LAYERS] = (int64_t)spec->slot_rows * spec->seq * 40000;
+    bytes[PP_ACT_MORE] = bytes[PP_ACT_ENDS] = 0;
 }
 
 static const struct pp_model_ops synthetic_ops = {.act_bytes = synthetic_act_bytes};

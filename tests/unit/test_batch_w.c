@@ -54,12 +54,16 @@ static void check_holders(const struct pp_plan *plan)
         bool passes = t->flags & PP_TASK_TAKE_ACT && t->flags & PP_TASK_FREE_ACT;
         int64_t me = 1 + (int64_t)t->stage * plan->microbatches + t->microbatch -
                      (passes ? 0 : t->microbatch % plan->slot_microbatches);
-        if (t->flags & PP_TASK_TAKE_ACT) {
-            assert_int_equal(holder[t->act], 0);
-            holder[t->act] = me;
+        for (int part = 0; part < PP_ACT_PARTS; part++) {
+            const int32_t slot = plan->acts[t->act][part];
+            if (slot < 0) continue;
+            if (t->flags & PP_TASK_TAKE_ACT) {
+                assert_int_equal(holder[slot], 0);
+                holder[slot] = me;
+            }
+            assert_int_equal(holder[slot], me);
+            if (t->flags & PP_TASK_FREE_ACT) holder[slot] = 0;
         }
-        assert_int_equal(holder[t->act], me);
-        if (t->flags & PP_TASK_FREE_ACT) holder[t->act] = 0;
     }
     for (int i = 0; i < plan->nslots; i++) assert_int_equal(holder[i], 0);
     free(holder);

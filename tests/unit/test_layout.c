@@ -16,12 +16,22 @@
 
 enum { SEQ = 7, D = 16, WORK = 12345 };
 
-/* The last stage needs more than the others. */
-static int64_t act_bytes(const struct pp_model *model, int stage, const struct pp_program_spec *spec)
+/* The last stage has an end, and every third one has more layers. */
+static const int64_t token_bytes[3][PP_ACT_PARTS] = {{400, 0, 0}, {400, 100, 0}, {400, 0, 500}};
+
+static const int64_t *token_bytes_of(int stages, int stage)
 {
-    int64_t bytes = (int64_t)spec->slot_rows * spec->seq * (stage == model->nstages - 1 ? 900 : 400);
-    if (spec->training && spec->again) return bytes / 5;
-    return spec->training ? bytes + 100 * spec->split_backward : bytes / 2;
+    return token_bytes[stage == stages - 1 ? 2 : stage % 3 == 1];
+}
+
+static void act_bytes(const struct pp_model *model, int stage, const struct pp_program_spec *spec,
+                      int64_t parts[PP_ACT_PARTS])
+{
+    for (int i = 0; i < PP_ACT_PARTS; i++) {
+        const int64_t bytes = (int64_t)spec->slot_rows * spec->seq * token_bytes_of(model->nstages, stage)[i];
+        parts[i] = !spec->training ? bytes / 2 : spec->again ? bytes / 5 : bytes;
+    }
+    if (spec->training && !spec->again) parts[PP_ACT_LAYERS] += 100 * spec->split_backward;
 }
 
 static const struct pp_model_ops ops = {.act_bytes = act_bytes};
@@ -36,7 +46,7 @@ struct world {
 };
 
 static struct pp_plan *build(const char *schedule, int p, int v, int rows, int chunks, int checkpoint, bool training,
-                             const int64_t *slot_bytes)
+                             const int64_t (*slot_bytes)[PP_ACT_PARTS])
 {
     int cut[64];
     struct pp_plan *plan = NULL;
@@ -58,10 +68,10 @@ static struct pp_plan *build(const char *schedule, int p, int v, int rows, int c
 
 static void open_world(struct world *w, const char *schedule, int p, int v, int chunks, int checkpoint, int precision)
 {
-    int64_t slot_bytes[8];
+    int64_t slot_bytes[8][PP_ACT_PARTS];
     const int stages = p * v;
     memset(w, 0, sizeof *w);
-    for (int s = 0; s < stages; s++) slot_bytes[s] = s < stages - 1 ? 400 : 900; /* as act_bytes() says */
+    for (int s = 0; s < stages; s++) memcpy(slot_bytes[s], token_bytes_of(stages, s), sizeof *slot_bytes);
     for (int s = 0; s < stages; s++)
         w->stages[s] = (struct pp_stage){.layers = 1 + s % 3,
                                          .param_bytes = 1000 * (s + 1),
@@ -105,12 +115,14 @@ static int64_t needed(const struct world *w, int plan, const struct pp_pool *poo
         if (p->stage_rank[s] == pool->rank && bytes > most) most = bytes;
     }
     if (pool->kind != PP_POOL_ACT) return most ? most : hidden;
-    for (int s = 0; s < p->stages; s++)
-        if (p->stage_rank[s] == pool->rank && p->act_pool[s] == pool->key) {
-            const struct pp_program_spec spec = pp_phase_spec(&w->phases[plan], p->rows[0]);
-            const int64_t bytes = act_bytes(&w->model, s, &spec);
-            if (bytes > most) most = bytes;
-        }
+    for (int i = 0; i < p->stages * PP_ACT_PARTS; i++) {
+        const int s = i / PP_ACT_PARTS, part = i % PP_ACT_PARTS;
+        const struct pp_program_spec spec = pp_phase_spec(&w->phases[plan], p->rows[0]);
+        int64_t bytes[PP_ACT_PARTS];
+        act_bytes(&w->model, s, &spec, bytes);
+        const bool takes = p->stage_rank[s] == pool->rank && p->act_pool[s][part] == pool->key;
+        if (takes && bytes[part] > most) most = bytes[part];
+    }
     return most;
 }
 

@@ -63,7 +63,7 @@ static double slot_bytes(const struct memory_case *c, int layers)
 {
     struct pp_job *job = job_of(c, 1, layers);
     const struct pp_program_spec spec = pp_phase_spec(&job->phase[PP_TRAIN], ROWS);
-    const double bytes = (double)pp_model_ops.act_bytes(job->model, 0, &spec);
+    const double bytes = (double)pp_model_act_bytes(job->model, 0, &spec);
     pp_job_free(job);
     return bytes;
 }

@@ -61,6 +61,28 @@ static void test_broken(void **state)
     pp_plan_free(plan);
 }
 
+/* A plan with slots of two parts: those of the last stage have an end. */
+static void test_broken_acts(void **state)
+{
+    (void)state;
+    int64_t bytes[4][PP_ACT_PARTS] = {{100}, {100}, {100}, {100, 0, 50}};
+    struct pp_plan_spec spec = spec_of("interleaved", 2, 2, 4);
+    spec.act_bytes[0] = bytes;
+    struct pp_plan *plan = build(&spec);
+    struct pp_task *f = &plan->tasks[find(plan, PP_F, 3, 0)], *other = &plan->tasks[find(plan, PP_F, 0, 0)];
+    int32_t *act = plan->acts[f->act];
+    assert_int_equal(pp_plan_check(plan), PP_OK);
+    assert_true(act[PP_ACT_LAYERS] >= 0 && act[PP_ACT_MORE] < 0 && act[PP_ACT_ENDS] >= 0);
+    assert_true(plan->acts[other->act][PP_ACT_ENDS] < 0);
+    expect_bad(plan, &f->act, plan->nacts, "activation slot out of range");
+    expect_bad(plan, &act[PP_ACT_LAYERS], -1, "no slots for its parts");
+    expect_bad(plan, &act[PP_ACT_ENDS], plan->nslots, "no slots for its parts");
+    expect_bad(plan, &act[PP_ACT_ENDS], act[PP_ACT_LAYERS], "no slots for its parts");
+    expect_bad(plan, &act[PP_ACT_ENDS], plan->acts[other->act][PP_ACT_LAYERS], "no slots for its parts");
+    expect_bad(plan, &act[PP_ACT_ENDS], f->in, "no slots for its parts");
+    pp_plan_free(plan);
+}
+
 static int32_t lane_of(const struct pp_plan *plan, int kind)
 {
     int32_t lane = 0;
@@ -175,11 +197,9 @@ static void test_broken_rounding(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_broken),
-        cmocka_unit_test(test_broken_ranks),
-        cmocka_unit_test(test_broken_collective),
-        cmocka_unit_test(test_broken_norm),
-        cmocka_unit_test(test_broken_rounding),
+        cmocka_unit_test(test_broken),       cmocka_unit_test(test_broken_acts),
+        cmocka_unit_test(test_broken_ranks), cmocka_unit_test(test_broken_collective),
+        cmocka_unit_test(test_broken_norm),  cmocka_unit_test(test_broken_rounding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -91,7 +91,7 @@ static void compute(struct run *run, const struct pp_task *t)
                              .loss = t->kind == PP_F ? &sum : NULL};
     frame.base[PP_MEM_PARAM] = run->arena[rank] + layout->param_offset[t->stage];
     frame.base[PP_MEM_GRAD] = run->arena[rank] + layout->grad_offset[t->stage];
-    frame.base[PP_MEM_ACT] = slot(run, rank, t->act);
+    for (int i = 0; i < PP_ACT_PARTS; i++) frame.base[PP_MEM_ACT + i] = slot(run, rank, plan->acts[t->act][i]);
     frame.base[PP_MEM_CKPT] = slot(run, rank, t->ckpt);
     frame.base[PP_MEM_IN] = slot(run, rank, t->in);
     frame.base[PP_MEM_OUT] = slot(run, rank, t->out);

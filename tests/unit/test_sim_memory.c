@@ -65,13 +65,13 @@ static void test_bytes_of_a_task(void **state)
 static void test_bytes_of_a_rank(void **state)
 {
     (void)state;
-    static int64_t act_bytes[MANY_RANKS];
+    static int64_t act_bytes[MANY_RANKS][PP_ACT_PARTS];
     struct pp_plan_spec spec = many_tasks;
     spec.ranks = MANY_RANKS;
     spec.microbatches = FEW_MICROBATCHES;
     spec.recv_buffers = 2;
     spec.act_bytes[0] = act_bytes;
-    for (int s = 0; s < MANY_RANKS; s++) act_bytes[s] = s + 1 < MANY_RANKS ? 1 : 2;
+    for (int s = 0; s < MANY_RANKS; s++) act_bytes[s][PP_ACT_LAYERS] = s + 1 < MANY_RANKS ? 1 : 2;
     if (sanitized) skip();
     double bytes = (peak_bytes(&spec) - peak_bytes(NULL)) / MANY_RANKS;
     print_message("%.0f bytes a rank\n", bytes);
