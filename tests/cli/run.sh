@@ -16,6 +16,8 @@
 # and of `needs PROGRAM`: the rest is skipped where there is no such program. '#' begins a comment. The folder
 # tests/ of the source is $TESTS.
 set -uo pipefail
+# Who is started in the background by a script has interrupts ignored, and so have its programs.
+[ "${PP_INTERRUPTS-}" ] || exec env --default-signal=INT PP_INTERRUPTS=default "$0" "$@"
 case_file=$(realpath "$1")
 TESTS=$(realpath "$(dirname "$0")/..")
 export TESTS
