@@ -2,8 +2,11 @@
  *
  * ppreport: what a database holds, as tables, pictures and a trace for Perfetto.
  */
+#include <libgen.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "analysis/chrome.h"
 #include "analysis/compare.h"
@@ -58,7 +61,17 @@ static pp_status check_pictures(const struct pp_config *config, const char *oper
     return status;
 }
 
-/* Pictures are an extra: without gnuplot the tables stand, and so does the exit code. */
+/* May whoever runs this write into the folder, or make it beside the database? */
+static bool may_write(const char *folder)
+{
+    char path[PATH_MAX];
+    if (access(folder, F_OK) == 0) return access(folder, W_OK | X_OK) == 0;
+    snprintf(path, sizeof path, "%s", folder);
+    return access(dirname(path), W_OK | X_OK) == 0;
+}
+
+/* Pictures are an extra: without gnuplot the tables stand, and so does the exit code. So they do beside a database that
+ * others own, where nobody has said where pictures are to go. */
 static pp_status draw(struct pp_db *db, const struct pp_config *config, const char *path, const struct pp_table *table,
                       int64_t row)
 {
@@ -67,8 +80,9 @@ static pp_status draw(struct pp_db *db, const struct pp_config *config, const ch
     PP_TRY(pp_plot_folder(path, &beside));
     const char *folder = config->plots ? config->plots : beside;
     pp_status status = pp_plot_all(db, table, row, folder);
-    if (status == PP_UNSUPPORTED) {
-        pp_warn("%s", pp_message());
+    const bool others = status == PP_IO && !config->plots && !may_write(folder);
+    if (status == PP_UNSUPPORTED || others) {
+        pp_warn("%s%s", others ? "no pictures: " : "", pp_message());
         status = PP_OK;
     }
     free(beside);
