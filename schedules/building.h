@@ -5,6 +5,7 @@
 #ifndef PP_SCHEDULES_BUILDING_H
 #define PP_SCHEDULES_BUILDING_H
 
+#include "core/base/log.h"
 #include "core/plan/plan.h"
 #include "core/plan/plan_spec.h"
 #include "schedules/schedule.h"

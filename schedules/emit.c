@@ -12,6 +12,7 @@ pp_status pp_builder_task(struct builder *b, const struct pp_task *task, int32_t
     struct pp_plan *plan = b->plan;
     const struct pp_lane *lane = &plan->lanes[task->lane];
     if (plan->ntasks == b->task_capacity) return pp_fail(PP_INTERNAL, "the plan has more tasks than were counted");
+    pp_progress_tasks("building the plan", plan->ntasks, b->task_capacity);
     *id = (int32_t)plan->ntasks;
     plan->tasks[plan->ntasks++] = *task;
     for (int i = 0; i < pp_lane_ranks(plan, lane); i++) b->ranks[pp_lane_rank(lane, i)].nissue++;

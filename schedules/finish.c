@@ -150,6 +150,7 @@ static pp_status finish_tasks(struct builder *b)
     for (int32_t id = 0; id < plan->ntasks; id++) {
         renumber(b, &plan->tasks[id]);
         issue(plan, id, ends);
+        pp_progress_tasks("building the plan: numbering slots", id, plan->ntasks);
         hash = pp_plan_hash_task(plan, hash, &plan->tasks[id]);
     }
     for (int r = 0; r < plan->ranks; r++) write_entries(plan, &ends[r]);

@@ -187,6 +187,7 @@ static pp_status simulate(struct sim *s, bool events)
 static pp_status run(struct sim *s, const struct pp_sim_options *options, struct pp_sim_result *out)
 {
     PP_TRY(simulate(s, options->events));
+    pp_progress_tasks("", s->plan->ntasks, s->plan->ntasks);
     PP_TRY(measure(s, out));
     PP_TRY(pp_sim_lower_bound(s->plan, s->cost, &out->lower_bound_ns));
     out->lower_bound_ns = (int64_t)((double)out->lower_bound_ns * (1 - s->cost->jitter)); /* all tasks shortened */

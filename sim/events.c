@@ -249,7 +249,9 @@ static void mark(struct events *e, const struct work *work, unsigned marks)
         t->at.end[work->task] = now;
     }
     if (marks & (SENT | DONE)) wake(e, lane);
-    if ((marks & DONE) && ++t->done == e->sim->plan->ntasks) step_done(e, t);
+    if (!(marks & DONE)) return;
+    pp_progress_tasks("simulating a step", t->done, e->sim->plan->ntasks);
+    if (++t->done == e->sim->plan->ntasks) step_done(e, t);
 }
 
 /* If the phase is that of a collective which slows down what its ranks compute: it begins (more = 1) or ends (-1). */

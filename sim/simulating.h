@@ -5,6 +5,7 @@
 #ifndef PP_SIM_SIMULATING_H
 #define PP_SIM_SIMULATING_H
 
+#include "core/base/log.h"
 #include "sim/engine.h"
 
 enum { PP_SIM_STEPS = 50 }; /* most steps that are simulated */

@@ -21,6 +21,7 @@ static void sweep_step(struct sweep *w)
     int wrap = 0;
     for (int32_t id = 0; id < plan->ntasks; id++) {
         const struct pp_task *t = &plan->tasks[id];
+        pp_progress_tasks("simulating a step", id, plan->ntasks);
         int64_t start = pp_sim_wait_for_deps(s, t, w->free_at[t->lane]);
         for (; wrap < plan->nwraps && s->wraps[wrap].to == id; wrap++) start = later(start, w->wrap_release[wrap]);
         s->at.end[id] = start + s->duration[t->cls];

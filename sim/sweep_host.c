@@ -39,6 +39,7 @@ static void sweep_step(struct sweep *w)
     int wrap = 0;
     for (int32_t id = 0; id < plan->ntasks; id++) {
         const struct pp_task *t = &plan->tasks[id];
+        pp_progress_tasks("simulating a step", id, plan->ntasks);
         bool computes = t->lane < plan->ranks;
         issue(w, id);
         int64_t start = later(w->free_at[t->lane], computes ? times->begun[id] : times->issued[id]);

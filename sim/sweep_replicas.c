@@ -77,7 +77,10 @@ static void sweep_step(struct replica *replicas, int n, int step)
     for (int32_t from = 0; from < plan->ntasks;) {
         int32_t to = next_meeting(plan, from);
         for (int i = 0; i < n; i++)
-            for (int32_t id = from; id < to; id++) run_alone(&replicas[i], id, step);
+            for (int32_t id = from; id < to; id++) {
+                pp_progress_tasks("simulating a step", id, plan->ntasks);
+                run_alone(&replicas[i], id, step);
+            }
         if (to < plan->ntasks) run_together(replicas, n, to);
         from = to + 1;
     }

@@ -118,3 +118,12 @@ void pp_progress(const char *fmt, ...)
     fflush(stderr);
     pthread_mutex_unlock(&lock);
 }
+
+void pp_show_tasks(const char *what, int64_t i, int64_t n)
+{
+    static const double million = 1e6;
+    if (i == n)
+        pp_progress(NULL);
+    else
+        pp_progress("%s: %.0f of %.0f million tasks", what, (double)i / million, (double)n / million);
+}

@@ -8,6 +8,7 @@
 #define PP_CORE_BASE_LOG_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "core/base/status.h"
 
@@ -23,5 +24,14 @@ void pp_info_wrapped(const char *fmt, ...) PP_PRINTF(1, 2);
 /* Shows a status line, which the next one overwrites, at most ten times a second; does nothing unless standard error is
  * a terminal. fmt = NULL clears the line; so does any other log line. */
 void pp_progress(const char *fmt, ...) PP_PRINTF(1, 2);
+
+/* Shows how far a pass over the n tasks of a plan is, "WHAT: 3 of 25 million tasks", where it takes seconds. Call it
+ * for each task; and with i = n at the end, which clears the line. */
+enum { PP_MANY_TASKS = 1 << 22, PP_TASKS_BETWEEN = 1 << 18 };
+void pp_show_tasks(const char *what, int64_t i, int64_t n);
+static inline void pp_progress_tasks(const char *what, int64_t i, int64_t n)
+{
+    if (n >= PP_MANY_TASKS && (i % PP_TASKS_BETWEEN == 0 || i == n)) pp_show_tasks(what, i, n);
+}
 
 #endif

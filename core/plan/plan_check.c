@@ -347,6 +347,7 @@ static pp_status run_checks(struct check *c)
 {
     const struct pp_plan *plan = c->plan;
     for (int32_t id = 0; id < plan->ntasks; id++) {
+        pp_progress_tasks("checking the plan", id, plan->ntasks);
         foresee(c, id + 16);
         PP_TRY(check_fields(plan, id));
         PP_TRY(check_lane(plan, id));
@@ -361,6 +362,7 @@ static pp_status run_checks(struct check *c)
         if (plan->tasks[id].kind >= PP_NORM) PP_TRY(pp_norm_check_task(&c->norm, plan, id));
         pp_issue_check_task(&c->issue, id);
     }
+    pp_progress_tasks("", plan->ntasks, plan->ntasks);
     PP_TRY(check_complete(c));
     PP_TRY(check_wraps(c));
     if (plan->shards || plan->shard_params) PP_TRY(pp_shards_check(plan));

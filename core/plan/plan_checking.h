@@ -6,6 +6,7 @@
 #ifndef PP_CORE_PLAN_PLAN_CHECKING_H
 #define PP_CORE_PLAN_PLAN_CHECKING_H
 
+#include "core/base/log.h"
 #include "core/plan/plan.h"
 
 /* Fails with PP_INPUT and the message "the plan is wrong: rank R, task N (F s0 m0): what". R is the (first) rank of the
