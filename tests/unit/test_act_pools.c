@@ -163,6 +163,7 @@ static void test_jobs(void **state)
         {"--layers 16 --schedule interleaved --virtual 4 --stages 4 --rows 16 --chunks 16", 0},
         {"--layers 16 --schedule interleaved-zb --virtual 2 --stages 4 --rows 16 --chunks 16", 0},
         {"--layers 16 --schedule interleaved-zb --virtual 2 --stages 2 --rows 16 --chunks 16 --precision bf16", 0},
+        {"--layers 17 --schedule interleaved --virtual 2 --stages 4 --split 3,2,2,2,2,2,2,2 --rows 16 --chunks 16", 0},
         {"--layers 14 --schedule interleaved-zb --virtual 2 --stages 4 --split 2,2,2,2,1,1,2,2 --rows 16 --chunks 16",
          0},
         {"--layers 8 --schedule v-half --stages 4 --rows 16 --chunks 16", 1},
