@@ -232,26 +232,22 @@ static bool same_make(const struct pp_shape *shape, const struct pp_stage *a, co
            alike_layers(shape, a, b) == a->layers;
 }
 
-/* The first stage with layers that is on the rank of this one, which has layers. */
-static int first_of_rank(const struct pp_model *model, const int *stage_rank, int stage)
-{
-    int first = 0;
-    while (stage_rank[first] != stage_rank[stage] || model->stages[first].layers == 0) first++;
-    return first;
-}
-
 /* pp_stage.common of all stages. */
-static void set_common(struct pp_model *model, const int *stage_rank)
+static pp_status set_common(struct pp_model *model, const int *stage_rank)
 {
-    struct pp_stage *stages = model->stages;
+    struct pp_stage *stages = model->stages, **first; /* of each rank the first stage that has layers */
+    PP_TRY(PP_NEW(&first, model->nstages));
     for (int s = 0; s < model->nstages; s++) {
+        struct pp_stage **of_rank = &first[stage_rank[s]];
         if (stages[s].layers == 0) continue;
-        struct pp_stage *first = &stages[first_of_rank(model, stage_rank, s)];
-        const int alike = alike_layers(&model->shape, first, &stages[s]);
-        if (first == &stages[s] || alike < first->common) first->common = alike;
+        if (!*of_rank) *of_rank = &stages[s];
+        const int alike = alike_layers(&model->shape, *of_rank, &stages[s]);
+        if (*of_rank == &stages[s] || alike < (*of_rank)->common) (*of_rank)->common = alike;
     }
     for (int s = 0; s < model->nstages; s++)
-        if (stages[s].layers > 0) stages[s].common = stages[first_of_rank(model, stage_rank, s)].common;
+        if (stages[s].layers > 0) stages[s].common = first[stage_rank[s]]->common;
+    free(first);
+    return PP_OK;
 }
 
 /* The first earlier stage of the same make, or the stage itself. */
@@ -275,7 +271,7 @@ static pp_status fill_model(struct pp_model *model, const int *layers, const int
         s->decode = i == model->nstages - 1;
         first += layers[i];
     }
-    if (stage_rank) set_common(model, stage_rank);
+    if (stage_rank) PP_TRY(set_common(model, stage_rank));
     for (int i = 0; i < model->nstages; i++) {
         model->stages[i].group = stage_group(model, i);
         PP_TRY(fill_stage(model, i, layer_at));

@@ -33,16 +33,18 @@ static bool classes_alike(const struct pp_model *model, const struct pp_class *a
            a->rounds == b->rounds && a->adds == b->adds && stages_alike(model, a->stage, b->stage);
 }
 
-/* The programs written so far, of stages of one group: chains of classes. */
+/* The programs written so far, of stages of one group (of one stage, where dropout tells all apart): chains of classes.
+ */
 struct written {
-    int *last;   /* [stages] of each group; -1: none */
+    int *last;   /* [stages] of each group, or stage; -1: none */
     int *before; /* [nclasses] the class before it in the chain; -1: none */
 };
 
 /* The class in the chain whose program is that of class c; c itself, which is put into the chain, if there is none. */
 static int find_same(struct written *written, const struct pp_model *model, const struct pp_plan *plan, int c)
 {
-    int *last = &written->last[model->stages[plan->classes[c].stage].group], at = *last;
+    const int stage = plan->classes[c].stage;
+    int *last = &written->last[model->shape.dropout > 0 ? stage : model->stages[stage].group], at = *last;
     while (at >= 0 && !classes_alike(model, &plan->classes[at], &plan->classes[c])) at = written->before[at];
     if (at >= 0) return at;
     written->before[c] = *last;
