@@ -81,7 +81,7 @@ struct pp_stage {
     int64_t param_bytes, value_bytes, param16_bytes;
     int64_t share_bytes, share_value_bytes, share_param16_bytes;
     /* So many first layers are of the same kinds in all stages of its rank that have layers: what they keep is the part
-     * PP_ACT_LAYERS of a slot. 0: all of the slot is that part. Nobody asks where each stage has a rank of its own. */
+     * PP_ACT_LAYERS of a slot. 0: all of the slot is that part, as where each stage has a rank of its own. */
     int common;
     int group; /* the first stage with as many layers, of the same kinds in the same order, as many of them common, and
                 * the same ends */

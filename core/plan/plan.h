@@ -134,8 +134,7 @@ struct pp_plan {
     int *rows;       /* [microbatches] */
     int *first_row;  /* [microbatches] rows of all microbatches before it */
     int *stage_rank; /* [stages] the rank on which a stage lives */
-    /* [stages] for each part of the stage's activation slots its pool, among those of the rank; -1: it has no such part
-     */
+    /* [stages] for each part of the stage's activation slots its pool among those of the rank; -1: no such part */
     int (*act_pool)[PP_ACT_PARTS];
     /* [nacts] activation slots: the slots that are their parts; -1: there is no such part. There is one for each
      * combination that some task has, so different ones may share a part. */
