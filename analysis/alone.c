@@ -35,8 +35,8 @@ static void tell_count(int64_t n, int64_t all, const char *only)
 /* Two that look alike in the table's columns. */
 static bool same_shape(const struct pp_table *table, int64_t a, int64_t b)
 {
-    static const char *const columns[] = {"schedule",     "stages",   "virtual", "chunks",
-                                          "microbatches", "replicas", "tensor",  "checkpoint"};
+    static const int columns[] = {PP_CONF_SCHEDULE,     PP_CONF_STAGES,   PP_CONF_VIRTUAL, PP_CONF_CHUNKS,
+                                  PP_CONF_MICROBATCHES, PP_CONF_REPLICAS, PP_CONF_TENSOR,  PP_CONF_CHECKPOINT};
     return pp_table_same(table, a, b, columns, (int)(sizeof columns / sizeof *columns));
 }
 
@@ -44,15 +44,14 @@ static bool same_shape(const struct pp_table *table, int64_t a, int64_t b)
 static void tell_difference(const struct pp_table *table, int64_t measured, int64_t predicted)
 {
     const int64_t mine = run_of(table, measured, false), other = run_of(table, predicted, true);
-    static const char *const settings[] = {"workload", "device"}, *const threads = "threads";
+    static const int settings[] = {PP_CONF_WORKLOAD, PP_CONF_DEVICE}, threads = PP_CONF_THREADS;
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
-        const char *key = settings[i];
-        if (pp_table_same(table, measured, predicted, &key, 1)) continue;
+        if (pp_table_same(table, measured, predicted, &settings[i], 1)) continue;
         pp_info("Run %" PRId64 " stands alone: run %" PRId64
                 ", a prediction of the same shape, has %s \"%s\" instead of "
                 "\"%s\".",
-                mine, other, key, pp_cell_text(pp_table_cell(table, predicted, key)),
-                pp_cell_text(pp_table_cell(table, measured, key)));
+                mine, other, table->columns[settings[i]].key, pp_table_text(table, predicted, settings[i]),
+                pp_table_text(table, measured, settings[i]));
         return;
     }
     pp_info("Run %" PRId64 " stands alone: run %" PRId64 ", a prediction of the same shape, has %s.", mine, other,
@@ -84,8 +83,8 @@ static void tell_unmeasured(const struct pp_table *table)
 {
     bool given = true;
     for (int64_t row = 0; row < table->nrows && given; row++)
-        given = strcmp(pp_cell_text(pp_table_cell(table, row, "preset")), "times") == 0 &&
-                strcmp(pp_cell_text(pp_table_cell(table, row, "device")), "delay") != 0;
+        given = strcmp(pp_table_text(table, row, PP_CONF_PRESET), "times") == 0 &&
+                strcmp(pp_table_text(table, row, PP_CONF_DEVICE), "delay") != 0;
     pp_info_wrapped("Nothing was measured yet: run %s with the same options and --db to compare.",
                     given ? "ppsim and ppexec with --device delay, else" : "ppexec");
 }

@@ -255,7 +255,7 @@ static pp_status write_trace(struct chrome *c, struct pp_db *db, const struct pp
     fputs("{\"displayTimeUnit\":\"ms\",\"otherData\":{\"configuration\":", c->out);
     pp_json_text(pp_compare_title(table, row, title, sizeof title), c->out);
     fputs(",\"workload\":", c->out);
-    pp_json_text(pp_cell_text(pp_table_cell(table, row, "workload")), c->out);
+    pp_json_text(pp_table_text(table, row, PP_CONF_WORKLOAD), c->out);
     fputs("},\"traceEvents\":[", c->out);
     if (pair.predicted >= 0) PP_TRY(write_run(c, db, pair.predicted, "prediction"));
     if (pair.measured >= 0) PP_TRY(write_run(c, db, pair.measured, "measurement"));

@@ -6,64 +6,13 @@
 
 #define COUNT_OF(array) ((int)(sizeof(array) / sizeof *(array)))
 
-/* The columns of view v_configuration that are read, X(members of struct pp_column). Settings that are the same for a
- * block of the table stand above it, so they have no heading. */
-#define COLUMNS(X)                                                                                                     \
-    X("preset", "", NULL, 0, 0)                                                                                        \
-    X("workload", "", NULL, 0, 0)                                                                                      \
-    X("device", "", NULL, 0, 0)                                                                                        \
-    X("threads", "", NULL, 0, 0)                                                                                       \
-    X("plan", "", NULL, 0, 0)                                                                                          \
-    X("cost_source", "", NULL, 0, 0)                                                                                   \
-    X("schedule", "", "schedule", 0, 0)                                                                                \
-    X("stages", "", "P", 0, 0)                                                                                         \
-    X("virtual", "", "V", 0, 0)                                                                                        \
-    X("chunks", "", "chunks", 0, 0, .twin = "M")                                                                       \
-    X("microbatches", "", "M", 0, 0)                                                                                   \
-    X("replicas", "", "D", 0, 0)                                                                                       \
-    X("tensor", "", "T", 0, 0)                                                                                         \
-    X("expert_parallel", "", NULL, 0, 0)                                                                               \
-    X("context_parallel", "", NULL, 0, 0)                                                                              \
-    X("checkpoint", "", "checkpoint", 0, 0)                                                                            \
-    X("transport", "", "transport", 0, 0)                                                                              \
-    X("batch_w", "", "batch W", 0, 0, .usual = "1")                                                                    \
-    X("predicted_ms", "ms/batch", "predicted", 1, 2)                                                                   \
-    X("measured_ms", "ms/batch", "measured", 1, 2)                                                                     \
-    X("error_percent", "ms/batch", "error %", 1, 1)                                                                    \
-    X("measured_p5_ms", "ms/batch", "p5", 1, 2, .spare = 1)                                                            \
-    X("measured_p95_ms", "ms/batch", "p95", 1, 2, .spare = 1)                                                          \
-    X("steps", "ms/batch", "steps", 0, 0, .spare = 4)                                                                  \
-    X("predicted_bubble", "bubble %", "pred.", 100, 1)                                                                 \
-    X("measured_bubble", "bubble %", "meas.", 100, 1)                                                                  \
-    X("bubble_error_points", "bubble %", NULL, 1, 1)                                                                   \
-    X("predicted_peak_bytes", "peak", "pred.", .bytes = true)                                                          \
-    X("measured_peak_bytes", "peak", "arena", .bytes = true)                                                           \
-    X("predicted_process_bytes", "process", "pred.", .bytes = true, .spare = 3)                                        \
-    X("measured_process_bytes", "process", "meas.", .bytes = true, .spare = 2)                                         \
-    X("predicted_run", "runs", "pred.", 0, 0)                                                                          \
-    X("measured_run", "runs", "meas.", 0, 0)
+#define AS_COLUMN(id, ...) {__VA_ARGS__},
+#define AS_NAME(id, key, ...) "\"" key "\", "
+static const struct pp_column columns[] = {PP_CONFIGURATION_COLUMNS(AS_COLUMN)};
 
-/* Tasks of one kind in the predicted run ?1 and in the measured run ?2, X(key, its value in SQL, other members of
- * struct pp_column). */
-#define KIND_COLUMNS(X)                                                                                                \
-    X("predicted_run", "nullif(?1, -1)", "", NULL, 0, 0)                                                               \
-    X("measured_run", "nullif(?2, -1)", "", NULL, 0, 0)                                                                \
-    X("kind", "kind", "", "kind", 0, 0)                                                                                \
-    X("per_step", "max(per_step)", "", "tasks/step", 1, 0)                                                             \
-    X("predicted_us", "max(mean_us) FILTER (WHERE run = ?1)", "us/task", "predicted", 1, 1)                            \
-    X("measured_us", "max(mean_us) FILTER (WHERE run = ?2)", "us/task", "measured", 1, 1)                              \
-    X("error_percent", "100.0 * (max(mean_us) FILTER (WHERE run = ?1) / max(mean_us) FILTER (WHERE run = ?2) - 1)",    \
-      "us/task", "error %", 1, 1)                                                                                      \
-    X("predicted_ms", "max(ms_per_step) FILTER (WHERE run = ?1)", "ms/step, all ranks", "predicted", 1, 2)             \
-    X("measured_ms", "max(ms_per_step) FILTER (WHERE run = ?2)", "ms/step, all ranks", "measured", 1, 2)
-
-#define AS_COLUMN(...) {__VA_ARGS__},
-#define AS_NAME(key, ...) "\"" key "\", "
-static const struct pp_column columns[] = {COLUMNS(AS_COLUMN)};
-
-#define AS_KIND_COLUMN(key, sql, ...) {key, __VA_ARGS__},
-#define AS_VALUE(key, sql, ...) sql " AS " key ", "
-static const struct pp_column kind_columns[] = {KIND_COLUMNS(AS_KIND_COLUMN)};
+#define AS_KIND_COLUMN(id, key, sql, ...) {key, __VA_ARGS__},
+#define AS_VALUE(id, key, sql, ...) sql " AS " key ", "
+static const struct pp_column kind_columns[] = {PP_OF_KIND_COLUMNS(AS_KIND_COLUMN)};
 
 /* Microbatches in each W: no column of a run, but another plan. */
 #define BATCH_W                                                                                                        \
@@ -71,15 +20,16 @@ static const struct pp_column kind_columns[] = {KIND_COLUMNS(AS_KIND_COLUMN)};
     "AND name = 'batch-w'), 1) AS batch_w"
 /* A list of names or values ends with a comma, so a NULL follows it, which is not read. */
 #define CONFIGURATION                                                                                                  \
-    "SELECT " COLUMNS(AS_NAME) "NULL FROM (SELECT *, virtual_stages AS virtual, " BATCH_W " FROM v_configuration) "
+    "SELECT " PP_CONFIGURATION_COLUMNS(AS_NAME) "NULL FROM (SELECT *, virtual_stages AS virtual, " BATCH_W             \
+                                                " FROM v_configuration) "
 
 static const char newest[] = CONFIGURATION "WHERE newest AND ?1 = 0 ORDER BY workload, device, threads, replicas, "
                                            "tensor, checkpoint, stages, schedule, virtual_stages, chunks, transport";
 static const char of_run[] =
     CONFIGURATION "WHERE predicted_run = ?1 OR measured_run = ?1 ORDER BY newest DESC, measured_run DESC LIMIT 1";
 static const char kinds[] =
-    "SELECT " KIND_COLUMNS(AS_VALUE) "NULL FROM v_task_kind WHERE run IN (?1, ?2) GROUP BY kind "
-                                     "ORDER BY measured_ms DESC, predicted_ms DESC";
+    "SELECT " PP_OF_KIND_COLUMNS(AS_VALUE) "NULL FROM v_task_kind WHERE run IN (?1, ?2) GROUP BY kind "
+                                           "ORDER BY measured_ms DESC, predicted_ms DESC";
 
 static pp_status nothing(struct pp_db *db, int run)
 {
@@ -97,22 +47,23 @@ static pp_status nothing(struct pp_db *db, int run)
 static pp_status check_shapes(struct pp_db *db, const struct pp_table *table)
 {
     static const struct {
-        const char *key, *option; /* that limits it */
-    } shapes[] = {{"stages", "stages"},
-                  {"virtual", "virtual"},
-                  {"chunks", "chunks"},
-                  {"microbatches", "chunks"},
-                  {"replicas", "replicas"},
-                  {"tensor", "tensor"},
-                  {"threads", "threads"},
-                  {"expert_parallel", "expert-parallel"},
-                  {"context_parallel", "context-parallel"}};
+        int column;
+        const char *option; /* that limits it */
+    } shapes[] = {{PP_CONF_STAGES, "stages"},
+                  {PP_CONF_VIRTUAL, "virtual"},
+                  {PP_CONF_CHUNKS, "chunks"},
+                  {PP_CONF_MICROBATCHES, "chunks"},
+                  {PP_CONF_REPLICAS, "replicas"},
+                  {PP_CONF_TENSOR, "tensor"},
+                  {PP_CONF_THREADS, "threads"},
+                  {PP_CONF_EXPERT_PARALLEL, "expert-parallel"},
+                  {PP_CONF_CONTEXT_PARALLEL, "context-parallel"}};
     for (int64_t row = 0; row < table->nrows; row++)
         for (int i = 0; i < COUNT_OF(shapes); i++) {
-            const int64_t value = pp_cell_integer(pp_table_cell(table, row, shapes[i].key));
+            const int64_t value = pp_table_integer(table, row, shapes[i].column);
             if (value < 1 || (double)value > pp_config_row(shapes[i].option)->max)
                 return pp_fail(PP_INPUT, "database %s: a run has %" PRId64 " %s: the file is damaged", db->path, value,
-                               shapes[i].key);
+                               columns[shapes[i].column].key);
         }
     return PP_OK;
 }
@@ -127,8 +78,8 @@ pp_status pp_compare_read(struct pp_db *db, int run, struct pp_table *out)
 
 struct pp_pair pp_compare_pair(const struct pp_table *table, int64_t row)
 {
-    return (struct pp_pair){pp_cell_integer(pp_table_cell(table, row, "predicted_run")),
-                            pp_cell_integer(pp_table_cell(table, row, "measured_run"))};
+    return (struct pp_pair){pp_table_integer(table, row, PP_CONF_PREDICTED_RUN),
+                            pp_table_integer(table, row, PP_CONF_MEASURED_RUN)};
 }
 
 static int64_t later_run(const struct pp_pair *pair)
@@ -151,14 +102,9 @@ int64_t pp_compare_main(const struct pp_table *table)
     return best;
 }
 
-static const char *text_of(const struct pp_table *table, int64_t row, const char *key)
+static int whole_of(const struct pp_table *table, int64_t row, int column)
 {
-    return pp_cell_text(pp_table_cell(table, row, key));
-}
-
-static int whole_of(const struct pp_table *table, int64_t row, const char *key)
-{
-    return (int)pp_cell_integer(pp_table_cell(table, row, key));
+    return (int)pp_table_integer(table, row, column);
 }
 
 enum { OF_TABLE = 1 /* of the degrees below: in which lines of a table differ, whose workload has the others */ };
@@ -166,12 +112,13 @@ enum { OF_TABLE = 1 /* of the degrees below: in which lines of a table differ, w
 static void write_degrees(const struct pp_table *table, int64_t row, int first, char buf[PP_SHARED_TEXT])
 {
     static const struct {
-        const char *key, *letter;
-    } degrees[] = {{"tensor", "T"}, {"expert_parallel", "N"}, {"context_parallel", "C"}};
+        int column;
+        const char *letter;
+    } degrees[] = {{PP_CONF_TENSOR, "T"}, {PP_CONF_EXPERT_PARALLEL, "N"}, {PP_CONF_CONTEXT_PARALLEL, "C"}};
     int used = 0;
     *buf = '\0';
     for (int i = first; i < COUNT_OF(degrees); i++) {
-        const int n = whole_of(table, row, degrees[i].key);
+        const int n = whole_of(table, row, degrees[i].column);
         if (n > 1) used += snprintf(buf + used, (size_t)(PP_SHARED_TEXT - used), ", %s = %d", degrees[i].letter, n);
     }
 }
@@ -183,16 +130,17 @@ void pp_compare_shared(const struct pp_table *table, int64_t row, char buf[PP_SH
 
 const char *pp_compare_title(const struct pp_table *table, int64_t row, char *buf, size_t size)
 {
-    int chunks = whole_of(table, row, "chunks"), microbatches = whole_of(table, row, "microbatches");
-    const int batch_w = whole_of(table, row, "batch_w");
+    int chunks = whole_of(table, row, PP_CONF_CHUNKS), microbatches = whole_of(table, row, PP_CONF_MICROBATCHES);
+    const int batch_w = whole_of(table, row, PP_CONF_BATCH_W);
     char cut[48] = "", batched[24] = "", shared[PP_SHARED_TEXT];
     if (batch_w > 1) snprintf(batched, sizeof batched, ", batch W %d", batch_w);
     if (microbatches != chunks) snprintf(cut, sizeof cut, " (%d microbatches)", microbatches);
     pp_compare_shared(table, row, shared);
     snprintf(buf, size, "%s, %s, P = %d, V = %d, %d chunk%s%s%s, D = %d%s, checkpoint %s",
-             text_of(table, row, "preset"), text_of(table, row, "schedule"), whole_of(table, row, "stages"),
-             whole_of(table, row, "virtual"), chunks, pp_plural(chunks), cut, batched, whole_of(table, row, "replicas"),
-             shared, text_of(table, row, "checkpoint"));
+             pp_table_text(table, row, PP_CONF_PRESET), pp_table_text(table, row, PP_CONF_SCHEDULE),
+             whole_of(table, row, PP_CONF_STAGES), whole_of(table, row, PP_CONF_VIRTUAL), chunks, pp_plural(chunks),
+             cut, batched, whole_of(table, row, PP_CONF_REPLICAS), shared,
+             pp_table_text(table, row, PP_CONF_CHECKPOINT));
     return buf;
 }
 
@@ -206,7 +154,7 @@ pp_status pp_compare_kinds(struct pp_db *db, const struct pp_pair *pair, struct 
 /* Rows first..end-1 are of one workload, device and thread count. */
 static int64_t block_end(const struct pp_table *table, int64_t first)
 {
-    static const char *const shared[] = {"workload", "device", "threads"};
+    static const int shared[] = {PP_CONF_WORKLOAD, PP_CONF_DEVICE, PP_CONF_THREADS};
     int64_t end = first + 1;
     while (end < table->nrows && pp_table_same(table, first, end, shared, COUNT_OF(shared))) end++;
     return end;
@@ -220,7 +168,7 @@ static pp_status print_kinds_of(struct pp_db *db, const struct pp_table *table, 
     pp_status status = pp_compare_kinds(db, &pair, &of_kinds);
     if (status == PP_OK && of_kinds.nrows) {
         fprintf(out, "\nTasks of %s:\n  %s\n", pp_compare_title(table, row, title, sizeof title),
-                text_of(table, row, "workload"));
+                pp_table_text(table, row, PP_CONF_WORKLOAD));
         pp_table_print(&of_kinds, 0, of_kinds.nrows, out);
     }
     pp_table_free(&of_kinds);
@@ -231,11 +179,12 @@ static pp_status print_text(struct pp_db *db, const struct pp_table *table, FILE
 {
     for (int64_t row = 0; row < table->nrows;) {
         int64_t end = block_end(table, row);
-        int threads = whole_of(table, row, "threads");
+        int threads = whole_of(table, row, PP_CONF_THREADS);
         char shared[PP_SHARED_TEXT];
         write_degrees(table, row, OF_TABLE, shared);
-        fprintf(out, "%s%s: %s, on %s, %d thread%s a worker%s\n", row ? "\n" : "", text_of(table, row, "preset"),
-                text_of(table, row, "workload"), text_of(table, row, "device"), threads, pp_plural(threads), shared);
+        fprintf(out, "%s%s: %s, on %s, %d thread%s a worker%s\n", row ? "\n" : "",
+                pp_table_text(table, row, PP_CONF_PRESET), pp_table_text(table, row, PP_CONF_WORKLOAD),
+                pp_table_text(table, row, PP_CONF_DEVICE), threads, pp_plural(threads), shared);
         pp_table_print(table, row, end - row, out);
         row = end;
     }

@@ -5,6 +5,7 @@
 #ifndef PP_ANALYSIS_COMPARE_H
 #define PP_ANALYSIS_COMPARE_H
 
+#include "analysis/compare_columns.h"
 #include "analysis/table.h"
 
 /* The ids of two runs of one configuration; -1: there is no such run. */

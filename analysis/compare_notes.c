@@ -19,7 +19,7 @@ static void report_assumed(const struct pp_table *table)
         struct pp_pair pair = pp_compare_pair(table, row);
         if (!pp_pair_complete(&pair)) continue;
         compared++;
-        assumed += strcmp(pp_cell_text(pp_table_cell(table, row, "cost_source")), "machine") == 0;
+        assumed += strcmp(pp_table_text(table, row, PP_CONF_COST_SOURCE), "machine") == 0;
     }
     if (assumed)
         pp_info_wrapped("%" PRId64 " of %" PRId64
@@ -110,11 +110,10 @@ static pp_status report_taken(struct pp_db *db, const struct pp_table *table)
     return PP_OK;
 }
 
-static int64_t peak_of(const struct pp_table *table, int64_t row, const char *whose)
+static bool same_peaks(const struct pp_table *table, int64_t row)
 {
-    char key[32];
-    snprintf(key, sizeof key, "%s_peak_bytes", whose);
-    return pp_cell_integer(pp_table_cell(table, row, key));
+    return pp_table_integer(table, row, PP_CONF_PREDICTED_PEAK_BYTES) ==
+           pp_table_integer(table, row, PP_CONF_MEASURED_PEAK_BYTES);
 }
 
 /* Memory for evaluations, of as many rows as a run says: where only one of two runs has it, or of other rows, their
@@ -131,7 +130,7 @@ static pp_status report_evaluations(struct pp_db *db, const struct pp_table *tab
         struct pp_pair pair = pp_compare_pair(table, row);
         double value = 0;
         bool found;
-        if (!pp_pair_complete(&pair) || peak_of(table, row, "predicted") == peak_of(table, row, "measured")) continue;
+        if (!pp_pair_complete(&pair) || same_peaks(table, row)) continue;
         PP_TRY(figure_of(db, differ, PP_VALUES(PP_INT(pair.predicted), PP_INT(pair.measured)), &value, &found));
         if (!found || value == 0) continue;
         different++;

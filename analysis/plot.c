@@ -84,9 +84,9 @@ void pp_plot_text(const char *prefix, const char *text, FILE *script)
 static void write_workload(const struct pp_table *table, int64_t row, FILE *out)
 {
     char text[CAPTION_BYTES];
-    int threads = (int)pp_cell_integer(pp_table_cell(table, row, "threads"));
-    snprintf(text, sizeof text, "%s, on %s, %d thread%s a worker", pp_cell_text(pp_table_cell(table, row, "workload")),
-             pp_cell_text(pp_table_cell(table, row, "device")), threads, pp_plural(threads));
+    int threads = (int)pp_table_integer(table, row, PP_CONF_THREADS);
+    snprintf(text, sizeof text, "%s, on %s, %d thread%s a worker", pp_table_text(table, row, PP_CONF_WORKLOAD),
+             pp_table_text(table, row, PP_CONF_DEVICE), threads, pp_plural(threads));
     pp_plot_text("\nworkload = ", text, out);
 }
 

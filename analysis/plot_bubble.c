@@ -77,7 +77,7 @@ static pp_status draw(struct pp_plots *plots, int64_t row, int ranks, double *pr
 
 pp_status pp_plot_bubble(struct pp_plots *plots, int64_t row)
 {
-    int ranks = (int)pp_cell_integer(pp_table_cell(plots->table, row, "stages"));
+    int ranks = (int)pp_table_integer(plots->table, row, PP_CONF_STAGES);
     double *predicted = calloc((size_t)(ranks + 1) * 2, sizeof *predicted);
     if (!predicted) return pp_fail(PP_NOMEM, "there is not enough memory for %d ranks", ranks);
     pp_status status = draw(plots, row, ranks, predicted, predicted + ranks + 1);

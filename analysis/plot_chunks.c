@@ -13,10 +13,11 @@ const struct pp_plot_names pp_plot_chunks_names = {"ms-per-batch", {"-predicted.
 enum { LINES_MAX = 24, LINE_TEXT = 64 };
 
 /* What makes two rows of the table points of one picture, and then of one line. */
-static const char *const of_picture[] = {"workload", "device", "threads", "replicas", "tensor", "checkpoint", "stages"};
-static const char *const of_line[] = {"schedule", "virtual", "batch_w"};
+static const int of_picture[] = {PP_CONF_WORKLOAD, PP_CONF_DEVICE,     PP_CONF_THREADS, PP_CONF_REPLICAS,
+                                 PP_CONF_TENSOR,   PP_CONF_CHECKPOINT, PP_CONF_STAGES};
+static const int of_line[] = {PP_CONF_SCHEDULE, PP_CONF_VIRTUAL, PP_CONF_BATCH_W};
 enum { OF_LINE = sizeof of_line / sizeof *of_line };
-static const char *const of_measured_line[] = {"transport"}; /* a prediction alone belongs to any */
+static const int of_measured_line[] = {PP_CONF_TRANSPORT}; /* a prediction alone belongs to any */
 
 struct picture {
     const struct pp_table *table;
@@ -52,8 +53,8 @@ static int line_of(const struct picture *picture, int64_t row)
 /* A run that did no steps, because it resumed one that had ended, has no time. */
 static bool has_point(const struct pp_table *table, int64_t row)
 {
-    return !isnan(pp_cell_real(pp_table_cell(table, row, "predicted_ms"))) ||
-           !isnan(pp_cell_real(pp_table_cell(table, row, "measured_ms")));
+    return !isnan(pp_table_real(table, row, PP_CONF_PREDICTED_MS)) ||
+           !isnan(pp_table_real(table, row, PP_CONF_MEASURED_MS));
 }
 
 static bool is_shown(const struct picture *picture, int64_t row)
@@ -90,36 +91,33 @@ static void find_lines(struct picture *picture)
 static const char *line_text(const struct picture *picture, int line, char buf[LINE_TEXT])
 {
     int64_t row = picture->line[line];
-    const int v = (int)pp_cell_integer(pp_table_cell(picture->table, row, "virtual")),
-              w = (int)pp_cell_integer(pp_table_cell(picture->table, row, "batch_w"));
+    const int v = (int)pp_table_integer(picture->table, row, PP_CONF_VIRTUAL),
+              w = (int)pp_table_integer(picture->table, row, PP_CONF_BATCH_W);
     char stages[24] = "", batched[24] = "";
     if (v > 1) snprintf(stages, sizeof stages, ", V = %d", v);
     if (w > 1) snprintf(batched, sizeof batched, ", batch W %d", w);
-    snprintf(buf, LINE_TEXT, "%s%s%s%s%s", pp_cell_text(pp_table_cell(picture->table, row, "schedule")), stages,
-             batched, picture->transports ? ", " : "",
-             picture->transports ? pp_cell_text(pp_table_cell(picture->table, row, "transport")) : "");
+    snprintf(buf, LINE_TEXT, "%s%s%s%s%s", pp_table_text(picture->table, row, PP_CONF_SCHEDULE), stages, batched,
+             picture->transports ? ", " : "",
+             picture->transports ? pp_table_text(picture->table, row, PP_CONF_TRANSPORT) : "");
     return buf;
 }
 
-static double real_of(const struct picture *picture, int64_t row, const char *key)
-{
-    return pp_cell_real(pp_table_cell(picture->table, row, key));
-}
-
 /* The points of one line; false if there is none. A spread that is not known is no spread. */
-static bool write_line(struct picture *picture, int line, const char *value, FILE *out)
+static bool write_line(struct picture *picture, int line, int column, FILE *out)
 {
+    const struct pp_table *table = picture->table;
     bool any = false;
-    for (int64_t row = picture->first; row < picture->table->nrows; row++) {
-        double y = real_of(picture, row, value);
+    for (int64_t row = picture->first; row < table->nrows; row++) {
+        const double y = pp_table_real(table, row, column);
         if (line_of(picture, row) != line || isnan(y)) continue;
-        double low = real_of(picture, row, "measured_p5_ms"), high = real_of(picture, row, "measured_p95_ms");
-        if (!any) fprintf(out, "# chunks %s p5 p95\n", value);
+        const double low = pp_table_real(table, row, PP_CONF_MEASURED_P5_MS),
+                     high = pp_table_real(table, row, PP_CONF_MEASURED_P95_MS);
+        if (!any) fprintf(out, "# chunks %s p5 p95\n", table->columns[column].key);
         any = true;
         picture->low = fmin(picture->low, fmin(y, low)); /* a NAN is no limit */
         picture->high = fmax(picture->high, fmax(y, high));
-        fprintf(out, "%d %.6g %.6g %.6g\n", (int)pp_cell_integer(pp_table_cell(picture->table, row, "chunks")), y,
-                isnan(low) ? y : low, isnan(high) ? y : high);
+        fprintf(out, "%d %.6g %.6g %.6g\n", (int)pp_table_integer(table, row, PP_CONF_CHUNKS), y, isnan(low) ? y : low,
+                isnan(high) ? y : high);
     }
     if (any) fputs("\n\n", out);
     return any;
@@ -127,16 +125,15 @@ static bool write_line(struct picture *picture, int line, const char *value, FIL
 
 /* NAME-predicted.dat or NAME-measured.dat, and in the script which line each of its blocks is. */
 static pp_status write_lines(struct pp_plots *plots, struct picture *picture, const char *name, const char *which,
-                             FILE *script)
+                             int column, FILE *script)
 {
-    char file_name[96], value[24];
+    char file_name[96];
     snprintf(file_name, sizeof file_name, "%s-%s.dat", name, which);
-    snprintf(value, sizeof value, "%s_ms", which);
     FILE *data = pp_plot_open(plots, file_name);
     if (!data) return PP_IO;
     fprintf(script, "%s = '", which);
     for (int line = 0; line < picture->nlines; line++)
-        if (write_line(picture, line, value, data)) fprintf(script, " %d", line + 1);
+        if (write_line(picture, line, column, data)) fprintf(script, " %d", line + 1);
     fprintf(script, "' # the lines that %s holds, in this order\n", file_name);
     return pp_plot_close(plots, file_name, data);
 }
@@ -147,7 +144,7 @@ static void write_tics(const struct picture *picture, FILE *script)
     fputs("set xtics (", script);
     for (int64_t row = picture->first; row < picture->table->nrows; row++) {
         if (!is_shown(picture, row)) continue;
-        int chunks = (int)pp_cell_integer(pp_table_cell(picture->table, row, "chunks"));
+        int chunks = (int)pp_table_integer(picture->table, row, PP_CONF_CHUNKS);
         fprintf(script, "%s%d", most ? ", " : "", chunks);
         if (chunks < least) least = chunks;
         if (chunks > most) most = chunks;
@@ -165,10 +162,10 @@ static pp_status draw(struct pp_plots *plots, struct picture *picture, const cha
                 picture->beyond == 1 ? " is" : "s are", name, LINES_MAX);
     pp_compare_shared(table, picture->first, shared);
     snprintf(title, sizeof title, "%s, P = %d, D = %d%s, checkpoint %s",
-             pp_cell_text(pp_table_cell(table, picture->first, "preset")),
-             (int)pp_cell_integer(pp_table_cell(table, picture->first, "stages")),
-             (int)pp_cell_integer(pp_table_cell(table, picture->first, "replicas")), shared,
-             pp_cell_text(pp_table_cell(table, picture->first, "checkpoint")));
+             pp_table_text(table, picture->first, PP_CONF_PRESET),
+             (int)pp_table_integer(table, picture->first, PP_CONF_STAGES),
+             (int)pp_table_integer(table, picture->first, PP_CONF_REPLICAS), shared,
+             pp_table_text(table, picture->first, PP_CONF_CHECKPOINT));
     FILE *script = pp_plot_begin(plots, name, title, picture->first);
     if (!script) return PP_IO;
     fprintf(script, "array lines[%d] = [", picture->nlines);
@@ -176,8 +173,8 @@ static pp_status draw(struct pp_plots *plots, struct picture *picture, const cha
         pp_plot_text(line ? ", " : "", line_text(picture, line, text), script);
     fputs("]\n", script);
     write_tics(picture, script);
-    pp_status status = write_lines(plots, picture, name, "predicted", script);
-    if (status == PP_OK) status = write_lines(plots, picture, name, "measured", script);
+    pp_status status = write_lines(plots, picture, name, "predicted", PP_CONF_PREDICTED_MS, script);
+    if (status == PP_OK) status = write_lines(plots, picture, name, "measured", PP_CONF_MEASURED_MS, script);
     double margin = 0.06 * fmax(picture->high - picture->low, 0.1 * picture->high);
     fprintf(script, "set yrange [%.6g:%.6g]\n", fmax(picture->low - margin, 0), picture->high + margin);
     if (status == PP_OK) return pp_plot_finish(plots, name, pp_plot_chunks_gp, script);

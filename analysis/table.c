@@ -46,25 +46,37 @@ void pp_table_free(struct pp_table *table)
     *table = (struct pp_table){0};
 }
 
-const struct pp_cell *pp_table_cell(const struct pp_table *table, int64_t row, const char *key)
+static const struct pp_cell *cell_of(const struct pp_table *table, int64_t row, int column)
 {
-    for (int c = 0; c < table->ncolumns; c++)
-        if (strcmp(table->columns[c].key, key) == 0) return &table->cells[row * table->ncolumns + c];
-    return NULL;
+    return &table->cells[row * table->ncolumns + column];
 }
 
-bool pp_table_same(const struct pp_table *table, int64_t a, int64_t b, const char *const *keys, int n)
+double pp_table_real(const struct pp_table *table, int64_t row, int column)
 {
-    for (int i = 0; i < n; i++) {
-        const struct pp_cell *x = pp_table_cell(table, a, keys[i]), *y = pp_table_cell(table, b, keys[i]);
-        if (x->integer != y->integer || strcmp(pp_cell_text(x), pp_cell_text(y)) != 0) return false;
-    }
+    const struct pp_cell *cell = cell_of(table, row, column);
+    return cell->type == SQLITE_NULL ? NAN : cell->real;
+}
+
+int64_t pp_table_integer(const struct pp_table *table, int64_t row, int column)
+{
+    const struct pp_cell *cell = cell_of(table, row, column);
+    return cell->type == SQLITE_NULL ? -1 : cell->integer;
+}
+
+const char *pp_table_text(const struct pp_table *table, int64_t row, int column)
+{
+    const struct pp_cell *cell = cell_of(table, row, column);
+    return cell->type == SQLITE_TEXT ? cell->text : "";
+}
+
+bool pp_table_same(const struct pp_table *table, int64_t a, int64_t b, const int *columns, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (cell_of(table, a, columns[i])->integer != cell_of(table, b, columns[i])->integer ||
+            strcmp(pp_table_text(table, a, columns[i]), pp_table_text(table, b, columns[i])) != 0)
+            return false;
     return true;
 }
-
-double pp_cell_real(const struct pp_cell *cell) { return cell->type == SQLITE_NULL ? NAN : cell->real; }
-int64_t pp_cell_integer(const struct pp_cell *cell) { return cell->type == SQLITE_NULL ? -1 : cell->integer; }
-const char *pp_cell_text(const struct pp_cell *cell) { return cell->type == SQLITE_TEXT ? cell->text : ""; }
 
 /* Some rows of a table as people read them. */
 struct view {
@@ -78,7 +90,7 @@ struct view {
 
 static const struct pp_cell *cell_at(const struct view *view, int64_t row, int i)
 {
-    return &view->table->cells[(view->first + row) * view->table->ncolumns + view->columns[i]];
+    return cell_of(view->table, view->first + row, view->columns[i]);
 }
 
 /* With dots where it does not fit. TSV and JSON have all of it. */
@@ -126,7 +138,7 @@ static const struct pp_memory_unit *unit_of(const struct view *view, int64_t n, 
     for (int64_t row = view->first; row < view->first + n; row++)
         for (int c = 0; c < table->ncolumns; c++)
             if (table->columns[c].bytes && strcmp(table->columns[c].group, group) == 0)
-                most = fmax(most, table->cells[row * table->ncolumns + c].real);
+                most = fmax(most, cell_of(table, row, c)->real);
     return pp_memory_unit(most);
 }
 
@@ -196,7 +208,7 @@ void pp_json_text(const char *text, FILE *out)
 void pp_table_print_json(const struct pp_table *table, int64_t row, FILE *out)
 {
     for (int c = 0; c < table->ncolumns; c++) {
-        const struct pp_cell *cell = &table->cells[row * table->ncolumns + c];
+        const struct pp_cell *cell = cell_of(table, row, c);
         fprintf(out, "%s\"%s\": ", c ? ", " : "", table->columns[c].key);
         if (cell->type == SQLITE_TEXT)
             pp_json_text(cell->text, out);

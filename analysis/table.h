@@ -13,7 +13,7 @@
 #include "core/database/db_query.h"
 
 struct pp_column {
-    const char *key;     /* name in TSV and JSON, and for pp_table_cell() */
+    const char *key;     /* name in TSV and JSON */
     const char *group;   /* first line of the heading; neighbouring columns with the same group share it */
     const char *heading; /* second line of the heading; NULL: the table for people leaves the column out */
     double scale;        /* the table for people prints value * scale; 0: text or whole number, as it is */
@@ -44,15 +44,12 @@ pp_status pp_table_read(struct pp_db *db, sqlite3_stmt *statement, const struct 
                         struct pp_table *out) PP_MUST_CHECK;
 void pp_table_free(struct pp_table *table);
 
-/* The cell of a row under a key; NULL if there is no such column. */
-const struct pp_cell *pp_table_cell(const struct pp_table *table, int64_t row, const char *key);
-/* Have rows a and b the same whole numbers and texts in the columns of these keys? Each key must be there. */
-bool pp_table_same(const struct pp_table *table, int64_t a, int64_t b, const char *const *keys, int n);
-/* The value of a cell as a number; of SQL NULL, NAN and -1. */
-double pp_cell_real(const struct pp_cell *cell);
-int64_t pp_cell_integer(const struct pp_cell *cell);
-/* The text of a cell; of SQL NULL, "". */
-const char *pp_cell_text(const struct pp_cell *cell);
+/* What stands in a column, an index into columns[]: as a number, of SQL NULL NAN and -1; as text, of all else "". */
+double pp_table_real(const struct pp_table *table, int64_t row, int column);
+int64_t pp_table_integer(const struct pp_table *table, int64_t row, int column);
+const char *pp_table_text(const struct pp_table *table, int64_t row, int column);
+/* Have rows a and b the same whole numbers and texts in these columns? */
+bool pp_table_same(const struct pp_table *table, int64_t a, int64_t b, const int *columns, int n);
 
 /* Prints rows first .. first+n-1 for people (core/base/text_table.h). */
 void pp_table_print(const struct pp_table *table, int64_t first, int64_t n, FILE *out);

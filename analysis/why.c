@@ -82,9 +82,9 @@ static pp_status read_path(struct pp_db *db, int64_t run, const struct pp_path_s
     return PP_OK;
 }
 
-static int64_t batch_ns(const struct pp_table *table, int64_t row, const char *key)
+static int64_t batch_ns(const struct pp_table *table, int64_t row, int column)
 {
-    const double ms = pp_cell_real(pp_table_cell(table, row, key));
+    const double ms = pp_table_real(table, row, column);
     return ms >= 0 && ms < 1e12 ? llround(ms * 1e6) : 0;
 }
 
@@ -93,8 +93,8 @@ pp_status pp_why_read(struct pp_db *db, const struct pp_table *table, int64_t ro
     struct pp_path_sharing sharing;
     int64_t step_ns = 0;
     *out = (struct pp_why){.pair = pp_compare_pair(table, row),
-                           .predicted_ns = batch_ns(table, row, "predicted_ms"),
-                           .measured_ns = batch_ns(table, row, "measured_ms")};
+                           .predicted_ns = batch_ns(table, row, PP_CONF_PREDICTED_MS),
+                           .measured_ns = batch_ns(table, row, PP_CONF_MEASURED_MS)};
     if (out->pair.predicted < 0 || out->pair.measured < 0)
         return pp_fail(PP_INPUT, "database %s: --why needs both runs: run %s with the same options and --db %s",
                        db->path, out->pair.predicted < 0 ? "ppsim" : "ppexec", db->path);

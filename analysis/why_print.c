@@ -13,7 +13,7 @@ enum {
 
 static double gap_of(const struct pp_table *table, int64_t row)
 {
-    return fabs(pp_cell_real(pp_table_cell(table, row, "error_percent")));
+    return fabs(pp_table_real(table, row, PP_CONF_ERROR_PERCENT));
 }
 
 /* The rows that are printed, and how many were left out. */
@@ -72,19 +72,18 @@ static pp_status choose(struct pp_db *db, const struct pp_table *table, struct c
 
 static double ms(int64_t ns) { return (double)ns / 1e6; }
 
-static void print_stays(const struct pp_table *paths, FILE *out)
+static void print_stays(const struct pp_why *why, const struct pp_table *paths, FILE *out)
 {
     const int64_t n = paths->nrows - 1; /* the last one is the sum */
     pp_table_print(paths, 0, n <= MOST_STAYS ? paths->nrows : MOST_STAYS, out);
     if (n <= MOST_STAYS) return;
     fprintf(out, "  ... %" PRId64 " more stay%s (--format tsv has all); makespan %.3f predicted, %.3f measured\n",
-            n - MOST_STAYS, pp_plural(n - MOST_STAYS), ms(pp_cell_integer(pp_table_cell(paths, n, "predicted_ns"))),
-            ms(pp_cell_integer(pp_table_cell(paths, n, "measured_ns"))));
+            n - MOST_STAYS, pp_plural(n - MOST_STAYS), ms(why->predicted.length_ns), ms(why->measured.length_ns));
 }
 
 static const char *workload_of(const struct pp_table *table, int64_t row)
 {
-    return pp_cell_text(pp_table_cell(table, row, "workload"));
+    return pp_table_text(table, row, PP_CONF_WORKLOAD);
 }
 
 static void print_block(const struct pp_table *table, int64_t row, const struct pp_why *why,
@@ -101,7 +100,7 @@ static void print_block(const struct pp_table *table, int64_t row, const struct 
             why->measured_steps);
     pp_table_print(causes, 0, causes->nrows, out);
     fputc('\n', out);
-    print_stays(paths, out);
+    print_stays(why, paths, out);
 }
 
 static void print_rows_json(const struct pp_table *table, const char *key, FILE *out)

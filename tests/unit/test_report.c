@@ -61,7 +61,7 @@ static int close_report(void **state)
 static int64_t row_of(const struct pp_table *table, const char *schedule)
 {
     int64_t row = 0;
-    while (strcmp(pp_cell_text(pp_table_cell(table, row, "schedule")), schedule) != 0) row++;
+    while (strcmp(pp_table_text(table, row, PP_CONF_SCHEDULE), schedule) != 0) row++;
     return row;
 }
 
@@ -81,9 +81,9 @@ static void test_compare(void **state)
     assert_int_equal(pair.measured, 4);
     assert_string_equal(pp_compare_title(&r->table, row_of(&r->table, "gpipe"), title, sizeof title),
                         "small, gpipe, P = 2, V = 1, 4 chunks, D = 1, checkpoint never");
-    double p = pp_cell_real(pp_table_cell(&r->table, 0, "predicted_ms"));
-    double m = pp_cell_real(pp_table_cell(&r->table, 0, "measured_ms"));
-    near(pp_cell_real(pp_table_cell(&r->table, 0, "error_percent")), 100 * (p - m) / m, 1e-9);
+    double p = pp_table_real(&r->table, 0, PP_CONF_PREDICTED_MS);
+    double m = pp_table_real(&r->table, 0, PP_CONF_MEASURED_MS);
+    near(pp_table_real(&r->table, 0, PP_CONF_ERROR_PERCENT), 100 * (p - m) / m, 1e-9);
 }
 
 static void test_run(void **state)
@@ -108,10 +108,10 @@ static void test_kinds(void **state)
     struct pp_pair pair = pp_compare_pair(&r->table, row_of(&r->table, "interleaved"));
     must(pp_compare_kinds(r->db, &pair, &kinds));
     int64_t row = 0;
-    while (strcmp(pp_cell_text(pp_table_cell(&kinds, row, "kind")), "F") != 0) row++;
-    near(pp_cell_real(pp_table_cell(&kinds, row, "per_step")), 16, 0); /* 4 stages, 4 microbatches, one replica */
-    near(pp_cell_real(pp_table_cell(&kinds, row, "predicted_us")), 5000 * 1.05, 1e-6);
-    near(pp_cell_real(pp_table_cell(&kinds, row, "measured_us")), 5000, 100);
+    while (strcmp(pp_table_text(&kinds, row, PP_OF_KIND_KIND), "F") != 0) row++;
+    near(pp_table_real(&kinds, row, PP_OF_KIND_PER_STEP), 16, 0); /* 4 stages, 4 microbatches, one replica */
+    near(pp_table_real(&kinds, row, PP_OF_KIND_PREDICTED_US), 5000 * 1.05, 1e-6);
+    near(pp_table_real(&kinds, row, PP_OF_KIND_MEASURED_US), 5000, 100);
     pp_table_free(&kinds);
 }
 
@@ -138,7 +138,7 @@ static void test_forms(void **state)
     json_array_foreach(json, i, row)
     {
         near(json_number_value(json_object_get(row, "predicted_ms")),
-             pp_cell_real(pp_table_cell(&r->table, (int64_t)i, "predicted_ms")), 1e-6);
+             pp_table_real(&r->table, (int64_t)i, PP_CONF_PREDICTED_MS), 1e-6);
         assert_true(json_array_size(json_object_get(row, "kinds")) >= 5);
         assert_int_equal(strlen(json_string_value(json_object_get(row, "plan"))), 16);
     }
@@ -364,8 +364,8 @@ static void test_shared_tensors(void **state)
     must(pp_compare_read(r.db, 0, &r.table));
     assert_int_equal(r.table.nrows, 2);
     const int64_t row = pp_compare_main(&r.table);
-    assert_int_equal(pp_cell_integer(pp_table_cell(&r.table, row, "tensor")), 2);
-    assert_int_equal(pp_cell_integer(pp_table_cell(&r.table, 1 - row, "tensor")), 1);
+    assert_int_equal(pp_table_integer(&r.table, row, PP_CONF_TENSOR), 2);
+    assert_int_equal(pp_table_integer(&r.table, 1 - row, PP_CONF_TENSOR), 1);
     assert_string_equal(pp_compare_title(&r.table, row, title, sizeof title),
                         "small, 1f1b, P = 2, V = 1, 4 chunks, D = 2, T = 2, checkpoint never");
     check_shown(&r);
