@@ -12,6 +12,7 @@
 #include "core/options/devices.h"
 #include "core/options/ending.h"
 #include "core/options/main.h"
+#include "core/options/times_file.h"
 #include "exec/data.h"
 #include "kernels/backend.h"
 #include "kernels/model.h"
@@ -339,7 +340,7 @@ static pp_status answer(struct session *s)
     PP_TRY(pp_ways_prepare(config));
     PP_TRY(pp_data_survey(config, &s->common.data_bytes));
     PP_TRY(find_ways(s));
-    if (pp_predict_only_times(config) && pp_blocks_named(config->times))
+    if (pp_predict_only_times(config) && pp_times_file(config->times) > 0)
         PP_TRY(pp_blocks_read(config->times, &config->blocks));
     PP_TRY(check_usage(s));
     if (config->db && !config->emit) pp_remarks_all_database(config->db, s->ways, s->nways, pp_targets_count(config));

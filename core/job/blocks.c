@@ -11,6 +11,7 @@
 
 #include "core/base/decimal.h"
 #include "core/base/lines.h"
+#include "core/options/times_file.h"
 #include "core/plan/cut.h"
 #include "core/plan/plan_hash.h"
 
@@ -162,32 +163,14 @@ static pp_status read_file(const char *path, struct pp_blocks *out)
     return PP_OK;
 }
 
-bool pp_blocks_named(const char *times)
-{
-    const char *digit = times + (*times == '-' || *times == '+'); /* a number that will be refused */
-    digit += *digit == '.';
-    return !(*digit >= '0' && *digit <= '9');
-}
-
-/* Cuts ",C" off the path, if a plain number stands there, and no file has the whole name. */
-static void split_hop(char *path, double *hop_ms)
-{
-    char *comma = strrchr(path, ',');
-    double value;
-    if (!comma || access(path, F_OK) == 0 || parse(comma + 1, "", &value) != PP_OK) return;
-    *comma = '\0';
-    *hop_ms = value;
-}
-
 pp_status pp_blocks_read(const char *times, struct pp_blocks **out)
 {
     struct pp_blocks *blocks = NULL;
-    char *path = strdup(times);
+    const size_t length = pp_times_file(times);
+    char *path = strndup(times, length);
     pp_status status = path ? PP_NEW(&blocks, 1) : pp_fail(PP_NOMEM, "there is no memory for a path");
-    if (status == PP_OK) {
-        split_hop(path, &blocks->hop_ms);
-        status = read_file(path, blocks);
-    }
+    if (status == PP_OK && times[length] == ',') status = parse(times + length + 1, "--times", &blocks->hop_ms);
+    if (status == PP_OK) status = read_file(path, blocks);
     free(path);
     if (status != PP_OK) pp_blocks_free(blocks);
     *out = status == PP_OK ? blocks : NULL;

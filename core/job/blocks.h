@@ -33,11 +33,8 @@ struct pp_blocks {
     uint64_t hash; /* of all figures */
 };
 
-/* Does the text of --times name a file? It names times if it begins as a number does. */
-bool pp_blocks_named(const char *times);
-
-/* Reads "FILE" or "FILE,C", C being the hop in ms. PP_USAGE if there is no such file, PP_INPUT if it is no table of
- * block times, PP_IO if it cannot be read. Release with pp_blocks_free(). */
+/* Reads "FILE" or "FILE,C", C being the hop in ms (core/options/times_file.h). PP_USAGE if there is no such file,
+ * PP_INPUT if it is no table of block times, PP_IO if it cannot be read. Release with pp_blocks_free(). */
 pp_status pp_blocks_read(const char *times, struct pp_blocks **out) PP_MUST_CHECK;
 void pp_blocks_free(struct pp_blocks *blocks); /* NULL is fine */
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "core/base/new_file.h"
+#include "core/options/times_file.h"
 
 #define AT(field) offsetof(struct pp_config, field)
 
@@ -53,6 +54,7 @@ enum { FILES = 40 + 2 * PP_LIST_MAX };
 struct files {
     int n, most;
     struct file *v;
+    char times[PATH_MAX]; /* path of --times */
 };
 
 static bool set_number(struct file *f, const struct stat *info)
@@ -146,6 +148,15 @@ static void add_list(struct files *files, const char *option, const struct pp_te
         if (strpbrk(list->v[i], "./")) add(files, option, list->v[i], "", false);
 }
 
+/* Block times, which only ppsim reads. */
+static void add_times(struct files *files, const struct pp_config *config, unsigned tool)
+{
+    const size_t length = config->times && tool == PP_PPSIM ? pp_times_file(config->times) : 0;
+    if (length == 0 || length >= sizeof files->times) return;
+    memcpy(files->times, config->times, length);
+    add(files, "--times", files->times, "", false);
+}
+
 /* The programs that need one take pp.db of this folder where none is named. */
 static void add_database(struct files *files, const struct pp_config *config, unsigned tool, const char *operand)
 {
@@ -197,6 +208,7 @@ pp_status pp_check_distinct_folder(const struct pp_config *config, unsigned tool
     add_checkpoint(&files, config);
     add_list(&files, "--schedule", &config->schedule);
     add_list(&files, "--machine", &config->machine);
+    add_times(&files, config, tool);
     add_database(&files, config, tool, operand);
     add_stream(&files, "standard output", STDOUT_FILENO);
     add_stream(&files, "standard error", STDERR_FILENO);

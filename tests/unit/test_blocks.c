@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "core/job/blocks.h"
+#include "core/options/times_file.h"
 
 #define HEADER "forward_ms\tinput_ms\tweight_ms"
 
@@ -62,9 +63,22 @@ static void test_what_a_file_says(void **state)
 static void test_what_names_a_file(void **state)
 {
     (void)state;
-    assert_true(pp_blocks_named("b.tsv") && pp_blocks_named("./1,2,3") && pp_blocks_named("/a") &&
-                pp_blocks_named("") && pp_blocks_named("-a"));
-    assert_false(pp_blocks_named("1,2,3") || pp_blocks_named(".5,1,1") || pp_blocks_named("-1,2,3"));
+    static const struct {
+        const char *times;
+        size_t length;
+    } rows[] = {{"b.tsv", 5}, {"b.tsv,1.5", 5}, {"b.tsv,c", 7},  {"./1,2,3", 5},   {"/a", 2},
+                {"-a", 2},    {"1,2,3", 0},     {".5,1,1", 0},   {"-1,2,3", 0},    {"1e2,1,1", 0},
+                {"1;2;3", 0}, {"9gpu.tsv", 0},  {"8gpu.tsv", 8}, {"8gpu.tsv,1", 8}};
+    FILE *out = fopen("8gpu.tsv", "w");
+    assert_non_null(out);
+    assert_int_equal(fclose(out), 0);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (pp_times_file(rows[i].times) != rows[i].length)
+            fail_msg("%s: %zu", rows[i].times, pp_times_file(rows[i].times));
+    out = fopen("b.tsv,1.5", "w");
+    assert_non_null(out);
+    assert_int_equal(fclose(out), 0);
+    assert_int_equal(pp_times_file("b.tsv,1.5"), 9);
 }
 
 static void test_bad_files(void **state)

@@ -110,6 +110,9 @@ static void files_that_belong_to_others_are_compared(void **state)
     refused(PP_PPEXEC, "--data text --save text/train.bin", NULL, "--save (text/train.bin)", "--data (text/train.bin)");
     refused(PP_PPEXEC, "--schedule mine.csv --save mine.csv", NULL, "--schedule (mine.csv)", "--save (");
     refused(PP_PPSIM, "--machine h100,./mine.json --db mine.json", NULL, "--machine (./mine.json)", "--db (");
+    refused(PP_PPSIM, "--times blocks.tsv --db blocks.tsv", NULL, "--times (blocks.tsv)", "--db (");
+    refused(PP_PPSIM, "--times blocks.tsv,0.5 --db ./blocks.tsv", NULL, "--times (blocks.tsv)", "--db (");
+    allowed(PP_PPSIM, "--times 1,2,3 --db 1,2,3");
     refused(PP_PPPROF, "--algorithms pp.db", NULL, "--algorithms (pp.db)", "the database (pp.db)");
     refused(PP_PPREPORT, "--chrome pp.db", NULL, "--chrome (pp.db)", "the database (pp.db)");
     refused(PP_PPREPORT, "--chrome r.db-wal", "r.db", "--chrome (r.db-wal)", "the database (r.db-wal)");
