@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "core/base/clock.h"
-#include "core/base/cores.h"
+#include "core/base/affinity.h"
 
 enum {
     LEAST_BYTES =
@@ -110,7 +110,7 @@ static pp_status join(struct joining *j)
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 1;
     config.maxCTAs = j->place.blocks;
-    pp_cores_widen(); /* NCCL's own threads inherit this one's cores, and must not sit on the worker's */
+    pp_affinity_widen(); /* NCCL's own threads inherit this one's cores, and must not sit on the worker's */
     PP_TRY(j->port.backend->queue->use(j->port.device));
     ncclComm_t comm = NULL;
     PP_TRY(pp_nccl_check(j->nccl, NULL, j->nccl->comm_init(&comm, j->place.ranks, j->place.id, j->place.rank, &config),

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "exec/place.h"
 
-#include <sched.h>
-
+#include "core/base/affinity.h"
 #include "core/base/cores.h"
 
 void pp_place_process(const struct pp_processes *processes, int64_t threads)
 {
-    cpu_set_t set;
-    if (!processes->launched || sched_getaffinity(0, sizeof set, &set) || threads <= CPU_COUNT(&set)) return;
-    pp_cores_widen();
+    if (processes->launched && threads > pp_affinity_count()) pp_affinity_widen();
 }
 
 /* Which of the usable cores; -1 = the system decides. A lone worker, or one with BLAS threads of its own, gains nothing

@@ -102,6 +102,7 @@ static pp_status describe_device(struct pp_exec *exec, int workers)
                                   .algorithms = exec->config.algorithms};
     PP_TRY(exec->backend->open(&spec, &device));
     snprintf(exec->device_text, sizeof exec->device_text, "%s", exec->backend->describe(device));
+    exec->mixed = exec->backend->mixed && exec->backend->mixed(device);
     exec->backend->close(device);
     return PP_OK;
 }

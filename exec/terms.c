@@ -78,7 +78,6 @@ pp_status pp_compare_devices(struct pp_exec *exec)
     const size_t used = strlen(exec->device_text), left = sizeof exec->device_text - used;
     char(*texts)[sizeof exec->device_text];
     int other = 1;
-    exec->mixed = strstr(exec->device_text, PP_GPUS_DIFFER) != NULL;
     if (count == 1) return PP_OK;
     PP_TRY(PP_NEW(&texts, count));
     PP_TRY(exec->transport->gather(exec->device_text, sizeof *texts, texts)); /* may write after a failure, too */

@@ -6,9 +6,9 @@
 #include <Random123/philox.h>
 #include <math.h>
 #include <pthread.h>
-#include <sched.h>
 #include <string.h>
 
+#include "core/base/affinity.h"
 #include "core/model/slice.h"
 #include "kernels/model.h"
 
@@ -81,21 +81,14 @@ static void *fill(void *arg)
     return NULL;
 }
 
-/* Of the calling thread: a worker that is tied to a core starts no others. */
-static int usable_cores(void)
-{
-    cpu_set_t usable;
-    return sched_getaffinity(0, sizeof usable, &usable) == 0 ? CPU_COUNT(&usable) : 1;
-}
-
-/* `all` of a tensor's `elements`, by threads. */
+/* `all` of a tensor's `elements`, by threads. A worker that is tied to a core starts no others. */
 static void share(const struct part *all, int64_t elements)
 {
     struct part part[MOST_THREADS];
     pthread_t thread[MOST_THREADS];
     bool started[MOST_THREADS] = {false};
     int64_t n = elements / THREAD_ELEMENTS;
-    int cores = n > 1 ? usable_cores() : 1;
+    int cores = n > 1 ? pp_affinity_count() : 1;
     if (n > cores) n = cores;
     if (n > MOST_THREADS) n = MOST_THREADS;
     if (n < 1) n = 1;

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "core/base/affinity.h"
 #include "core/base/cores.h"
 #include "core/base/log.h"
 #include "core/database/split_time.h"
@@ -162,7 +163,7 @@ static pp_status measure_links(struct session *s)
     if (s->processes.count == 1) return PP_OK;
     if (s->processes.on_host <= s->cores) PP_TRY(pin(s, s->processes.host_index));
     pp_status status = pp_link_profile_processes(&setup, s->transport, &s->processes, &s->links);
-    pp_cores_widen(); /* the tasks are measured by threads of this process */
+    pp_affinity_widen(); /* the tasks are measured by threads of this process */
     return status;
 }
 
@@ -293,7 +294,7 @@ static pp_status prepare(struct session *s)
     s->config.device = s->backend->name;
     PP_TRY(pp_data_set_vocabulary(&s->config));
     PP_TRY(pp_split_time(&s->config, &pp_schedules, &pp_model_ops, s->backend->name, NULL));
-    pp_cores_widen();
+    pp_affinity_widen();
     s->cores = pp_cores_count();
     return PP_OK;
 }

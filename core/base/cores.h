@@ -7,12 +7,7 @@
 #ifndef PP_CORE_BASE_CORES_H
 #define PP_CORE_BASE_CORES_H
 
-/* Lets the process use all cores that the system allows, also those that a launcher has excluded. Call it before the
- * functions below, and before any thread is started. A later call undoes pp_cores_pin() for the calling thread and for
- * threads that it starts afterwards. */
-void pp_cores_widen(void);
-
-/* Usable cores; at least 1. */
+/* Cores that the thread may use which calls any of these first: pp_affinity_widen() before that counts. At least 1. */
 int pp_cores_count(void);
 
 /* Ties the calling thread to usable core number n modulo pp_cores_count(). If the system refuses, the thread stays

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Set by mpirun or srun in the processes they start, and by nobody else. */
+/* Set by mpirun, and by srun where it starts processes of MPI (--mpi=pmix, pmi2), in those processes, and by nobody
+ * else. SLURM's own variables are also set in the script of a batch job, which runs once. */
 static const char *const marks[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_SIZE"};
 static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
 static const char *const ranks[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"};

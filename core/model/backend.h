@@ -38,9 +38,6 @@ struct pp_device_spec {
 
 struct pp_queue_ops;
 
-/* How the text of describe() ends where workers of a process compute on several kinds of GPU: exec/ looks for it. */
-#define PP_GPUS_DIFFER "GPUs differ"
-
 struct pp_backend {
     const char *name, *summary;
     /* NULL: the device computes while run() is called, in memory that the host can read. Else it works through queues
@@ -72,9 +69,10 @@ struct pp_backend {
                      const struct pp_progress *progress, int64_t *kernel_ns);
     /* to[i] = a[i] + b[i]: gradient reduction. */
     void (*add)(struct pp_device *device, float *to, const float *a, const float *b, int64_t n);
-    /* "OpenBLAS 0.3.21 SkylakeX, avx512 kernels": for run headers, and part of the accumulation key. Of the first
-     * worker of a process it ends in PP_GPUS_DIFFER where others compute on another kind of GPU. */
+    /* "OpenBLAS 0.3.21 SkylakeX, avx512 kernels": for run headers, and part of the accumulation key. */
     const char *(*describe)(struct pp_device *device);
+    /* Of the first worker of a process: do others compute on another kind of device, with other bits? NULL: never. */
+    bool (*mixed)(const struct pp_device *device);
     /* A fixed piece of register-only work (a few hundred microseconds); its duration in ns. Brackets profiles and
      * runs. A GPU that may have been idle works for some 30 ms before. */
     int64_t (*reference_ns)(struct pp_device *device);

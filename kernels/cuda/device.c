@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/cuda/device.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "core/base/affinity.h"
 
 enum { BOUNCE_BYTES = 4 << 20 };
 
@@ -29,16 +30,17 @@ static pp_status see_peers(struct pp_device *device)
     return PP_OK;
 }
 
-/* Writes ", GPU 1 is NVIDIA L4, 58 SMs: GPUs differ" if workers of this process use a GPU of another kind: the first
- * such GPU is named. Only for a worker on the process's first GPU, whose text becomes that of the run. */
-static pp_status write_other(const struct pp_cuda_place *place, const struct cudaDeviceProp *gpu, char *out,
-                             size_t size)
+/* Do workers of this process use a GPU of another kind? Writes ", GPU 1 is NVIDIA L4, 58 SMs: GPUs differ", of the
+ * first such GPU. Only for a worker on the process's first GPU, whose text becomes that of the run. */
+static pp_status write_other(struct pp_device *device, const struct cudaDeviceProp *gpu, char *out, size_t size)
 {
+    const struct pp_cuda_place *place = &device->place;
     for (int i = place->gpu + 1; place->gpu == place->first_gpu && i <= place->last_gpu; i++) {
         struct cudaDeviceProp other;
         PP_CUDA(cudaGetDeviceProperties(&other, i), "asking for another GPU's properties");
         if (other.multiProcessorCount == gpu->multiProcessorCount && strcmp(other.name, gpu->name) == 0) continue;
-        snprintf(out, size, ", GPU %d is %.60s, %d SMs: " PP_GPUS_DIFFER, i, other.name, other.multiProcessorCount);
+        snprintf(out, size, ", GPU %d is %.60s, %d SMs: GPUs differ", i, other.name, other.multiProcessorCount);
+        device->mixed = true;
         return PP_OK;
     }
     return PP_OK;
@@ -49,7 +51,7 @@ static pp_status write_text(struct pp_device *device, const struct cudaDevicePro
 {
     char share[96] = "", other[128] = "";
     int driver = 0;
-    PP_TRY(write_other(&device->place, gpu, other, sizeof other));
+    PP_TRY(write_other(device, gpu, other, sizeof other));
     PP_CUDA(cudaDriverGetVersion(&driver), "asking for the driver's version");
     if (device->share.context)
         snprintf(share, sizeof share, ", share 1/%d (%d SMs)", device->place.sharing, device->share.sms);
@@ -159,12 +161,12 @@ static pp_status open_on_gpu(const struct pp_device_spec *spec, struct pp_device
  * starts them, and must not be tied to a worker's core. */
 static pp_status open_untied(const struct pp_device_spec *spec, struct pp_device *device)
 {
-    cpu_set_t own, all;
-    const bool known = sched_getaffinity(0, sizeof own, &own) == 0;
-    memset(&all, 0xff, sizeof all);
-    if (known) (void)sched_setaffinity(0, sizeof all, &all);
+    size_t bytes;
+    cpu_set_t *own = pp_affinity(&bytes);
+    if (own) pp_affinity_widen();
     const pp_status status = open_on_gpu(spec, device);
-    if (known) (void)sched_setaffinity(0, sizeof own, &own);
+    if (own) (void)sched_setaffinity(0, bytes, own);
+    free(own);
     return status;
 }
 
@@ -297,3 +299,4 @@ pp_status pp_cuda_draw(struct pp_device *device, const struct pp_draw *draw, voi
 }
 
 const char *pp_cuda_describe(struct pp_device *device) { return device->text; }
+bool pp_cuda_mixed(const struct pp_device *device) { return device->mixed; }

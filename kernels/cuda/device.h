@@ -105,6 +105,7 @@ struct pp_device {
     atomic_uint *gate; /* in locked host memory, for measure.c: the number of the last gate that was opened */
     unsigned ticket;   /* the number of the last gate that was closed */
     char text[640];    /* what pp_cuda_describe() returns */
+    bool mixed;        /* what pp_cuda_mixed() returns */
 };
 
 pp_status pp_cuda_open(const struct pp_device_spec *spec, struct pp_device **out);
@@ -120,6 +121,7 @@ pp_status pp_cuda_download(struct pp_device *device, void *to, const void *from,
  * last bits here. */
 pp_status pp_cuda_draw(struct pp_device *device, const struct pp_draw *draw, void *to, bool *drawn);
 const char *pp_cuda_describe(struct pp_device *device);
+bool pp_cuda_mixed(const struct pp_device *device);
 
 /* ---- queues and marks (queue.c); contracts: core/model/queue.h ---- */
 

@@ -51,6 +51,7 @@ static const struct pp_backend backend = {
     .run = pp_cuda_run,
     .add = pp_cuda_add,
     .describe = pp_cuda_describe,
+    .mixed = pp_cuda_mixed,
     .reference_ns = pp_cuda_reference_ns,
 };
 
