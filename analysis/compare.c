@@ -4,6 +4,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "core/base/text.h"
+
 #define COUNT_OF(array) ((int)(sizeof(array) / sizeof *(array)))
 
 #define AS_COLUMN(id, ...) {__VA_ARGS__},
@@ -115,11 +117,10 @@ static void write_degrees(const struct pp_table *table, int64_t row, int first, 
         int column;
         const char *letter;
     } degrees[] = {{PP_CONF_TENSOR, "T"}, {PP_CONF_EXPERT_PARALLEL, "N"}, {PP_CONF_CONTEXT_PARALLEL, "C"}};
-    int used = 0;
-    *buf = '\0';
+    struct pp_text text = pp_text_in(buf, PP_SHARED_TEXT);
     for (int i = first; i < COUNT_OF(degrees); i++) {
         const int n = whole_of(table, row, degrees[i].column);
-        if (n > 1) used += snprintf(buf + used, (size_t)(PP_SHARED_TEXT - used), ", %s = %d", degrees[i].letter, n);
+        if (n > 1) pp_text_add(&text, ", %s = %d", degrees[i].letter, n);
     }
 }
 

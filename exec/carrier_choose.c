@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/base/log.h"
+#include "core/base/text.h"
 #include "core/options/devices.h"
 #include "core/plan/movers.h"
 
@@ -157,9 +158,8 @@ static pp_status refuse_without_devices(const char *name, const struct pp_backen
 /* "nccl or staged" */
 static const char *carrier_names(char *buf, size_t size)
 {
-    size_t used = 0;
-    for (int i = 0; pp_carriers[i] && used < size; i++)
-        used += (size_t)snprintf(buf + used, size - used, "%s%s", i ? " or " : "", pp_carriers[i]->name);
+    struct pp_text text = pp_text_in(buf, size);
+    for (int i = 0; pp_carriers[i]; i++) pp_text_add(&text, "%s%s", i ? " or " : "", pp_carriers[i]->name);
     return buf;
 }
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/text.h"
 #include "schedules/building.h"
 #include "schedules/file.h"
 #include "schedules/orders.h"
@@ -24,16 +25,15 @@ static pp_status check_virtual(const struct pp_schedule *schedule, int virtual_s
 static pp_status check_number(const struct pp_schedule *schedule, int number, int batch_w)
 {
     const struct pp_schedule *other;
-    char names[128] = "";
-    size_t used = 0;
+    char names[128];
+    struct pp_text text = pp_text_in(names, sizeof names);
     if (!number) return PP_OK;
     if (schedule->number == PP_NUMBER_HELD && batch_w > 1)
         return pp_fail(PP_USAGE, "schedule %s:%d: --batch-w %d keeps activations longer than that says; leave one out",
                        schedule->name, number, batch_w);
     if (schedule->number) return PP_OK;
-    for (int i = 0; (other = pp_schedule_at(i)) && used < sizeof names; i++)
-        if (other->number)
-            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", other->name);
+    for (int i = 0; (other = pp_schedule_at(i)); i++)
+        if (other->number) pp_text_add(&text, "%s%s", pp_text_between(&text, ", "), other->name);
     return pp_fail(PP_USAGE, "schedule %s takes no number, such as :%d; %s do", schedule->name, number, names);
 }
 

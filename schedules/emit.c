@@ -5,6 +5,7 @@
  */
 #include <stdio.h>
 
+#include "core/base/text.h"
 #include "schedules/building.h"
 
 pp_status pp_builder_task(struct builder *b, const struct pp_task *task, int32_t *id)
@@ -268,19 +269,19 @@ static pp_status compute(struct builder *b, int rank, const struct pp_op *op, in
 /* No rank can go on: fails with a message that says what the first few of them wait for. */
 static pp_status stuck(const struct builder *b)
 {
-    char text[512];
-    int used = 0;
-    for (int r = 0; r < b->plan->ranks && used < (int)sizeof text - 64; r++) {
+    enum { TOLD = 6 };
+    char buf[512];
+    struct pp_text text = pp_text_in(buf, sizeof buf);
+    for (int r = 0, told = 0; r < b->plan->ranks && told < TOLD; r++) {
         const struct rank_state *rank = &b->ranks[r];
         if (rank->next == rank->nops) continue;
         const struct pp_op *op = &rank->ops[rank->next];
-        used += snprintf(text + used, sizeof text - (size_t)used,
-                         "%srank %d waits for the input of %s of stage %d, microbatch %d", used ? "; " : "", r,
-                         pp_kinds[op->kind].name, op->stage, op->microbatch);
+        pp_text_add(&text, "%srank %d waits for the input of %s of stage %d, microbatch %d",
+                    pp_text_between(&text, "; "), r, pp_kinds[op->kind].name, op->stage, op->microbatch);
     }
-    if (b->plan->recv_buffers == 0) return pp_fail(PP_INPUT, "schedule %s deadlocks: %s", b->plan->schedule, text);
+    if (b->plan->recv_buffers == 0) return pp_fail(PP_INPUT, "schedule %s deadlocks: %s", b->plan->schedule, buf);
     return pp_fail(PP_INPUT, "schedule %s deadlocks with %d receive buffer%s per channel (--recv-buffers): %s",
-                   b->plan->schedule, b->plan->recv_buffers, pp_plural(b->plan->recv_buffers), text);
+                   b->plan->schedule, b->plan->recv_buffers, pp_plural(b->plan->recv_buffers), buf);
 }
 
 pp_status pp_builder_emit(struct builder *b)

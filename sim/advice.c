@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/base/memory_text.h"
+#include "core/base/text.h"
 #include "sim/costs.h"
 #include "sim/ways.h"
 
@@ -233,14 +234,14 @@ static void write_options(const struct search *s, char *buf, size_t size)
                    {"tensor", pp_point_tensor(before), pp_point_tensor(after)},
                    {"stages", before->ranks, after->ranks}};
     char mode[PP_CHECKPOINT_TEXT];
-    size_t used = 0;
+    struct pp_text text = pp_text_in(buf, size);
     for (int i = 0; i < 3; i++)
         if (numbers[i].before != numbers[i].after && numbers[i].after > 0) /* ZeRO of one replica is none */
-            used += (size_t)snprintf(buf + used, size - used, " --%s %d", numbers[i].option, numbers[i].after);
-    snprintf(buf + used, size - used, "%s%s%s%s%s%s", schedule ? " --schedule " : "", schedule ? after->schedule : "",
-             rows ? " --micro-batch-size 1" : "",
-             rows && pp_config_given(s->p->config, "chunks") ? " in place of --chunks" : "",
-             checkpoint ? " --checkpoint " : "", checkpoint ? pp_checkpoint_text(after->checkpoint, mode) : "");
+            pp_text_add(&text, " --%s %d", numbers[i].option, numbers[i].after);
+    if (schedule) pp_text_add(&text, " --schedule %s", after->schedule);
+    if (rows) pp_text_add(&text, " --micro-batch-size 1");
+    if (rows && pp_config_given(s->p->config, "chunks")) pp_text_add(&text, " in place of --chunks");
+    if (checkpoint) pp_text_add(&text, " --checkpoint %s", pp_checkpoint_text(after->checkpoint, mode));
 }
 
 /* What helps where parameters, gradients and optimizer alone are too large. */

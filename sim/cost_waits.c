@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "core/base/text.h"
 #include "core/options/devices.h"
 #include "core/plan/movers.h"
 #include "sim/bound.h"
@@ -94,17 +95,16 @@ const char *pp_waits_hop_remark(const struct pp_config *config, const char *devi
     const int moves = pp_device_kind(device)->queue ? PP_OF_DEVICES : PP_OF_HOSTS;
     const struct pp_mover *asked = pp_mover_find(config->transport, moves);
     const bool processes = asked && asked->joins_processes;
-    size_t used = (size_t)snprintf(buf, size, "no profile of %s has a link", device);
+    struct pp_text text = pp_text_in(buf, size);
     const char *before = " ";
+    pp_text_add(&text, "no profile of %s has a link", device);
     for (int i = 0; i < pp_nmovers; i++) {
-        if (pp_movers[i].moves != moves || (asked && asked != &pp_movers[i]) || used >= size) continue;
-        used += (size_t)snprintf(buf + used, size - used, "%s\"%s\"", before, pp_movers[i].p2p);
+        if (pp_movers[i].moves != moves || (asked && asked != &pp_movers[i])) continue;
+        pp_text_add(&text, "%s\"%s\"", before, pp_movers[i].p2p);
         before = " or ";
     }
-    if (used < size)
-        snprintf(buf + used, size - used,
-                 ", so hops take no time; measure one with the same options and %sppprof --device %s%s%s",
-                 processes ? "mpirun -n 2 " : "", device, processes ? " --transport " : ", on two cores or more",
-                 processes ? asked->name : "");
+    pp_text_add(&text, ", so hops take no time; measure one with the same options and %sppprof --device %s%s%s",
+                processes ? "mpirun -n 2 " : "", device, processes ? " --transport " : ", on two cores or more",
+                processes ? asked->name : "");
     return buf;
 }

@@ -3,18 +3,19 @@
  * What is told of machines on standard error.
  */
 #include "core/base/log.h"
+#include "core/base/text.h"
 #include "sim/machine.h"
 
 /* For a user's file: its most important figures. Its texts may be those of the machine that it was copied from. */
 static void write_figures(const struct pp_machine *m, char *buf, size_t size)
 {
-    buf[0] = '\0';
+    struct pp_text text = pp_text_in(buf, size);
     if (!m->of_file) return;
-    size_t used = (size_t)snprintf(buf, size, ", links of %g GB/s", m->link_bytes_per_ns);
+    pp_text_add(&text, ", links of %g GB/s", m->link_bytes_per_ns);
     if (m->host_devices > 0)
-        used += (size_t)snprintf(buf + used, size - used, ", %g GB/s between hosts of %d device%s",
-                                 m->network_bytes_per_ns, m->host_devices, pp_plural(m->host_devices));
-    snprintf(buf + used, size - used, "; in the words of its file");
+        pp_text_add(&text, ", %g GB/s between hosts of %d device%s", m->network_bytes_per_ns, m->host_devices,
+                    pp_plural(m->host_devices));
+    pp_text_add(&text, "; in the words of its file");
 }
 
 void pp_machine_tell(const struct pp_machine *m)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/memory_text.h"
+#include "core/base/text.h"
 #include "core/base/wrap.h"
 #include "core/job/rows.h"
 #include "core/options/config.h"
@@ -108,26 +109,25 @@ static void print_sums(const json_t *row, FILE *out)
  * for the step before. */
 static void print_path(const json_t *row, const struct pp_config *config, FILE *out)
 {
-    char text[1024] = "critical path:";
+    char buf[1024];
+    struct pp_text text = pp_text_in(buf, sizeof buf);
     const char *kind, *separator = "";
     double total = 0;
-    size_t used = strlen(text);
     json_t *value, *path = json_object_get(row, "critical_path_ms");
     json_object_foreach(path, kind, value) total += json_number_value(value);
     if (total <= 0) return;
+    pp_text_add(&text, "critical path:");
     json_object_foreach(path, kind, value)
     {
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s %s %.1f %%", separator, kind,
-                                 100 * json_number_value(value) / total);
+        pp_text_add(&text, "%s %s %.1f %%", separator, kind, 100 * json_number_value(value) / total);
         separator = ",";
     }
-    used += (size_t)snprintf(text + used, sizeof text - used, " of %.3f ms", total);
+    pp_text_add(&text, " of %.3f ms", total);
     const double between = number(row, "ms_per_batch") - fmax(total, number(row, "makespan_ms"));
     if (between > NOTABLE * total && config->jitter <= 0) /* with jitter a batch is a mean of steps, the path of one */
-        snprintf(text + used, sizeof text - used,
-                 "; then %.3f ms in which nothing is computed, until the next step begins", between);
+        pp_text_add(&text, "; then %.3f ms in which nothing is computed, until the next step begins", between);
     fputc('\n', out);
-    pp_wrap(out, text, 0, 2);
+    pp_wrap(out, buf, 0, 2);
 }
 
 /* The table of ranks: its first columns, then one for each kind of memory, then all of it. */

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/text.h"
 #include "core/database/split_time.h"
 #include "core/options/devices.h"
 #include "core/plan/movers.h"
@@ -33,9 +34,8 @@ pp_status pp_targets_check(const struct pp_config *config)
 /* Joins the elements first .. last of a list with commas, as they were given. */
 static void join_names(const struct pp_texts *names, int first, int last, char *buf, size_t size)
 {
-    size_t used = 0;
-    for (int i = first; i <= last && used < size; i++)
-        used += (size_t)snprintf(buf + used, size - used, "%s%s", i > first ? "," : "", names->v[i]);
+    struct pp_text text = pp_text_in(buf, size);
+    for (int i = first; i <= last; i++) pp_text_add(&text, "%s%s", i > first ? "," : "", names->v[i]);
 }
 
 /* Finds machine i of the list. If it is none, it may be a part of a path with a comma: if there is such a file, the

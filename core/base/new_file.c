@@ -35,6 +35,8 @@ pp_status pp_new_file_choose(const char *option, const char *path, bool again, s
     if (strlen(path) >= sizeof out->path - SUFFIX) return pp_fail(PP_USAGE, "%s: the path is too long", option);
     if (!exists && errno == ELOOP) return pp_fail(PP_IO, "%s: cannot create %s: %s", option, path, strerror(errno));
     if (!exists || !realpath(path, out->path)) follow_links(strcpy(out->path, path), sizeof out->path - SUFFIX);
+    if (strlen(out->path) >= sizeof out->path - SUFFIX)
+        return pp_fail(PP_USAGE, "%s: the path %s is too long", option, out->path);
     if (exists && S_ISDIR(info.st_mode)) return pp_fail(PP_USAGE, "%s: %s is a folder; name a file", option, path);
     if (exists && !S_ISREG(info.st_mode)) {
         strcpy(out->path, path); /* an open pipe, /dev/fd/N, has no other name */

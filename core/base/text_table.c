@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "core/base/text.h"
 #include "core/base/wrap.h"
 
 enum { HEADING_LINES = 2, SEPARATOR = 2 };
@@ -220,21 +221,20 @@ static void print_row(const struct pp_text_table *t, const struct becomes *f, in
 static void print_list(const struct pp_text_table *t, const struct becomes *f, enum fate fate, const char *begin,
                        const char *end, FILE *out)
 {
-    char text[64 + 3 * PP_CELL_BYTES * PP_TEXT_COLUMNS], heading[PP_CELL_BYTES];
-    size_t used = 0;
+    char buf[64 + 3 * PP_CELL_BYTES * PP_TEXT_COLUMNS], heading[PP_CELL_BYTES];
+    struct pp_text text = pp_text_in(buf, sizeof buf);
     for (int c = 0; c < t->ncolumns; c++) {
         const struct pp_text_column *column = &t->columns[c];
         if (f[c].what != fate) continue;
         write_heading(column->title, fate == TOLD ? NULL : column->unit, heading);
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s%s%s", used ? ", " : begin, group_of(t, c),
-                                 *group_of(t, c) ? " " : "", heading);
+        pp_text_add(&text, "%s%s%s%s", text.used ? ", " : begin, group_of(t, c), *group_of(t, c) ? " " : "", heading);
         write_heading(f[c].value, column->unit, heading);
-        if (fate == TOLD) used += (size_t)snprintf(text + used, sizeof text - used, " %s", heading);
+        if (fate == TOLD) pp_text_add(&text, " %s", heading);
     }
-    if (used == 0) return;
-    snprintf(text + used, sizeof text - used, "%s", end);
+    if (text.used == 0) return;
+    pp_text_add(&text, "%s", end);
     fprintf(out, "%*s", t->indent, "");
-    pp_wrap(out, text, t->indent, t->indent + 2);
+    pp_wrap(out, buf, t->indent, t->indent + 2);
 }
 
 /* Sets headings in one line each, or in two. */

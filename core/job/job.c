@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/text.h"
 #include "core/job/plan_stages.h"
 #include "core/job/stage_costs.h"
 #include "core/plan/plan_hash.h"
@@ -27,9 +28,8 @@ static void working_chunks(const struct pp_schedules *schedules, const struct pp
         if (n == LISTED) memmove(found, found + 1, (size_t)--n * sizeof *found);
         found[n++] = (int)chunks;
     }
-    text[0] = '\0';
-    for (int i = 0, used = 0; i < n; i++)
-        used += snprintf(text + used, LISTED_TEXT - (size_t)used, "%s%d", i ? ", " : "", found[i]);
+    struct pp_text list = pp_text_in(text, LISTED_TEXT);
+    for (int i = 0; i < n; i++) pp_text_add(&list, "%s%d", i ? ", " : "", found[i]);
 }
 
 static pp_status check_point(const struct pp_job *job, const struct pp_schedules *schedules, int rows, int microbatches)

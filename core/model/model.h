@@ -254,7 +254,7 @@ struct pp_model_ops {
     void (*act_bytes)(const struct pp_model *model, int stage, const struct pp_program_spec *spec,
                       int64_t bytes[PP_ACT_PARTS]);
     /* The name of a call ("gemm_nt 175x600x200"), the key of kernel times, in buf, which it returns. size is
-     * PP_CALL_NAME: a name that is too long is cut off alike where it is measured and where it is looked up. */
+     * PP_CALL_NAME, in which every name has room. */
     const char *(*call_name)(const struct pp_call *call, char *buf, size_t size);
     struct pp_work (*call_work)(const struct pp_call *call, bool gpu);
     struct pp_join_work (*call_join)(const struct pp_call *call);

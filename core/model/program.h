@@ -25,7 +25,7 @@
 #include "core/plan/join.h"
 #include "core/shape/optimizer.h"
 
-enum { PP_CALL_NAME = 64, PP_SIGNATURE_BYTES = 256 };
+enum { PP_CALL_NAME = 128, PP_SIGNATURE_BYTES = 256 };
 
 struct pp_program {
     struct pp_call *calls;

@@ -12,6 +12,7 @@
 #include <strings.h>
 
 #include "core/base/decimal.h"
+#include "core/base/text.h"
 
 static const struct {
     const char *suffix;
@@ -316,30 +317,31 @@ static const char *text_of(const void *field)
     return text ? text : "";
 }
 
-/* Writes the choice at position i, and returns its number of bytes. */
-static size_t write_choice(const struct pp_opt *row, int i, char *buf, size_t size)
+/* Appends the choice at position i. */
+static void add_choice(const struct pp_opt *row, int i, struct pp_text *text)
 {
     const char *choice = row->choices;
     for (const char *next; i > 0 && (next = strchr(choice, '|')); i--) choice = next + 1;
     const int length = (int)strcspn(choice, "|");
     if (is_numbered(choice, (size_t)length))
-        return (size_t)snprintf(buf, size, "%.*s%d", length - 1, choice, i + 1);
-    return (size_t)snprintf(buf, size, "%.*s", length, choice);
+        pp_text_add(text, "%.*s%d", length - 1, choice, i + 1);
+    else
+        pp_text_add(text, "%.*s", length, choice);
 }
 
 static void text_choice(const struct pp_opt *row, const void *field, char *buf, size_t size)
 {
-    (void)write_choice(row, *(const int *)field, buf, size);
+    struct pp_text text = pp_text_in(buf, size);
+    add_choice(row, *(const int *)field, &text);
 }
 
 static void text_choices(const struct pp_opt *row, const void *field, char *buf, size_t size)
 {
     const struct pp_ints *list = field;
-    size_t used = 0;
-    *buf = '\0';
-    for (int i = 0; i < list->n && used < size; i++) {
-        used += (size_t)snprintf(buf + used, size - used, "%s", i ? "," : "");
-        if (used < size) used += write_choice(row, list->v[i], buf + used, size - used);
+    struct pp_text text = pp_text_in(buf, size);
+    for (int i = 0; i < list->n; i++) {
+        pp_text_add(&text, "%s", i ? "," : "");
+        add_choice(row, list->v[i], &text);
     }
 }
 
@@ -347,20 +349,16 @@ static void text_ints(const struct pp_opt *row, const void *field, char *buf, si
 {
     (void)row;
     const struct pp_ints *list = field;
-    size_t used = 0;
-    *buf = '\0';
-    for (int i = 0; i < list->n && used < size; i++)
-        used += (size_t)snprintf(buf + used, size - used, "%s%d", i ? "," : "", list->v[i]);
+    struct pp_text text = pp_text_in(buf, size);
+    for (int i = 0; i < list->n; i++) pp_text_add(&text, "%s%d", i ? "," : "", list->v[i]);
 }
 
 static void text_texts(const struct pp_opt *row, const void *field, char *buf, size_t size)
 {
     (void)row;
     const struct pp_texts *list = field;
-    size_t used = 0;
-    *buf = '\0';
-    for (int i = 0; i < list->n && used < size; i++)
-        used += (size_t)snprintf(buf + used, size - used, "%s%s", i ? "," : "", list->v[i]);
+    struct pp_text text = pp_text_in(buf, size);
+    for (int i = 0; i < list->n; i++) pp_text_add(&text, "%s%s", i ? "," : "", list->v[i]);
 }
 
 static void text_reals(const struct pp_opt *row, const void *field, char *buf, size_t size)
@@ -368,10 +366,8 @@ static void text_reals(const struct pp_opt *row, const void *field, char *buf, s
     (void)row;
     const struct pp_reals *list = field;
     char number[PP_REAL_BYTES];
-    size_t used = 0;
-    *buf = '\0';
-    for (int i = 0; i < list->n && used < size; i++)
-        used += (size_t)snprintf(buf + used, size - used, "%s%s", i ? "," : "", pp_real_text(list->v[i], number));
+    struct pp_text text = pp_text_in(buf, size);
+    for (int i = 0; i < list->n; i++) pp_text_add(&text, "%s%s", i ? "," : "", pp_real_text(list->v[i], number));
 }
 
 static const struct {

@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include "core/base/text.h"
+
 static const struct {
     unsigned tool;
     const char *name;
@@ -79,15 +81,13 @@ static const char *tool_name(unsigned tools)
 static const char *takers(const struct pp_opt *rows, int n, const char *name, char buf[NAME_BYTES])
 {
     unsigned tools = 0;
-    size_t used = 0;
-    buf[0] = '\0';
+    struct pp_text text = pp_text_in(buf, NAME_BYTES);
     for (int i = 0; i < n; i++)
         if (strcmp(rows[i].name, name) == 0) tools |= rows[i].tools;
     for (size_t i = 0; i < sizeof tool_names / sizeof *tool_names; i++) {
         if (!(tools & tool_names[i].tool)) continue;
         tools &= ~tool_names[i].tool;
-        const char *separator = used == 0 ? "" : tools ? ", " : " and ";
-        used += (size_t)snprintf(buf + used, NAME_BYTES - used, "%s%s", separator, tool_names[i].name);
+        pp_text_add(&text, "%s%s", pp_text_between(&text, tools ? ", " : " and "), tool_names[i].name);
     }
     return buf;
 }
@@ -106,10 +106,10 @@ static pp_status fail_unknown(const struct pp_opt *rows, int n, unsigned tool, c
     if (*takers(rows, n, name, others))
         return pp_fail(PP_USAGE, "--%s is an option of %s, not of %s", name, others, tool_name(tool));
 
-    char names[NAMES_BYTES] = "", nearest[NAME_BYTES];
-    size_t used = 0;
-    for (int i = 0; i < n && used < sizeof names; i++)
-        if (rows[i].tools & tool) used += (size_t)snprintf(names + used, sizeof names - used, "%s|", rows[i].name);
+    char names[NAMES_BYTES], nearest[NAME_BYTES];
+    struct pp_text text = pp_text_in(names, sizeof names);
+    for (int i = 0; i < n; i++)
+        if (rows[i].tools & tool) pp_text_add(&text, "%s|", rows[i].name);
     if (pp_nearest(name, names, nearest, sizeof nearest))
         return pp_fail(PP_USAGE, "there is no option --%s; did you mean --%s?", name, nearest);
     return pp_fail(PP_USAGE, "there is no option --%s; %s --help lists those there are", name, tool_name(tool));

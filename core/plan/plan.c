@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/text.h"
 #include "core/plan/plan_hash.h"
 #include "core/plan/plan_spec.h"
 
@@ -72,10 +73,10 @@ int32_t pp_task_grad(const struct pp_plan *plan, const struct pp_task *t)
 
 const char *pp_plan_rows_text(const struct pp_plan *plan, char *buf, size_t size)
 {
-    size_t used = 0;
-    for (int m = 0, same; m < plan->microbatches && used + 16 < size; m += same) {
+    struct pp_text text = pp_text_in(buf, size);
+    for (int m = 0, same; m < plan->microbatches && text.used + 16 < size; m += same) {
         for (same = 1; m + same < plan->microbatches && plan->rows[m + same] == plan->rows[m];) same++;
-        used += (size_t)snprintf(buf + used, size - used, "%s%dx%d", m ? " " : "", same, plan->rows[m]);
+        pp_text_add(&text, "%s%dx%d", m ? " " : "", same, plan->rows[m]);
     }
     return buf;
 }

@@ -27,4 +27,4 @@ pp_rows(lines ${CMAKE_CURRENT_LIST_DIR}/kernels.def "PP_CUDA_KERNELS\\([a-z0-9_]
 list(TRANSFORM lines REPLACE "PP_CUDA_KERNELS\\((.*)\\)" "\\1.cu")
 list(APPEND PP_CUDA_SOURCES ${lines})
 list(TRANSFORM PP_CUDA_SOURCES PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
-list(APPEND PP_CUDA_SOURCES ${PROJECT_SOURCE_DIR}/kernels/kernels.c ${PROJECT_SOURCE_DIR}/kernels/operands.c ${PROJECT_SOURCE_DIR}/kernels/call_text.c ${PROJECT_SOURCE_DIR}/core/base/affinity.c ${PROJECT_SOURCE_DIR}/core/shape/shape.c)
+list(APPEND PP_CUDA_SOURCES ${PROJECT_SOURCE_DIR}/kernels/kernels.c ${PROJECT_SOURCE_DIR}/kernels/operands.c ${PROJECT_SOURCE_DIR}/kernels/call_text.c ${PROJECT_SOURCE_DIR}/core/base/text.c ${PROJECT_SOURCE_DIR}/core/base/affinity.c ${PROJECT_SOURCE_DIR}/core/shape/shape.c)

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -70,6 +71,7 @@ static void test_what_names_a_file(void **state)
                 {"-a", 2},    {"1,2,3", 0},     {".5,1,1", 0},   {"-1,2,3", 0},    {"1e2,1,1", 0},
                 {"1;2;3", 0}, {"9gpu.tsv", 0},  {"8gpu.tsv", 8}, {"8gpu.tsv,1", 8}};
     FILE *out = fopen("8gpu.tsv", "w");
+    unlink("b.tsv,1.5"); /* of an earlier run */
     assert_non_null(out);
     assert_int_equal(fclose(out), 0);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)

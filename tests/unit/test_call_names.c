@@ -16,7 +16,7 @@
 
 static void check_text(struct pp_call call, const char *expected)
 {
-    char text[96];
+    char text[PP_CALL_NAME];
     assert_string_equal(pp_call_text(&call, text, sizeof text), expected);
 }
 
@@ -71,6 +71,16 @@ static void test_names_of_calls(void **state)
     check_text((struct pp_call){PP_KERNEL_ROUTE, .route = {5, 35, 8, 2, 55, 8}, .routing = {.groups = 4, .picked = 2}},
                "route 5x35x8x2x55 of2/4");
     check_text((struct pp_call){PP_KERNEL_BALANCE, .balance = {1, 8, 8, 2}}, "balance 1x8");
+}
+
+/* With the largest numbers that options take. */
+static void test_every_name_has_room(void **state)
+{
+    (void)state;
+    enum { MOST = 1 << 24 };
+    check_text((struct pp_call){PP_KERNEL_FLASH_GRAD, .site = 3, .precision = PP_BF16,
+                                .attention = {MOST, MOST, MOST, MOST, 1, MOST - 1, MOST, MOST, .dv = MOST}},
+               "flash_grad 16777216x16777216x16777216x16777216x1 kv16777215 of16777216 w16777216 v16777216 drop bf16");
 }
 
 /* Keys and values that are not of one width; the kernels of latent attention. */
@@ -212,6 +222,7 @@ static void test_layers_without_experts_are_those_of_other_models(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_names_of_calls),
+                                       cmocka_unit_test(test_every_name_has_room),
                                        cmocka_unit_test(test_names_of_latent_attention),
                                        cmocka_unit_test(test_names_of_fp8),
                                        cmocka_unit_test(test_names_of_what_writes_gradients),
