@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base/text.h"
+#include "core/options/config.h"
 #include "exec/weights.h"
 #include "exec/weights_sums.h"
 
@@ -171,15 +173,9 @@ static pp_status check_ranges(const struct pp_weights_reader *r, json_t *header)
 
 static void shape_text(json_t *shape, char *buf, size_t size)
 {
-    size_t used = 0, i;
-    json_t *dimension;
-    buf[0] = '\0';
-    json_array_foreach(shape, i, dimension)
-    {
-        if (used + 24 < size)
-            used += (size_t)snprintf(buf + used, size - used, "%s%lld", i ? ", " : "",
-                                     (long long)json_integer_value(dimension));
-    }
+    struct pp_text text = pp_text_in(buf, size);
+    for (size_t i = 0; i < json_array_size(shape); i++)
+        pp_text_add(&text, "%s%" PRId64, i ? ", " : "", (int64_t)json_integer_value(json_array_get(shape, i)));
 }
 
 static bool shape_matches(json_t *shape, const struct pp_tensor *tensor)
@@ -190,18 +186,29 @@ static bool shape_matches(json_t *shape, const struct pp_tensor *tensor)
     return true;
 }
 
-#define ASK_FOR_MODEL                                                                                                  \
-    "do --layers, --norm, --normalization, --qk-norm, --activation, --bias, --kv-heads, --head-dim, --experts, "       \
-    "--dense-layers, --experts-every, --shared-ff, --shared-gate, the widths, --vocab, --tie-embeddings, --positions " \
-    "and --max-positions describe the model that was saved?"
+enum { QUESTION = 600 };
+
+/* Asks for the options by which another model's tensors would be those of the file. */
+static const char *ask_for_model(char buf[QUESTION])
+{
+    struct pp_text text = pp_text_in(buf, QUESTION);
+    const char *before = "do these options describe the model that was saved: ";
+    for (int i = 0; i < pp_config_nrows; i++) {
+        if (!(pp_config_rows[i].traits & PP_OPT_TENSORS)) continue;
+        pp_text_add(&text, "%s--%s", before, pp_config_rows[i].name);
+        before = ", ";
+    }
+    pp_text_add(&text, "?");
+    return buf;
+}
 
 static pp_status check_tensor(struct pp_weights_reader *r, json_t *header, const struct pp_tensor *tensor,
                               struct place *place)
 {
     json_t *value = json_object_get(header, tensor->name);
     struct entry entry;
-    char have[160], need[64];
-    if (!value) return pp_fail(PP_INPUT, "%s has no tensor '%s'; " ASK_FOR_MODEL, r->path, tensor->name);
+    char have[160], need[64], question[QUESTION];
+    if (!value) return pp_fail(PP_INPUT, "%s has no tensor '%s'; %s", r->path, tensor->name, ask_for_model(question));
     const char *dtype = json_string_value(json_object_get(value, "dtype"));
     if (!dtype || strcmp(dtype, "F32"))
         return pp_fail(PP_INPUT, "%s: tensor '%s' is of type %s; only F32 is read: save it as float32", r->path,
@@ -210,8 +217,8 @@ static pp_status check_tensor(struct pp_weights_reader *r, json_t *header, const
     snprintf(need, sizeof need, tensor->ndim > 1 ? "%" PRId64 ", %" PRId64 : "%" PRId64, tensor->shape[0],
              tensor->shape[1]);
     if (!shape_matches(json_object_get(value, "shape"), tensor))
-        return pp_fail(PP_INPUT, "%s: tensor '%s' has shape [%s], and this model needs [%s]; " ASK_FOR_MODEL, r->path,
-                       tensor->name, have, need);
+        return pp_fail(PP_INPUT, "%s: tensor '%s' has shape [%s], and this model needs [%s]; %s", r->path, tensor->name,
+                       have, need, ask_for_model(question));
     PP_TRY(parse_entry(r, tensor->name, value, &entry));
     if (entry.end - entry.begin != tensor->elements * (int64_t)sizeof(float))
         return pp_fail(PP_INPUT, "%s: tensor '%s' has %" PRId64 " bytes where its shape needs %" PRId64, r->path,
@@ -225,6 +232,7 @@ static pp_status check_no_other(const struct pp_weights_reader *r, json_t *heade
 {
     const char *name;
     json_t *value;
+    char question[QUESTION];
     json_object_foreach(header, name, value)
     {
         bool known = !strcmp(name, "__metadata__");
@@ -235,7 +243,7 @@ static pp_status check_no_other(const struct pp_weights_reader *r, json_t *heade
         return pp_fail(PP_INPUT, "%s has a tensor '%s' that this model does not have; %s", r->path, name,
                        checkpoint ? "it is a checkpoint of --save-every, with more than the weights: --resume goes on "
                                     "from it, and --save writes weights alone"
-                                  : ASK_FOR_MODEL);
+                                  : ask_for_model(question));
     }
     return PP_OK;
 }

@@ -102,21 +102,21 @@ static pp_status find_sizes(struct session *s, struct pp_link_setup *setup)
     return PP_OK;
 }
 
-/* A model as small as can be, for what a worker takes besides computing. */
+/* A model as small as can be, for what a worker takes besides computing: a batch of one microbatch, and of many. */
 static pp_status measure_worker(struct session *s, const struct pp_link_setup *setup)
 {
+    enum { MOST_ROWS = 64 };
     struct pp_config config = s->config;
     struct pp_point point = {
-        .schedule = "gpipe", .ranks = 1, .virtual_stages = 1, .chunks = 1, .checkpoint = config.checkpoint.v[0]};
+        .schedule = "gpipe", .ranks = 1, .virtual_stages = 1, .chunks = 1, .checkpoint = PP_CHECKPOINT_NEVER};
     struct pp_job *few = NULL, *many = NULL;
-    config.heads = config.d_ff = config.layers = config.replicas = 1;
+    config.replicas = 1;
     config.context_parallel = config.expert_parallel = (struct pp_ints){0};
-    config.d_model = config.vocab = 2;
-    config.kv_heads = config.head_dim = config.rotary_dim = config.kv_lora_rank = config.experts = config.shared_ff = 0;
     config.split = "uniform";
-    config.rows = config.rows > 1 ? config.rows : 2;
-    pp_status status = pp_job_create(&config, &point, &pp_schedules, &pp_model_ops, false, NULL, &few);
-    point.chunks = config.rows;
+    config.rows = config.rows < 2 ? 2 : config.rows < MOST_ROWS ? config.rows : MOST_ROWS;
+    pp_status status = pp_config_shrink_model(&config);
+    if (status == PP_OK) status = pp_job_create(&config, &point, &pp_schedules, &pp_model_ops, false, NULL, &few);
+    point.chunks = config.rows; /* one of each */
     if (status == PP_OK) status = pp_job_create(&config, &point, &pp_schedules, &pp_model_ops, false, NULL, &many);
     if (status == PP_OK) status = pp_link_profile_worker(setup, few, many, &s->links);
     pp_job_free(few);

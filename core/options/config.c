@@ -201,7 +201,7 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
         .dropout = config->dropout,
         .positions = config->positions,
         .rope_theta = config->rope_theta,
-        .rotary_dim = config->rotary_dim,
+        .rotary_dim = config->positions == PP_POSITIONS_ROPE ? config->rotary_dim : 0,
         .rope_scaling = config->rope_scaling,
         .score_factor = config->score_factor,
         .max_positions = config->positions == PP_POSITIONS_LEARNED ? pp_config_max_positions(config) : 0,
@@ -223,6 +223,17 @@ void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
     };
     if (config->experts) set_mixture(config, out);
     pp_config_share(config, config->zero.v[0], config->shard_degree.v[0], out);
+}
+
+pp_status pp_config_shrink_model(struct pp_config *config)
+{
+    for (int i = 0; i < pp_config_nrows; i++) {
+        const struct pp_opt *row = &pp_config_rows[i];
+        char least[PP_REAL_BYTES];
+        if (row->traits & PP_OPT_TENSORS)
+            PP_TRY(pp_options_set(row, row->def ? row->def : pp_real_text(row->min, least), config));
+    }
+    return PP_OK;
 }
 
 int pp_config_recv_buffers(const struct pp_config *config, int microbatches, int standard)

@@ -169,6 +169,9 @@ void pp_config_found_device(struct pp_config *config, const char *device);
 /* The model that the options describe. tensor is left 0, and of --overlap-tensor-sums, --zero and --shard-degree the
  * first value counts: these belong to a point (core/job/job.h). */
 void pp_config_shape(const struct pp_config *config, struct pp_shape *out);
+/* Makes the model as small as its options allow: those of trait PP_OPT_TENSORS get their defaults, and those that have
+ * none their least values. */
+pp_status pp_config_shrink_model(struct pp_config *config) PP_MUST_CHECK;
 /* C and N. Only ppsim takes lists of them; it makes a config with one value of each for each way (sim/ways.h). Of a
  * list: the first. */
 int pp_config_context(const struct pp_config *config);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The option table of all programs. A new option is a field of struct pp_config and one row here; a preset that sets it
- * names it in presets.c, and one that names a file has a row in distinct_files.c.
+ * names it in presets.c, one that names a file has a row in distinct_files.c, and one that a tensor's name or shape
+ * depends on has trait TENSORS.
  */
 #include "core/options/config.h"
 
@@ -33,6 +34,7 @@
 #define ALWAYS_TIMED PP_OPT_TIMED | PP_OPT_ALWAYS_TIMED
 #define OWN PP_OPT_OWN
 #define PATH PP_OPT_PATH
+#define TENSORS PP_OPT_TENSORS
 
 const struct pp_opt pp_config_rows[] = {
     {"preset", PP_OPT_TEXT, AT(preset), PP_RUNS, MODEL, "NAME", "small", 0, 0, PP_PRESET_NAMES,

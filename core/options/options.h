@@ -75,8 +75,9 @@ enum pp_opt_trait {
     PP_OPT_ALWAYS_TIMED = 8, /* beside TIMED: no meaning with --times and --device delay either */
     PP_OPT_OWN = 16,         /* processes of one run may have different values */
     PP_OPT_PATH = 32,        /* processes may have different values, but either all give the option or none does */
-    PP_OPT_CHANGES = 64      /* fixed, but --resume-changed goes on with another value: no weight has another meaning
+    PP_OPT_CHANGES = 64,     /* fixed, but --resume-changed goes on with another value: no weight has another meaning
                               * with it */
+    PP_OPT_TENSORS = 128     /* names or shapes of the model's tensors depend on it */
 };
 
 struct pp_program_info {
