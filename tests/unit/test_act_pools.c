@@ -150,24 +150,49 @@ static void test_fewest_bytes(void **state)
     }
 }
 
+/* Of each rank, or with a percentage of the fullest one: has it no more than it uses at once? */
+static void check_arenas(const char *words, const struct pp_job *job, int inputs, double percent)
+{
+    const struct pp_layout *layout = job->layout;
+    const int64_t allowed = inputs * pp_layout_align(pp_hidden_bytes(&job->model->shape, 1, job->config->tokens));
+    int64_t most = 0, peak = 0;
+    for (int r = 0; r < layout->ranks; r++) {
+        const int64_t over = layout->arena_bytes[r] - layout->live_peak_bytes[r];
+        if (percent == 0 && over > allowed) fail_msg("%s: rank %d: %lld bytes over", words, r, (long long)over);
+        if (layout->arena_bytes[r] > most) most = layout->arena_bytes[r];
+        if (layout->live_peak_bytes[r] > peak) peak = layout->live_peak_bytes[r];
+    }
+    const double over = 100 * ((double)most / (double)peak - 1);
+    if (percent > 0 && over > percent) fail_msg("%s: %.2f %% over", words, over);
+}
+
 /* No more than what a rank uses at once, where one stage of a rank has whatever its others have: the embedding, the
- * decoder, or some layers, and more. `over`: inputs of a stage that may be left where one stage has the embedding, and
- * another the decoder. */
+ * decoder, or some layers, and more. What may be left over: `inputs` of a stage, where one stage has the embedding, and
+ * another the decoder; and `percent`, where one stage has fewer layers than the others, and the logits: these and the
+ * layers that it lacks are not there at once, but have places of their own (docs/MEMORY.md, "Activation slots"). */
 static void test_jobs(void **state)
 {
+#define SMALL "--preset small --rows 16 --chunks 16 --schedule "
+#define LLAMA "--preset llama-3-8b --machine h100 --precision bf16 --rows 32 --chunks 32 --stages 4 --schedule "
     static const struct {
         const char *words;
-        int over;
+        int inputs;
+        double percent;
     } jobs[] = {
-        {"--layers 8 --schedule interleaved --virtual 2 --stages 4 --rows 16 --chunks 16", 0},
-        {"--layers 16 --schedule interleaved --virtual 4 --stages 4 --rows 16 --chunks 16", 0},
-        {"--layers 16 --schedule interleaved-zb --virtual 2 --stages 4 --rows 16 --chunks 16", 0},
-        {"--layers 16 --schedule interleaved-zb --virtual 2 --stages 2 --rows 16 --chunks 16 --precision bf16", 0},
-        {"--layers 17 --schedule interleaved --virtual 2 --stages 4 --split 3,2,2,2,2,2,2,2 --rows 16 --chunks 16", 0},
-        {"--layers 14 --schedule interleaved-zb --virtual 2 --stages 4 --split 2,2,2,2,1,1,2,2 --rows 16 --chunks 16",
-         0},
-        {"--layers 8 --schedule v-half --stages 4 --rows 16 --chunks 16", 1},
-        {"--layers 16 --schedule zbv --stages 4 --rows 16 --chunks 16", 1},
+        {SMALL "interleaved --layers 8 --virtual 2 --stages 4", 0, 0},
+        {SMALL "interleaved --layers 16 --virtual 4 --stages 4", 0, 0},
+        {SMALL "interleaved-zb --layers 16 --virtual 2 --stages 4", 0, 0},
+        {SMALL "interleaved-zb --layers 16 --virtual 2 --stages 2 --precision bf16", 0, 0},
+        {SMALL "interleaved --layers 17 --virtual 2 --stages 4 --split 3,2,2,2,2,2,2,2", 0, 0},
+        {SMALL "interleaved-zb --layers 14 --virtual 2 --stages 4 --split 2,2,2,2,1,1,2,2", 0, 0},
+        {SMALL "v-half --layers 8 --stages 4", 1, 0},
+        {SMALL "zbv --layers 16 --stages 4", 1, 0},
+        {LLAMA "interleaved --virtual 2 --split 4,4,4,4,4,4,4,4", 0, 0},
+        {LLAMA "interleaved --virtual 2 --split 5,4,4,4,4,4,4,3", 0, 0.1},
+        {LLAMA "zbv --split 5,4,4,4,4,4,4,3", 1, 3},
+        {LLAMA "v-half --split 5,4,4,4,4,4,4,3", 1, 3},
+        {LLAMA "interleaved-zb --virtual 2 --split 5,4,4,4,4,4,4,3", 0, 5},
+        {LLAMA "interleaved-zb --virtual 2 --split parameters", 0, 12},
     };
     (void)state;
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
@@ -176,16 +201,12 @@ static void test_jobs(void **state)
         struct pp_point *points;
         struct pp_job *job;
         int n;
-        snprintf(words, sizeof words, "--preset small --no-eval %s", jobs[i].words);
+        snprintf(words, sizeof words, "%s --no-eval", jobs[i].words);
         assert_int_equal(parse(PP_PPSIM, words, &config), PP_OK);
         assert_int_equal(pp_points(&config, &pp_schedules, &points, &n), PP_OK);
         if (pp_job_create(&config, points, &pp_schedules, &pp_model_ops, false, NULL, &job) != PP_OK)
             fail_msg("%s: %s", words, pp_message());
-        for (int r = 0; r < job->train->ranks; r++) {
-            const int64_t hidden = pp_layout_align(pp_hidden_bytes(&job->model->shape, 1, config.tokens));
-            const int64_t over = job->layout->arena_bytes[r] - job->layout->live_peak_bytes[r];
-            if (over > jobs[i].over * hidden) fail_msg("%s: rank %d: %lld bytes over", words, r, (long long)over);
-        }
+        check_arenas(words, job, jobs[i].inputs, jobs[i].percent);
         pp_job_free(job);
         free(points);
     }
