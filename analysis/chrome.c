@@ -31,8 +31,8 @@ struct chrome {
     int64_t nlanes;
     struct lane *lanes; /* [nlanes] the first of each thread, then further ones */
     int32_t *lane_of;   /* [bars of the timeline] */
-    /* [steps][replicas][tensor][stages][microbatches][2] bar that makes an activation, a gradient: the last part of a
-     * task; -1 = none */
+    /* [steps][replicas][neighbours][stages][microbatches][2] bar that makes an activation, a gradient: the last part of
+     * a task; -1 = none */
     int32_t *made;
     int32_t *used; /* ... that uses what arrives at the stage: the first part */
     int first_step, stages, microbatches;
@@ -74,7 +74,7 @@ static pp_status find_lane(struct chrome *c, int thread, int64_t start_ns, int64
 static pp_status find_lanes(struct chrome *c)
 {
     const struct pp_timeline *t = c->timeline;
-    int64_t room = c->nlanes = c->threads = t->ranks * t->replicas * t->tensor * THREADS;
+    int64_t room = c->nlanes = c->threads = t->ranks * t->replicas * t->neighbours * THREADS;
     PP_TRY(PP_NEW(&c->lanes, room));
     PP_TRY(PP_NEW(&c->lane_of, t->nbars));
     for (int64_t i = 0; i < t->nbars; i++) {
@@ -99,15 +99,15 @@ static void metadata(struct chrome *c, int thread, const char *what, const char 
  * replicas. */
 static const char *thread_text(const struct pp_timeline *t, int thread, char *buf, size_t size)
 {
-    const int worker = thread / THREADS, tensor_ranks = t->tensor / t->expert_parallel / t->context;
-    const int member = worker % t->tensor, group = worker / (t->ranks * t->tensor);
+    const int worker = thread / THREADS, tensor_ranks = t->neighbours / t->expert_parallel / t->context;
+    const int member = worker % t->neighbours, group = worker / (t->ranks * t->neighbours);
     char replica[24] = "", context[24] = "", tensor[24] = "";
     if (t->replicas * t->expert_parallel > 1)
         snprintf(replica, sizeof replica, "replica %d ",
                  group * t->expert_parallel + member / tensor_ranks % t->expert_parallel);
     if (t->context > 1) snprintf(context, sizeof context, " context %d", member / (tensor_ranks * t->expert_parallel));
     if (tensor_ranks > 1) snprintf(tensor, sizeof tensor, " tensor %d", member % tensor_ranks);
-    snprintf(buf, size, "%srank %d%s%s: %s", replica, worker / t->tensor % t->ranks, context, tensor,
+    snprintf(buf, size, "%srank %d%s%s: %s", replica, worker / t->neighbours % t->ranks, context, tensor,
              thread_names[thread % THREADS]);
     return buf;
 }
@@ -161,8 +161,8 @@ static void write_point(struct chrome *c, const char *phase, const struct pp_bar
 static int64_t slot(const struct chrome *c, const struct pp_bar *bar, int stage, bool gradient)
 {
     const struct pp_timeline *t = c->timeline;
-    const int64_t step = bar->step - c->first_step, replica = bar->worker / (t->ranks * t->tensor);
-    const int64_t pass = (step * t->replicas + replica) * t->tensor + bar->worker % t->tensor;
+    const int64_t step = bar->step - c->first_step, replica = bar->worker / (t->ranks * t->neighbours);
+    const int64_t pass = (step * t->replicas + replica) * t->neighbours + bar->worker % t->neighbours;
     const int64_t place = pass * c->stages + stage;
     return (place * c->microbatches + bar->microbatch) * 2 + gradient;
 }
@@ -191,7 +191,7 @@ static pp_status index_bars(struct chrome *c)
     if (places > 4.0 * (double)t->nbars)
         return pp_fail(PP_INPUT, "--chrome: run %lld has only a part of its events: the database is damaged",
                        (long long)t->run);
-    int64_t n = (int64_t)places * t->replicas * t->tensor;
+    int64_t n = (int64_t)places * t->replicas * t->neighbours;
     PP_TRY(PP_NEW(&c->made, n));
     PP_TRY(PP_NEW(&c->used, n));
     for (int64_t i = 0; i < n; i++) c->made[i] = c->used[i] = -1;

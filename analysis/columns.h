@@ -3,7 +3,7 @@
  * Queries whose rows are read into a struct: expressions and fields stand side by side in one list, so that neither
  * can be out of step with the other.
  *
- *     #define STAGE(X) X("r.stages", ranks) X("r.tensor", tensor)
+ *     #define STAGE(X) X("r.stages", ranks) X("r.tensor", neighbours)
  *     static const char query[] = "SELECT " STAGE(PP_COLUMN_SQL) "t.kind FROM ...";
  *     int column = 0;
  *     STAGE(PP_COLUMN_READ)

@@ -82,7 +82,7 @@ static int64_t back_to(struct walk *w, int64_t from_ns, enum pp_cause cause)
 /* Part of the time that goes lost to others, with so many active: core/plan/cost.h. */
 static double lost(const struct walk *w, int kind, int active)
 {
-    const int cores = w->sharing->cores, workers = w->step->ranks * w->step->replicas * w->step->tensor;
+    const int cores = w->sharing->cores, workers = w->step->ranks * w->step->replicas * w->step->neighbours;
     const int full = workers < cores ? workers : cores;
     const double alone = w->sharing->alone[kind];
     if (active < 2) return 0;
@@ -224,7 +224,7 @@ pp_status pp_path_read(struct pp_db *db, int64_t run, int step, const struct pp_
     PP_TRY(pp_step_read(db, run, step, &s));
     out->ranks = s.ranks;
     struct walk w = {.step = &s, .sharing = sharing, .path = out, .change = s.nchanges, .alike = 1};
-    if (s.traced_replicas > 0) w.alike = s.replicas / s.traced_replicas * (s.tensor / s.traced_tensor);
+    if (s.traced_replicas > 0) w.alike = s.replicas / s.traced_replicas * (s.neighbours / s.traced_neighbours);
     pp_status status = walk_back(&w);
     pp_step_free(&s);
     if (status != PP_OK) pp_path_free(out);

@@ -139,7 +139,7 @@ static pp_status report_file(const struct pp_config *config, const char *path)
 static pp_status run(void *session, const char *operand)
 {
     const struct pp_config *config = session;
-    const char *path = operand ? operand : "pp.db";
+    const char *path = operand ? operand : PP_USUAL_DB;
     PP_TRY(check_usage(config));
     PP_TRY(check_pictures(config, operand, path));
     PP_TRY(pp_config_check_database(path));

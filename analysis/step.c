@@ -101,7 +101,7 @@ static pp_status read_shape(struct pp_db *db, struct pp_step *s, int64_t *nedges
     s->ranks = (int)value[RANKS];
     s->stages = (int)(value[RANKS] * value[VIRTUAL_STAGES]);
     s->replicas = (int)value[REPLICAS];
-    s->tensor = (int)value[TENSOR];
+    s->neighbours = (int)value[TENSOR];
     s->microbatches = (int)value[MICROBATCHES];
     s->nnodes = value[TASKS];
     *nedges = value[EDGES];
@@ -120,7 +120,7 @@ static bool possible(const struct pp_step *s, const struct row *row)
     return between(row->task, 0, s->nnodes - 1) && between(row->stage, -1, s->stages - 1) &&
            between(row->microbatch, -1, s->microbatches - 1) && between(row->count, 0, UINT16_MAX) &&
            between(row->src, -1, s->ranks - 1) && between(row->dst, -1, s->ranks - 1) &&
-           between(row->worker, 0, (int64_t)s->ranks * s->replicas * s->tensor - 1) && between(row->side, 0, 2) &&
+           between(row->worker, 0, (int64_t)s->ranks * s->replicas * s->neighbours - 1) && between(row->side, 0, 2) &&
            between(row->posted_ns, -LONGEST_NS, LONGEST_NS) && between(row->start_ns, -LONGEST_NS, LONGEST_NS) &&
            between(row->end_ns, row->start_ns, LONGEST_NS);
 }
@@ -174,7 +174,7 @@ static void keep_event(struct pp_step *s, const struct row *row)
                                  .end_ns = row->end_ns};
     if (row->side == PP_SIDE_SEND) node->posted_ns = row->posted_ns;
     if (row->side == PP_SIDE_RECV) node->start_ns = row->start_ns, node->end_ns = row->end_ns;
-    struct pp_joining *joining = joining_of(s, row->kind, (int)row->worker / s->tensor);
+    struct pp_joining *joining = joining_of(s, row->kind, (int)row->worker / s->neighbours);
     if (joining) *joining = (struct pp_joining){row->posted_ns, row->end_ns};
 }
 
@@ -203,11 +203,11 @@ static pp_status read_events(struct pp_db *db, int step, struct pp_step *s)
     while (found) {
         PP_TRY(read_row(db, statement, s, &row));
         if (pp_kinds[row.kind].computes) PP_TRY(add_changes(s, &capacity, &row));
-        const int replica = (int)(row.worker / ((int64_t)s->ranks * s->tensor)),
-                  tensor_rank = (int)row.worker % s->tensor;
-        if (replica == 0 && tensor_rank == 0) keep_event(s, &row);
+        const int replica = (int)(row.worker / ((int64_t)s->ranks * s->neighbours)),
+                  neighbour = (int)row.worker % s->neighbours;
+        if (replica == 0 && neighbour == 0) keep_event(s, &row);
         if (replica >= s->traced_replicas) s->traced_replicas = replica + 1;
-        if (tensor_rank >= s->traced_tensor) s->traced_tensor = tensor_rank + 1;
+        if (neighbour >= s->traced_neighbours) s->traced_neighbours = neighbour + 1;
         PP_TRY(pp_db_row(db, statement, &found));
     }
     if (s->changes) qsort(s->changes, (size_t)s->nchanges, sizeof *s->changes, by_time);

@@ -38,8 +38,8 @@ struct pp_busy_change {
 struct pp_step {
     int64_t run;
     int ranks, stages, replicas, microbatches;
-    int tensor;                         /* workers of each rank */
-    int traced_replicas, traced_tensor; /* of how many there are events; a prediction may have one of each */
+    int neighbours;                         /* workers of each rank */
+    int traced_replicas, traced_neighbours; /* of how many there are events; a prediction may have one of each */
     int64_t nnodes;
     struct pp_node *nodes;          /* [nnodes], by the ids of tasks */
     struct pp_joining *norm, *tied; /* [ranks] of NORM_ALL and of REDUCE_TIED; 0 for a rank that takes no part */

@@ -20,7 +20,7 @@ static const char typical_step[] =
     X("stages", ranks)                                                                                                 \
     X("virtual_stages", virtual_stages)                                                                                \
     X("replicas", replicas)                                                                                            \
-    X("tensor", tensor)                                                                                                \
+    X("tensor", neighbours)                                                                                            \
     X("expert_parallel", expert_parallel)                                                                              \
     X("context_parallel", context)
 #define SHAPE_COLUMNS SHAPE(PP_COLUMN_SQL)
@@ -66,7 +66,7 @@ static bool between(int64_t value, int64_t least, int64_t most) { return value >
 /* Whoever draws a bar may count on these ranges. */
 static bool possible(const struct pp_timeline *t, const struct pp_bar *bar)
 {
-    return bar->step >= 0 && between(bar->worker, 0, (int64_t)t->ranks * t->replicas * t->tensor - 1) &&
+    return bar->step >= 0 && between(bar->worker, 0, (int64_t)t->ranks * t->replicas * t->neighbours - 1) &&
            between(bar->stage, -1, (int64_t)t->ranks * t->virtual_stages - 1) &&
            between(bar->microbatch, -1, MICROBATCHES_MAX) && between(bar->count, 0, UINT16_MAX) &&
            between(bar->src, -1, t->ranks - 1) && between(bar->dst, -1, t->ranks - 1) &&
@@ -99,9 +99,10 @@ static pp_status read_shape(struct pp_db *db, struct pp_timeline *row)
     sqlite3_reset(statement);
     if (between(row->ranks, 1, STAGES_MAX) && between(row->virtual_stages, 1, STAGES_MAX) &&
         between(row->replicas, 1, WORKERS_MAX / row->ranks) &&
-        between(row->tensor, 1, WORKERS_MAX / row->ranks / row->replicas) &&
-        between(row->expert_parallel, 1, row->tensor) && between(row->context, 1, row->tensor / row->expert_parallel) &&
-        row->tensor % (row->expert_parallel * row->context) == 0)
+        between(row->neighbours, 1, WORKERS_MAX / row->ranks / row->replicas) &&
+        between(row->expert_parallel, 1, row->neighbours) &&
+        between(row->context, 1, row->neighbours / row->expert_parallel) &&
+        row->neighbours % (row->expert_parallel * row->context) == 0)
         return PP_OK;
     return damaged(db, row->run, "numbers of stages or workers");
 }

@@ -20,7 +20,7 @@ struct pp_bar {
 struct pp_timeline {
     int64_t run;
     int ranks, virtual_stages, replicas;
-    int tensor;          /* workers of each rank, T N C */
+    int neighbours;      /* workers of each rank, T N C */
     int expert_parallel; /* N: groups of these workers that have rows of their own */
     int context;         /* C: groups of these workers that have parts of the tokens of the same rows */
     int64_t nbars;
@@ -30,10 +30,10 @@ struct pp_timeline {
 /* Pictures show the workers of replica 0. All workers of a rank do the same tasks, so only the first one is shown.
  * pp_timeline_worker(): the worker that is shown of a rank. pp_timeline_rank(): the rank of a bar; -1 if the bar's
  * worker is not shown. */
-static inline int pp_timeline_worker(const struct pp_timeline *t, int rank) { return rank * t->tensor; }
+static inline int pp_timeline_worker(const struct pp_timeline *t, int rank) { return rank * t->neighbours; }
 static inline int pp_timeline_rank(const struct pp_timeline *t, const struct pp_bar *bar)
 {
-    return bar->worker % t->tensor || bar->worker >= t->ranks * t->tensor ? -1 : bar->worker / t->tensor;
+    return bar->worker % t->neighbours || bar->worker >= t->ranks * t->neighbours ? -1 : bar->worker / t->neighbours;
 }
 
 /* Reads one step of the run, or all steps (step = -1). A run without events gives nbars = 0. PP_INPUT if there is no

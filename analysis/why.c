@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "analysis/timeline.h"
+#include "core/plan/longest.h"
 
 #define MS 1e-6
 enum { WORD_BYTES = 64, LONGEST_ROUND = 4, MOST_GAPS = 10 };
@@ -65,8 +66,9 @@ static pp_status read_step(struct pp_db *db, const struct pp_pair *pair, int ste
                            int64_t *steps)
 {
     bool found;
-    PP_TRY(pp_db_integer(db, "SELECT ns FROM step WHERE run = ?1 AND step = ?2 AND ns BETWEEN 0 AND 1000000000000000",
-                         PP_VALUES(PP_INT(pair->measured), PP_INT(step)), step_ns, &found));
+    PP_TRY(pp_db_integer(db, "SELECT ns FROM step WHERE run = ?1 AND step = ?2 AND ns BETWEEN 0 AND ?3",
+                         PP_VALUES(PP_INT(pair->measured), PP_INT(step), PP_INT(PP_LONGEST_MEASURED_NS)), step_ns,
+                         &found));
     if (!found) *step_ns = batch_ns;
     return pp_db_integer(db, "SELECT count(DISTINCT step) FROM busy WHERE run = ?1", PP_VALUES(PP_INT(pair->measured)),
                          steps, &found);

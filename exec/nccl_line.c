@@ -7,8 +7,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/base/clock.h"
 #include "core/base/affinity.h"
+#include "core/base/clock.h"
 
 enum {
     LEAST_BYTES =
@@ -95,7 +95,8 @@ static ncclResult_t exchange(const struct joining *j, size_t bytes)
     const int peer = 1 - j->place.rank;
     ncclResult_t result = ncclSuccess;
     if (use & PP_NCCL_SENDS) result = nccl->send(j->memory, bytes, ncclInt8, peer, j->comm, j->stream);
-    if (use & PP_NCCL_RECEIVES) result = nccl->recv(j->memory, bytes, ncclInt8, peer, j->comm, j->stream);
+    if (use & PP_NCCL_RECEIVES && result == ncclSuccess)
+        result = nccl->recv(j->memory, bytes, ncclInt8, peer, j->comm, j->stream);
     if (use & PP_NCCL_SUMS && result == ncclSuccess)
         result =
             nccl->all_reduce(j->memory, j->memory, n, pp_nccl_sum_types[j->place.type], ncclSum, j->comm, j->stream);

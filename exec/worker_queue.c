@@ -46,7 +46,8 @@ static pp_status issue(struct pp_worker *w, const struct pp_stop *stop, const st
 static bool has_reached(struct pp_worker *w, const void *mark)
 {
     bool reached = false;
-    w->status = PP_OPS(w, reached, *(struct pp_mark *const *)mark, &reached);
+    const pp_status status = PP_OPS(w, reached, *(struct pp_mark *const *)mark, &reached);
+    if (status != PP_OK) w->status = status;
     return reached;
 }
 
@@ -66,8 +67,9 @@ static bool is_joined(struct pp_worker *w, const void *arg)
     const struct pp_join_call *call = arg;
     const struct pp_sum_route *route = &w->queue->routes.joined[call->group][call->type];
     struct pp_parcel *parcel = &w->queue->joined[call->group].parcel;
-    w->status = route->carrier->sum_poll(route->sum, parcel);
-    return w->status == PP_OK && parcel->issued;
+    const pp_status status = route->carrier->sum_poll(route->sum, parcel);
+    if (status != PP_OK) w->status = status;
+    return status == PP_OK && parcel->issued;
 }
 
 /* The mark that tells the end of a collective inside a task: one of those that run beside products has its own. */

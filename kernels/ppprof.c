@@ -177,7 +177,7 @@ static pp_status store_links(struct session *s)
     return pp_db_flush(s->db);
 }
 
-static const char *path_of(const struct session *s) { return s->config.db ? s->config.db : "pp.db"; }
+static const char *path_of(const struct session *s) { return s->config.db ? s->config.db : PP_USUAL_DB; }
 
 static pp_status begin_run(struct session *s)
 {

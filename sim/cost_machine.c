@@ -7,6 +7,7 @@
 #include "core/database/split_time.h"
 #include "core/model/queue.h"
 #include "core/options/devices.h"
+#include "core/plan/longest.h"
 #include "sim/costs.h"
 #include "sim/machine_calls.h"
 #include "sim/placement.h"
@@ -126,8 +127,8 @@ static void set_roofline(const struct pp_job *job, struct pp_machine_calls *call
         ns += call.ns;
         loaded_ns += call.loaded_ns;
     }
-    out->ns = llround(fmin(ns, 1e18)); /* the engine refuses times as long as this */
-    out->loaded_ns = llround(fmin(loaded_ns, 1e18));
+    out->ns = llround(fmin(ns, PP_BEYOND_NS));
+    out->loaded_ns = llround(fmin(loaded_ns, PP_BEYOND_NS));
 }
 
 /* REDUCE_TIED on one rank with both copies: a sum and a copy, which pass over memory five times. */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/options/devices.h"
+#include "core/plan/longest.h"
 #include "core/plan/movers.h"
 #include "sim/cost_search.h"
 #include "sim/machine_calls.h"
@@ -45,7 +46,7 @@ static pp_status parameter(const struct pp_search *s, const char *link, const ch
 {
     double measured = 0, most = strcmp(name, "ns_per_byte") == 0     ? 1e6
                                 : strcmp(name, PP_WORKER_TAKEN) == 0 ? 1
-                                                                     : pp_longest_ns;
+                                                                     : PP_LONGEST_MEASURED_NS;
     PP_TRY(pp_db_find_link(s->db, s->job->config, 0, link, name, &measured, found));
     if (!*found) return PP_OK;
     *value = measured;

@@ -9,6 +9,7 @@
  */
 #include <math.h>
 
+#include "core/plan/longest.h"
 #include "sim/cost_search.h"
 
 /* What is looked for, and under which load. */
@@ -25,7 +26,7 @@ static void take(const struct sought *sought, const struct pp_search *by, const 
 {
     const double sheet = pp_search_sheet_ns(by, relative->program, load);
     const double ns = (double)measured * pp_search_sheet_ns(sought->s, sought->wanted->program, sought->load) / sheet;
-    if (sheet > 0 && ns >= 1 && ns <= pp_longest_ns) *sought->ns = llround(ns);
+    if (sheet > 0 && ns >= 1 && ns <= PP_LONGEST_MEASURED_NS) *sought->ns = llround(ns);
 }
 
 /* In the search's own share there is nothing to interpolate: pp_search_measured() has tried that. */

@@ -8,8 +8,6 @@
 #include "sim/costs.h"
 #include "sim/machine_calls.h"
 
-static const double pp_longest_ns = 1e15; /* 11 days: a longer time cannot have been measured */
-
 enum { PP_SEARCH_SHARERS = 8 };
 
 /* The numbers of rows of all measured tasks, ascending. */

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/plan/longest.h"
 #include "sim/cost_search.h"
 
 /* A measured time of the same work with another number of rows. */
@@ -27,7 +28,7 @@ static void consider(void *arg, const char *signature, int load, int64_t ns)
 {
     struct bracket *b = arg;
     char *end;
-    if (load != b->load || ns <= 0 || ns > pp_longest_ns || strlen(signature) <= b->prefix) return;
+    if (load != b->load || ns <= 0 || ns > PP_LONGEST_MEASURED_NS || strlen(signature) <= b->prefix) return;
     long rows = strtol(signature + b->prefix, &end, 10);
     if (*end != '\0' || rows <= 0 || rows > INT32_MAX) return;
     if (rows < b->rows && (b->below.ns == 0 || rows > b->below.rows)) b->below = (struct neighbour){(int)rows, ns};
@@ -116,7 +117,9 @@ static pp_status interpolate(const struct pp_search *s, const struct pp_wanted *
 static pp_status find_mean(const struct pp_search *s, const char *name, int load, int64_t *ns, bool *found)
 {
     PP_TRY(pp_db_find_kernel_mean(s->db, s->device, s->threads, name, s->context, load, ns, found));
-    return *found ? pp_check_figure((double)*ns, -pp_longest_ns, pp_longest_ns, "ns of \"%s\" are", name) : PP_OK;
+    return *found
+               ? pp_check_figure((double)*ns, -PP_LONGEST_MEASURED_NS, PP_LONGEST_MEASURED_NS, "ns of \"%s\" are", name)
+               : PP_OK;
 }
 
 /* Kernels of a program that were found already: layers repeat them. */
@@ -180,7 +183,7 @@ static pp_status add_kernels(const struct pp_search *s, const struct pp_program 
     }
     if (found) PP_TRY(find_mean(s, PP_SAMPLE_GAP, load, &gap, &found));
     sum = fmax(sum + (double)gap * program->ncalls, longest);
-    if (found && sum >= 1 && sum <= pp_longest_ns) *ns = llround(sum);
+    if (found && sum >= 1 && sum <= PP_LONGEST_MEASURED_NS) *ns = llround(sum);
     return PP_OK;
 }
 
@@ -236,7 +239,7 @@ static pp_status interpolate_kernels(const struct pp_search *s, const struct pp_
 static pp_status find_task(const struct pp_search *s, const char *signature, int load, int64_t *ns, bool *found)
 {
     PP_TRY(pp_db_find_task(s->db, s->device, s->threads, signature, s->context, load, ns, found));
-    return *found ? pp_check_figure((double)*ns, 1, pp_longest_ns, "ns of \"%s\" are", signature) : PP_OK;
+    return *found ? pp_check_figure((double)*ns, 1, PP_LONGEST_MEASURED_NS, "ns of \"%s\" are", signature) : PP_OK;
 }
 
 /* Of a backward that writes gradients the time of the one that adds to them, or the other way round, in proportion to
@@ -310,7 +313,7 @@ static pp_status set_issue(const struct pp_search *s, const char *signature, str
     if (!s->gpu) return PP_OK;
     PP_TRY(pp_db_find_issue(s->db, s->device, s->threads, signature, s->context, s->load, &ns, &found));
     if (!found) return PP_OK;
-    PP_TRY(pp_check_figure((double)ns, 0, pp_longest_ns, "ns of issuing \"%s\" are", signature));
+    PP_TRY(pp_check_figure((double)ns, 0, PP_LONGEST_MEASURED_NS, "ns of issuing \"%s\" are", signature));
     class->host_ns = ns + llround(s->task_host_ns);
     return PP_OK;
 }

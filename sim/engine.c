@@ -4,11 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/plan/longest.h"
 #include "sim/bound.h"
 #include "sim/simulating.h"
-
-/* The longest step: with all steps, and slowed down, times still stay below 2^63. */
-static const double longest_step_ns = 1e16;
 
 /* Are all rates constant: does no task slow down another one? */
 static bool is_constant(const struct sim *s)
@@ -63,11 +61,11 @@ static pp_status look_over_tasks(struct sim *s)
         if (s->cost->host_issues) total += (double)s->cost->classes[cls].host_ns + (double)s->cost->issue_latency_ns;
     }
     if (s->cost->cores > 0 && s->cost->workers > s->cost->cores) total *= (double)s->cost->workers / s->cost->cores;
-    if (total < longest_step_ns) return PP_OK;
+    if (total < PP_LONGEST_STEP_NS) return PP_OK;
     return pp_fail(PP_USAGE,
                    "the tasks of one step take %.3g s in all; the simulator counts nanoseconds up to %.3g s: give "
                    "shorter times, a smaller model, or a faster --machine",
-                   total / 1e9, longest_step_ns / 1e9);
+                   total / 1e9, PP_LONGEST_STEP_NS / 1e9);
 }
 
 static pp_status prepare(struct sim *s, const struct pp_plan *plan, const struct pp_cost *cost)

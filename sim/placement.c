@@ -4,10 +4,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "core/plan/longest.h"
 #include "core/shape/pieces.h"
 #include "sim/costs.h"
-
-static const double longest_ns = 1e18; /* the engine refuses times as long as this */
 
 struct pp_placement pp_placement_on(const struct pp_machine *machine)
 {
@@ -185,7 +184,7 @@ int64_t pp_placement_sum_ns(const struct pp_placement *p, const struct pp_ring *
         ns_per_byte = fmax(ns_per_byte, p->network.ns_per_byte / ring->fewest);
     }
     const double ns = latency_ns + (double)bytes * rounds * (ring->members - 1) / ring->members * ns_per_byte;
-    return llround(fmin(ns, longest_ns));
+    return llround(fmin(ns, PP_BEYOND_NS));
 }
 
 static int64_t all_to_all_ns(const struct pp_placement *p, const struct pp_ring *ring, int64_t bytes, double latency_ns,
@@ -196,7 +195,7 @@ static int64_t all_to_all_ns(const struct pp_placement *p, const struct pp_ring 
     double ns = latency_ns / 2 + part * (here - 1) * ns_per_byte;
     if (ring->hosts > 1)
         ns = fmax(ns, (double)p->network.latency_ns + part * (ring->members - here) * port_ns_per_byte);
-    return llround(fmin(ns + p->own_ns + part * p->own_ns_per_byte, longest_ns));
+    return llround(fmin(ns + p->own_ns + part * p->own_ns_per_byte, PP_BEYOND_NS));
 }
 
 int64_t pp_placement_join_ns(const struct pp_placement *p, const struct pp_ring *ring, const struct pp_join_work *join,
@@ -331,7 +330,7 @@ pp_status pp_placement_set_sums(const struct pp_placement *p, const struct pp_jo
     }
     if (overlaps)
         PP_TRY(not_hidden_ns(&joining, job->model_ops, program, beside, (double)(class->ns - class->sums_ns), &ns));
-    const int64_t sums_ns = llround(fmin(ns, longest_ns));
+    const int64_t sums_ns = llround(fmin(ns, PP_BEYOND_NS));
     class->ns += sums_ns - class->sums_ns;
     class->loaded_ns += sums_ns - class->sums_ns;
     class->sums_ns = sums_ns;

@@ -101,8 +101,8 @@ static pp_status open_database(struct session *s)
     s->db_new = config->db && access(config->db, F_OK) != 0;
     if (config->db)
         PP_TRY(pp_db_open(config->db, PP_DB_WRITE, &s->db));
-    else if (measured && access("pp.db", F_OK) == 0)
-        PP_TRY(pp_db_open("pp.db", PP_DB_READ, &s->db));
+    else if (measured && access(PP_USUAL_DB, F_OK) == 0)
+        PP_TRY(pp_db_open(PP_USUAL_DB, PP_DB_READ, &s->db));
     s->common.db = measured ? s->db : NULL;
     return PP_OK;
 }

@@ -101,7 +101,10 @@ static pp_status choose_waits(struct pp_target *t)
 {
     const struct pp_config *config = &t->config;
     if (config->times || !pp_device_kind(config->device)->waits) return PP_OK;
-    const char *path = config->profile ? config->profile : config->db ? config->db : t->predictor.db ? "pp.db" : NULL;
+    const char *path = config->profile   ? config->profile
+                       : config->db      ? config->db
+                       : t->predictor.db ? PP_USUAL_DB
+                                         : NULL;
     PP_TRY(pp_waits_choose(&t->config, t->predictor.db, path, t->waits, sizeof t->waits));
     t->predictor.waits = t->waits;
     return PP_OK;

@@ -8,6 +8,7 @@
 
 #include "core/base/printable.h"
 #include "core/database/db_query.h"
+#include "core/plan/longest.h"
 
 #define HEADER "# ppkit profile 1"
 
@@ -113,8 +114,6 @@ static pp_status bad(const struct reader *r, const char *why)
     return pp_fail(PP_INPUT, "profile %s, line %d: %s", r->where, r->line, why);
 }
 
-static const int64_t longest_ns = (int64_t)1e15; /* 11 days */
-
 static pp_status read_integer(const struct reader *r, const char *text, int64_t least, int64_t most, int64_t *out)
 {
     char *end;
@@ -140,7 +139,7 @@ static pp_status take_run(struct reader *r, char **f)
 {
     int64_t n[3], reference = 0;
     PP_TRY(read_counts(r, &f[3], 3, n));
-    PP_TRY(read_integer(r, f[9], 0, longest_ns, &reference));
+    PP_TRY(read_integer(r, f[9], 0, PP_LONGEST_MEASURED_NS, &reference));
     PP_TRY(pp_db_execute(r->db,
                          "INSERT INTO run(tool, host, device, device_text, cores, threads, processes, started, "
                          "version, status, reference_ns, workload) "
@@ -164,7 +163,7 @@ static pp_status take_task(struct reader *r, char **f)
 {
     int64_t n[2], ns[4] = {0};
     PP_TRY(read_counts(r, &f[3], 2, n));
-    for (int i = 0; i < 4; i++) PP_TRY(read_integer(r, f[5 + i], 0, longest_ns, &ns[i]));
+    for (int i = 0; i < 4; i++) PP_TRY(read_integer(r, f[5 + i], 0, PP_LONGEST_MEASURED_NS, &ns[i]));
     const struct pp_quantiles known = {
         .count = n[1], .mean_ns = ns[0], .median_ns = ns[1], .p5_ns = ns[2], .p95_ns = ns[3], .min_ns = ns[2]};
     const struct pp_sample sample = pp_sample_of(f[1], word(f[2]), (int)n[0], &known);
@@ -179,7 +178,8 @@ static pp_status add_kernel(struct reader *r, const char *name, const char *task
     if (!whole && strncmp(f[2], "share ", 6) != 0) return bad(r, "the share of a GPU is neither - nor share 1/N");
     int64_t n[2], ns = 0;
     PP_TRY(read_counts(r, &f[3], 2, n));
-    PP_TRY(read_integer(r, f[5], strcmp(name, PP_SAMPLE_GAP) == 0 ? -longest_ns : 0, longest_ns, &ns));
+    PP_TRY(read_integer(r, f[5], strcmp(name, PP_SAMPLE_GAP) == 0 ? -PP_LONGEST_MEASURED_NS : 0, PP_LONGEST_MEASURED_NS,
+                        &ns));
     if (snprintf(context, sizeof context, "%s%s%s", task, whole ? "" : " ", whole ? "" : f[2]) >= (int)sizeof context)
         return bad(r, "the name of the task is too long");
     const struct pp_quantiles same = {

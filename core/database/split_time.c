@@ -165,7 +165,7 @@ pp_status pp_split_time_by(struct pp_config *config, const struct pp_config *wor
 pp_status pp_split_time(struct pp_config *config, const struct pp_schedules *schedules, const struct pp_model_ops *ops,
                         const char *device, struct pp_db *db)
 {
-    const char *path = config->db ? config->db : "pp.db";
+    const char *path = config->db ? config->db : PP_USUAL_DB;
     struct profiled profiled = {config, ops, device, db};
     const struct pp_call_times times = {profiled_ns, &profiled};
     struct pp_config workers;

@@ -6,11 +6,11 @@
 
 #include "core/base/decimal.h"
 #include "core/base/mix.h"
+#include "core/plan/longest.h"
 #include "core/plan/plan_spec.h"
 
 enum { FIELDS = 4, NEEDED = 3 };
-static const double longest_ms = 1e9;       /* 11 days */
-static const double longest_task_ns = 1e16; /* 115 days, the longest step that the simulator can count */
+static const double longest_ms = 1e9; /* 11 days */
 
 static pp_status bad(const char *text, const char *why)
 {
@@ -188,7 +188,7 @@ static pp_status too_long(const struct pp_class *cls, double ns)
 {
     return pp_fail(PP_INPUT,
                    "%s of stage %d would take %.3g s, and no task may take more than %.3g s: give shorter times",
-                   pp_kinds[cls->kind].name, cls->stage, ns / 1e9, longest_task_ns / 1e9);
+                   pp_kinds[cls->kind].name, cls->stage, ns / 1e9, PP_LONGEST_STEP_NS / 1e9);
 }
 
 pp_status pp_given_class_ns(const struct pp_given_times *times, const struct pp_plan *plan, const struct pp_class *cls,
@@ -197,7 +197,7 @@ pp_status pp_given_class_ns(const struct pp_given_times *times, const struct pp_
     double ms = times->measured.ns ? measured_ms(&times->measured, cls) : given_ms(times, plan, cls);
     if (times->slow_factor > 0 && cls->stage >= 0 && plan->stage_rank[cls->stage] == times->slow_rank)
         ms *= times->slow_factor;
-    if (!(ms * 1e6 <= longest_task_ns)) return too_long(cls, ms * 1e6);
+    if (!(ms * 1e6 <= PP_LONGEST_STEP_NS)) return too_long(cls, ms * 1e6);
     *out = llround(ms * 1e6);
     return PP_OK;
 }

@@ -61,7 +61,7 @@ pp_status pp_given_times_check(const struct pp_given_times *times, int ranks) PP
  *   Measured: the time of the same class. If it was not measured, the time of the same kind of task on the stage's
  *   largest measured microbatch, in proportion to the rows. `plan` may be another one than measured.plan, if both
  *   belong to the same job.
- * PP_INPUT if the task would take longer than 1e16 ns, the most that a simulation can count. */
+ * PP_INPUT if the task would take longer than PP_LONGEST_STEP_NS. */
 pp_status pp_given_class_ns(const struct pp_given_times *times, const struct pp_plan *plan, const struct pp_class *cls,
                             int64_t *out) PP_MUST_CHECK;
 

@@ -21,6 +21,9 @@ enum pp_style { PP_STYLE_TUTORIAL, PP_STYLE_LAB };
 /* Default of --bucket-size, the same as that of torch.nn.parallel.DistributedDataParallel. */
 enum { PP_BUCKET_BYTES = 25 << 20 };
 
+/* The database, in the working folder, of programs that need one and were given none. */
+#define PP_USUAL_DB "pp.db"
+
 /* One field per option. The help texts in config_rows.c say more about each. */
 struct pp_config {
     /* model */

@@ -161,7 +161,7 @@ static void add_times(struct files *files, const struct pp_config *config, unsig
 static void add_database(struct files *files, const struct pp_config *config, unsigned tool, const char *operand)
 {
     const bool needed = tool != PP_PPEXEC || pp_config_splits_by_time(config);
-    const char *given = operand ? operand : config->db, *path = given || !needed ? given : "pp.db";
+    const char *given = operand ? operand : config->db, *path = given || !needed ? given : PP_USUAL_DB;
     for (size_t i = 0; i < sizeof of_database / sizeof *of_database; i++)
         add(files, config->db ? "--db" : "the database", path, of_database[i], tool == PP_PPPROF || config->db);
 }
