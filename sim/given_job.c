@@ -30,6 +30,7 @@ static pp_status build(const struct pp_predictor *p, enum pp_even even, struct p
                                 .replicas = 1,
                                 .checkpoint = point->checkpoint,
                                 .recv_buffers = pp_config_recv_buffers(config, point->chunks, 0),
+                                .batch_w = config->batch_w,
                                 .training = true,
                                 .optimizer = job->times.blocks && job->times.blocks->stepped};
     PP_TRY(cut_blocks(p, even, job));

@@ -179,7 +179,7 @@ const struct pp_opt pp_config_rows[] = {
     {"batch-w", PP_OPT_INT, AT(batch_w), PP_RUNS, PIPELINE, NULL, "1", 1, UINT16_MAX, NULL,
      "compute the weight gradients of so many microbatches at once: the gradients are read and written less often, "
      "activations are kept longer",
-     ALWAYS_TIMED},
+     0},
     {"points", PP_OPT_TEXT, AT(points), PP_PPEXEC, PIPELINE, "FILE", NULL, 0, 0, NULL,
      "run the configurations that FILE names, a line each, in its order, where lists would run all combinations: each "
      "line has options of this group that may be lists, such as --schedule 1f1b --chunks 8; what it leaves out is as "

@@ -49,4 +49,5 @@ if command -v mpirun >/dev/null && ldd "$(command -v ppexec)" | grep libmpi >/de
 for by in "${ways[@]}"; do
     compare "$by"
     compare "$by" --straggler "$((ranks / 2)):1.5"
+    [ "$by" = processes ] || compare "$by" --batch-w 2
 done
