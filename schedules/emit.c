@@ -280,7 +280,7 @@ static pp_status stuck(const struct builder *b)
                     pp_text_between(&text, "; "), r, pp_kinds[op->kind].name, op->stage, op->microbatch);
     }
     if (b->plan->recv_buffers == 0) return pp_fail(PP_INPUT, "schedule %s deadlocks: %s", b->plan->schedule, buf);
-    return pp_fail(PP_INPUT, "schedule %s deadlocks with %d receive buffer%s per channel (--recv-buffers): %s",
+    return pp_fail(PP_USAGE, "schedule %s deadlocks with %d receive buffer%s per channel (--recv-buffers): %s",
                    b->plan->schedule, b->plan->recv_buffers, pp_plural(b->plan->recv_buffers), buf);
 }
 
