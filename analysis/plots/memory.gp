@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Memory in use over one step, a panel for each rank. series: predicted, measured or both.
-giga = most_bytes >= 4.0 * 2**30
-unit = giga ? 2.0**30 : 2.0**20
-unit_name = giga ? 'GiB' : 'MiB'
+# Labels of three characters at most, for which there is room: 900 or 0.8, and never 1000 or 0.05.
+unit = most_bytes >= 0.9 * 2**30 ? 2.0**30 : most_bytes >= 0.9 * 2**20 ? 2.0**20 : 2.0**10
+unit_name = unit == 2.0**30 ? 'GiB' : unit == 2.0**20 ? 'MiB' : 'KiB'
 
 across = ranks == 1 ? 1 : ranks <= 8 ? 2 : 4
 down = (ranks + across - 1) / across
@@ -12,8 +12,8 @@ head = 86.0; foot = 48.0
 height = int(head + down * panel_height + foot)
 column_of(r) = r % across
 row_of(r) = r / across
-left(r) = (75.0 + column_of(r) * (width - 90.0) / across) / width
-right(r) = left(r) + ((width - 90.0) / across - (across > 1 ? 40.0 : 0)) / width
+left(r) = (80.0 + column_of(r) * (width - 95.0) / across) / width
+right(r) = left(r) + ((width - 95.0) / across - (across > 1 ? 54.0 : 0)) / width
 top(r) = 1 - (head + row_of(r) * panel_height + 22.0) / height
 bottom(r) = 1 - (head + (row_of(r) + 1) * panel_height - 14.0) / height
 has(name) = strstrt(series, name) > 0
