@@ -45,17 +45,22 @@ static pp_status figure_of(struct pp_db *db, const char *sql, const struct pp_va
 /* least and most are fractions of the time in the profile. */
 static void tell_drift(double least, double most)
 {
-    char from[32], to[32];
-    snprintf(from, sizeof from, "%+.1f", 100 * least);
-    snprintf(to, sizeof to, "%+.1f", 100 * most);
-    const bool one = strcmp(from, to) == 0;
+    const bool slower = least >= 0, mixed = !slower && most > 0;
+    const double first = 100 * fmin(fabs(least), fabs(most)), last = 100 * fmax(fabs(least), fabs(most));
+    char range[64];
+    if (mixed)
+        snprintf(range, sizeof range, "%.1f %% less to %.1f %% more", -100 * least, 100 * most);
+    else if (last - first < 0.05)
+        snprintf(range, sizeof range, "%.1f %% %s", last, slower ? "more" : "less");
+    else
+        snprintf(range, sizeof range, "%.1f to %.1f %% %s", first, last, slower ? "more" : "less");
     pp_info_wrapped(
-        "Drift: the reference kernel took %s%s%s %% more time in the runs than in the profile: so the machine "
-        "itself was %s.",
-        from, one ? "" : " to ", one ? "" : to,
-        least >= 0  ? "slower by so much"
-        : most <= 0 ? "faster by so much"
-                    : "faster in some and slower in others");
+        "Drift: the reference kernel took %s time in the runs than in the profile: so the machine itself was "
+        "%s.",
+        range,
+        mixed    ? "faster in some and slower in others"
+        : slower ? "slower"
+                 : "faster");
 }
 
 /* The reference kernel does the same work in profile and run: where it took longer, the machine itself was slower. */

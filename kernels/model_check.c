@@ -66,8 +66,8 @@ static pp_status check_dense(const struct pp_shape *shape)
     if (tensor == 1 || pp_layers_of_kind(shape, PP_LAYER_DENSE) == 0) return PP_OK;
     if (ff % tensor) return pp_fail(PP_USAGE, "--tensor %d does not divide --%s %d", tensor, option, ff);
     if (ff / tensor % DROPOUT_QUAD == 0) return PP_OK;
-    return pp_fail(PP_USAGE, "--tensor %d leaves %d columns of --%s %d to each worker, not a multiple of %d", tensor,
-                   ff / tensor, option, ff, DROPOUT_QUAD);
+    return pp_fail(PP_USAGE, "--tensor %d leaves %d column%s of --%s %d to each worker, not a multiple of %d", tensor,
+                   ff / tensor, pp_plural(ff / tensor), option, ff, DROPOUT_QUAD);
 }
 
 /* Can so many workers share the tensors? */

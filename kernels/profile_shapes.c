@@ -125,7 +125,7 @@ static pp_status check_memory(const struct pp_profile *profile, const struct pp_
     return pp_fail(
         profile->npoints > 1 ? PP_USAGE : PP_NOMEM, /* of several, one that is too large is left out */
         "profiling needs the memory of %d worker%s at once, %.2f GiB, and the %s has %.2f GiB left: use more stages, "
-        "fewer rows or a smaller model",
+        "more chunks, fewer rows or a smaller model",
         n, pp_plural(n), (double)needed / gib, backend->queue ? "GPU" : "machine", (double)available / gib);
 }
 

@@ -37,14 +37,6 @@ bool pp_predict_only_times(const struct pp_config *config)
     return config->times && !pp_device_kind(config->device)->waits;
 }
 
-/* Has each stage as many layers in both? */
-static bool are_cut_alike(const struct pp_model *a, const struct pp_model *b)
-{
-    int s = 0;
-    while (s < a->nstages && a->stages[s].layers == b->stages[s].layers) s++;
-    return s == a->nstages;
-}
-
 /* cut: of pp_split_cuts(). unlike: *out = NULL if the job would be cut as this one is; NULL: there is none. Given times
  * have no model, and are never said to be alike. */
 static pp_status make_job(const struct pp_predictor *p, const struct pp_point *point, int cut,
@@ -56,7 +48,7 @@ static pp_status make_job(const struct pp_predictor *p, const struct pp_point *p
     if (pp_predict_only_times(p->config)) return pp_given_job(p, point, cut, out);
     PP_TRY(pp_split_point(p, point, cut, &config));
     pp_status status = pp_job_begin(&config, point, p->schedules, p->ops, &job);
-    const bool alike = status == PP_OK && unlike && are_cut_alike(job->model, unlike->model);
+    const bool alike = status == PP_OK && unlike && pp_same_cut(job->model, unlike->model);
     if (status == PP_OK && !alike) status = pp_job_complete(job, p->schedules, evaluates(p->config), NULL);
     pp_split_point_free(p, &config);
     if (status != PP_OK || alike) {

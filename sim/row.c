@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/job/job_row.h"
+#include "core/job/rows.h"
 #include "sim/block_memory.h"
 #include "sim/output.h"
 #include "sim/row_options.h"
@@ -55,13 +56,6 @@ static json_t *fits(const struct pp_predictor *p, int64_t bytes)
     return limit > 0 ? json_boolean(bytes <= limit) : json_null();
 }
 
-static json_t *array_of(const int64_t *bytes, int n)
-{
-    json_t *array = json_array();
-    for (int i = 0; i < n; i++) array = pp_json_append(array, json_integer(bytes[i]));
-    return array;
-}
-
 /* Of blocks that say how much they need. */
 static pp_status set_block_memory(json_t **row, const struct pp_predictor *p, const struct pp_job *job)
 {
@@ -75,8 +69,8 @@ static pp_status set_block_memory(json_t **row, const struct pp_predictor *p, co
         peak = pp_json_append(peak, json_integer(all));
         if (all > most) most = all;
     }
-    if (status == PP_OK) kinds = pp_json_set(kinds, "state", array_of(memory.state, ranks));
-    if (status == PP_OK) kinds = pp_json_set(kinds, "kept", array_of(memory.kept, ranks));
+    if (status == PP_OK) kinds = pp_json_set(kinds, "state", pp_json_integers(memory.state, ranks));
+    if (status == PP_OK) kinds = pp_json_set(kinds, "kept", pp_json_integers(memory.kept, ranks));
     pp_block_memory_free(&memory);
     set(row, "peak_bytes", peak);
     set(row, "device_bytes", json_integer(most));

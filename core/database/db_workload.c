@@ -17,13 +17,6 @@ static void add_real(struct pp_text *t, const char *before, double value)
     pp_text_add(t, "%s%s", before, pp_real_text(value, number));
 }
 
-static bool same_cut(const struct pp_model *a, const struct pp_model *b)
-{
-    for (int s = 0; s < a->nstages; s++)
-        if (a->stages[s].layers != b->stages[s].layers) return false;
-    return true;
-}
-
 /* The first of these words of --split that cuts the model as it is cut; else NULL. */
 static pp_status find_word(const struct pp_job *job, const char **word)
 {
@@ -37,7 +30,7 @@ static pp_status find_word(const struct pp_job *job, const char **word)
         const pp_status status = job->model_ops->create(&job->model->shape, &cut, &model);
         if (status == PP_USAGE) continue; /* some stage has no layers, which this word gives each */
         PP_TRY(status);
-        if (same_cut(job->model, model)) *word = words[i];
+        if (pp_same_cut(job->model, model)) *word = words[i];
         job->model_ops->destroy(model);
     }
     return PP_OK;

@@ -146,7 +146,8 @@ static void set_hash(struct pp_blocks *blocks)
         }
 }
 
-static pp_status read_file(const char *path, struct pp_blocks *out)
+/* path: of what --times says. */
+static pp_status read_file(const char *times, const char *path, struct pp_blocks *out)
 {
     struct reading r = {.blocks = out};
     FILE *in = fopen(path, "r");
@@ -154,7 +155,7 @@ static pp_status read_file(const char *path, struct pp_blocks *out)
         return pp_fail(PP_USAGE,
                        "--times: \"%s\" is neither F,I,W[,C] in ms, of forward, input gradient, weight gradient and a "
                        "hop, nor a file of block times: %s",
-                       path, strerror(errno));
+                       times, strerror(errno));
     pp_status status = read_lines(&r, in, path);
     (void)fclose(in); /* it was only read */
     PP_TRY(status);
@@ -170,7 +171,7 @@ pp_status pp_blocks_read(const char *times, struct pp_blocks **out)
     char *path = strndup(times, length);
     pp_status status = path ? PP_NEW(&blocks, 1) : pp_fail(PP_NOMEM, "there is no memory for a path");
     if (status == PP_OK && times[length] == ',') status = parse(times + length + 1, "--times", &blocks->hop_ms);
-    if (status == PP_OK) status = read_file(path, blocks);
+    if (status == PP_OK) status = read_file(times, path, blocks);
     free(path);
     if (status != PP_OK) pp_blocks_free(blocks);
     *out = status == PP_OK ? blocks : NULL;

@@ -250,7 +250,7 @@ static pp_status check_chunks(const struct pp_config *config, const struct pp_po
     if (chunks <= config->rows) return PP_OK;
     if (point->file_chunks)
         snprintf(from, sizeof from, " of --schedule %.150s", point->schedule);
-    else if (!given && config->preset)
+    else if (!given && config->preset && pp_ints_have(&config->chunks, chunks))
         snprintf(from, sizeof from, " of --preset %s", config->preset);
     return pp_fail(PP_USAGE, "--chunks %d%s is more than the %d row%s of a %s; use at most %d chunk%s, or more --%s",
                    chunks, from, config->rows, pp_plural(config->rows), shared ? "replica" : "batch", config->rows,

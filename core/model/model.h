@@ -100,6 +100,14 @@ struct pp_model {
     int64_t parameters;        /* elements, whole model */
 };
 
+/* Have the stages of two models, of which both have as many, as many layers as each other? */
+static inline bool pp_same_cut(const struct pp_model *a, const struct pp_model *b)
+{
+    for (int s = 0; s < a->nstages; s++)
+        if (a->stages[s].layers != b->stages[s].layers) return false;
+    return true;
+}
+
 /* How many of a stage's first n layers have experts. */
 static inline int pp_stage_layers_with_experts(const struct pp_model *model, const struct pp_stage *stage, int n)
 {

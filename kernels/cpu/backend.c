@@ -105,8 +105,8 @@ static pp_status take_memory(const struct pp_device *device, int64_t bytes, void
     *out = NULL;
     if (available >= 0 && size > available) /* the system would promise it, and then kill the process that uses it */
         return pp_fail(PP_NOMEM,
-                       "a worker needs %.2f GiB, the machine has %.2f GiB left: use more stages, fewer rows or a "
-                       "smaller model",
+                       "a worker needs %.2f GiB, the machine has %.2f GiB left: use more stages, more chunks, "
+                       "fewer rows or a smaller model",
                        (double)size / gib, (double)available / gib);
     char *memory = reserve(size);
     if (!memory) return pp_fail(PP_NOMEM, "cannot reserve %.2f GiB: %s", (double)size / gib, strerror(errno));

@@ -217,11 +217,10 @@ pp_status pp_cuda_alloc(struct pp_device *device, int64_t bytes, void **out)
         (void)cudaGetLastError();
         *out = NULL;
         PP_CUDA(cudaMemGetInfo(&available, &total), "asking for the GPU's memory");
-        return pp_fail(
-            PP_NOMEM,
-            "a worker needs %.2f GiB, GPU %d has %.2f GiB left of %.2f: use more stages or GPUs, fewer rows or "
-            "a smaller model",
-            (double)size / gib, device->place.gpu, (double)available / gib, (double)total / gib);
+        return pp_fail(PP_NOMEM,
+                       "a worker needs %.2f GiB, GPU %d has %.2f GiB left of %.2f: use more stages or GPUs, more "
+                       "chunks, fewer rows or a smaller model",
+                       (double)size / gib, device->place.gpu, (double)available / gib, (double)total / gib);
     }
     PP_CUDA(error, "taking memory");
     pp_status status = pp_cuda_check(cudaMemsetAsync(*out, 0, size, device->host), doing);

@@ -7,7 +7,7 @@ static const struct {
     pp_status status;
     const char *advice;
 } known[] = {
-    {cudaErrorMemoryAllocation, PP_NOMEM, ": use more stages, fewer rows or a smaller model"},
+    {cudaErrorMemoryAllocation, PP_NOMEM, ": use more stages, more chunks, fewer rows or a smaller model"},
     {cudaErrorNotSupported, PP_UNSUPPORTED, ""},
     {cudaErrorNoKernelImageForDevice, PP_UNSUPPORTED,
      ": this build has no kernels for this GPU; build with -DCMAKE_CUDA_ARCHITECTURES=native"},
