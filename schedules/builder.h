@@ -16,8 +16,8 @@
 #include "schedules/schedule.h"
 
 /* Builds the plan of spec->schedule. PP_USAGE for an unknown schedule, a shape that it refuses, or orders that deadlock
- * with the spec's receive buffers; PP_INPUT if its orders are wrong (missing or repeated work, a deadlock whatever there
- * is room for). */
+ * with the spec's receive buffers; PP_INPUT if its orders are wrong (missing or repeated work, a deadlock with any
+ * buffers). */
 pp_status pp_plan_build(const struct pp_plan_spec *spec, struct pp_plan **out) PP_MUST_CHECK;
 
 /* Builds a plan from given orders[ranks] (a schedule file, tests). stage_rank[stages]: the rank of each stage; every
