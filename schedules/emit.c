@@ -276,6 +276,7 @@ static pp_status stuck(const struct builder *b)
         const struct rank_state *rank = &b->ranks[r];
         if (rank->next == rank->nops) continue;
         const struct pp_op *op = &rank->ops[rank->next];
+        told++;
         pp_text_add(&text, "%srank %d waits for the input of %s of stage %d, microbatch %d",
                     pp_text_between(&text, "; "), r, pp_kinds[op->kind].name, op->stage, op->microbatch);
     }

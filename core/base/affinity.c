@@ -41,8 +41,8 @@ static void set_range(size_t first, size_t end)
 
 void pp_affinity_widen(void)
 {
-    const long n = sysconf(_SC_NPROCESSORS_CONF);
-    if (n > 0) set_range(0, (size_t)n);
+    const long n = sysconf(_SC_NPROCESSORS_CONF); /* their numbers may have gaps */
+    set_range(0, n > CPU_SETSIZE ? (size_t)n : CPU_SETSIZE);
 }
 
 void pp_affinity_tie(int cpu) { set_range((size_t)cpu, (size_t)cpu + 1); }

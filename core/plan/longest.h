@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The longest times, in ns. Sums of many of them stay below 2^63.
+ * The longest times, in ns: with all its simulated steps, and slowed down, a simulation of the longest step stays below
+ * 2^63.
  */
 #ifndef PP_CORE_PLAN_LONGEST_H
 #define PP_CORE_PLAN_LONGEST_H

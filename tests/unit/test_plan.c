@@ -277,6 +277,30 @@ static void test_deadlock(void **state)
     free(orders[1].ops);
 }
 
+/* Of many ranks that wait the first six are named, each whole. */
+static void test_deadlock_of_many(void **state)
+{
+    (void)state;
+    enum { RANKS = 10 };
+    struct pp_order orders[RANKS] = {0};
+    int stage_rank[RANKS];
+    for (int r = 0; r < RANKS; r++) {
+        stage_rank[r] = r;
+        for (int i = 0; i < 2; i++) {
+            const int m = r % 2 ? 1 - i : i; /* neighbours want another microbatch first */
+            assert_int_equal(pp_order_add(&orders[r], PP_F, r, m), PP_OK);
+            assert_int_equal(pp_order_add(&orders[r], PP_B, r, m), PP_OK);
+        }
+    }
+    struct pp_plan_spec spec = spec_of("made by hand", RANKS, 1, 2);
+    struct pp_plan *plan = NULL;
+    assert_int_equal(pp_plan_build_orders(&spec, orders, stage_rank, &plan), PP_USAGE);
+    const char *end = strstr(pp_message(), "rank 5 waits for the input of ");
+    assert_non_null(end);
+    assert_null(strchr(end, ';'));
+    for (int r = 0; r < RANKS; r++) free(orders[r].ops);
+}
+
 /* Whole and halved backward passes of one stage: which task writes the gradients first could not be told. So all are
  * halved. */
 static void test_mixed_backward(void **state)
@@ -318,12 +342,19 @@ static void test_chunk_rows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_shapes),     cmocka_unit_test(test_peaks),
-        cmocka_unit_test(test_leaner),         cmocka_unit_test(test_counts),
-        cmocka_unit_test(test_hash),           cmocka_unit_test(test_slots),
-        cmocka_unit_test(test_names),          cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_deadlock),       cmocka_unit_test(test_chunk_rows),
-        cmocka_unit_test(test_mixed_backward), cmocka_unit_test(test_other_issue_orders),
+        cmocka_unit_test(test_all_shapes),
+        cmocka_unit_test(test_peaks),
+        cmocka_unit_test(test_leaner),
+        cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_hash),
+        cmocka_unit_test(test_slots),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_deadlock),
+        cmocka_unit_test(test_deadlock_of_many),
+        cmocka_unit_test(test_chunk_rows),
+        cmocka_unit_test(test_mixed_backward),
+        cmocka_unit_test(test_other_issue_orders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
