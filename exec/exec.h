@@ -26,6 +26,7 @@ struct pp_exec {
     /* Sets the times of a job that was just made. NULL: not needed; the device computes, or --times gives them. */
     pp_status (*set_waits)(void *context, struct pp_job *job);
     void *set_waits_context;
+    bool sweeps; /* there are several configurations: one that is impossible is left out */
     bool agreed; /* all processes end with the same failure, and know it: none needs to be aborted */
     bool mixed;  /* devices of the processes compute with other bits, so bits depend on which worker does what */
     char device_text[192];

@@ -14,6 +14,7 @@
 #include "core/job/fp8_use.h"
 #include "core/options/ending.h"
 #include "exec/carrier_choose.h"
+#include "exec/fit.h"
 #include "exec/place.h"
 #include "exec/report.h"
 #include "exec/signals.h"
@@ -308,6 +309,17 @@ static pp_status plan(struct pp_exec *exec, const struct pp_point *point, struct
     return status == PP_OK && exec->set_waits ? exec->set_waits(exec->set_waits_context, s->job) : status;
 }
 
+static pp_status check_fit(struct pp_exec *exec, const struct pp_session *s)
+{
+    const struct pp_fit_call call = {.transport = exec->transport,
+                                     .processes = &exec->processes,
+                                     .backend = exec->backend,
+                                     .config = &exec->config,
+                                     .job = s->job,
+                                     .refusal = exec->sweeps ? PP_USAGE : PP_NOMEM};
+    return pp_fit_check(&call, &exec->agreed);
+}
+
 pp_status pp_exec_point(struct pp_exec *exec, const struct pp_point *point, struct pp_result *out)
 {
     struct pp_session *s;
@@ -319,6 +331,7 @@ pp_status pp_exec_point(struct pp_exec *exec, const struct pp_point *point, stru
     if (status == PP_OK) status = check_files(exec, s);
     if (status == PP_OK || status == PP_USAGE) status = pp_agree_on_job(exec, s, status);
     if (status == PP_OK) status = pp_restart_check(&s->restart, &exec->config);
+    if (status == PP_OK) status = check_fit(exec, s);
     if (status == PP_OK) status = open_world(exec, s);
     if (status == PP_OK) status = seen_alone(exec, run_session(exec, s, out));
     /* after a failure others still use the world: they are aborted next */

@@ -231,6 +231,7 @@ static pp_status prepare(struct session *s)
                                       : "schedule, --stages, --tensor, --overlap-tensor-sums, "
                                         "--overlap-expert-exchange, --virtual, --zero, --chunks and --checkpoint");
     PP_TRY(PP_NEW(&s->results, s->npoints));
+    exec->sweeps = s->npoints > 1;
     pp_gemm_want_core(config->blas_core);
     PP_TRY(pp_transport_start(config->transport, &exec->transport, &exec->processes));
     s->started = true;

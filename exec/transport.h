@@ -65,6 +65,7 @@ struct pp_processes {
     int count, index;        /* all processes; which of them this is */
     int on_host, host_index; /* processes on this machine; which of them this is */
     int hosts;               /* machines */
+    int host;                /* which machine this is: the index of its first process */
     /* This process's clock + offset = the first process's clock, to within the uncertainty. Both 0 on one machine. */
     int64_t clock_offset_ns, clock_uncertainty_ns;
 };

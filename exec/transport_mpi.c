@@ -62,27 +62,25 @@ static pp_status places_in(MPI_Comm comm, int *count, int *index)
     return check(MPI_Comm_rank(comm, index), "MPI_Comm_rank");
 }
 
-/* leader: the index of the host's first process. */
-static pp_status find_host(struct pp_processes *out, int *leader)
+static pp_status find_host(struct pp_processes *out)
 {
     MPI_Comm host;
     PP_TRY(check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, out->index, MPI_INFO_NULL, &host),
                  "MPI_Comm_split_type"));
-    *leader = out->index;
+    out->host = out->index;
     pp_status status = places_in(host, &out->on_host, &out->host_index);
-    if (status == PP_OK) status = check(MPI_Bcast(leader, 1, MPI_INT, 0, host), "MPI_Bcast within a host");
+    if (status == PP_OK) status = check(MPI_Bcast(&out->host, 1, MPI_INT, 0, host), "MPI_Bcast within a host");
     const int freed = MPI_Comm_free(&host);
     return status == PP_OK ? check(freed, "MPI_Comm_free") : status;
 }
 
 static pp_status find_hosts(struct pp_processes *out)
 {
-    int leader;
-    PP_TRY(find_host(out, &leader));
+    PP_TRY(find_host(out));
     int leads = out->host_index == 0;
     PP_TRY(check(MPI_Allreduce(&leads, &out->hosts, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD), "MPI_Allreduce of hosts"));
     for (int i = 1; i < out->count; i++) {
-        int elsewhere = leader != 0; /* process i tells whether its clock is another one */
+        int elsewhere = out->host != 0; /* process i tells whether its clock is another one */
         PP_TRY(check(MPI_Bcast(&elsewhere, 1, MPI_INT, i, MPI_COMM_WORLD), "MPI_Bcast"));
         if (elsewhere && (out->index == 0 || out->index == i)) PP_TRY(measure_clock(i, out->index, out));
     }
