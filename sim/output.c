@@ -197,14 +197,28 @@ static void print_layers(const json_t *row, FILE *out)
     fputc('\n', out);
 }
 
-pp_status pp_rows_print(const json_t *rows, const struct pp_config *config, FILE *out)
+static void print_table(const json_t *rows, const struct pp_config *config, FILE *out)
 {
-    if (config->format != PP_FORMAT_TABLE) return pp_rows_write(rows, config->format, out);
+    const json_t *first = json_array_get(rows, 0);
     pp_rows_table(rows, config, columns, sizeof columns / sizeof *columns, out);
-    if (json_array_size(rows) != 1) return PP_OK;
-    print_ranks(json_array_get(rows, 0), out);
-    print_layers(json_array_get(rows, 0), out);
-    print_sums(json_array_get(rows, 0), out);
-    print_path(json_array_get(rows, 0), config, out);
-    return PP_OK;
+    if (json_array_size(rows) != 1) return;
+    print_ranks(first, out);
+    print_layers(first, out);
+    print_sums(first, out);
+    print_path(first, config, out);
+}
+
+pp_status pp_rows_print(const struct pp_row *rows, int64_t n, const struct pp_config *config, FILE *out)
+{
+    json_t *array = json_array();
+    pp_status status = PP_OK;
+    for (int64_t i = 0; i < n; i++) array = pp_json_append(array, json_incref(rows[i].json));
+    if (!array)
+        status = pp_fail(PP_NOMEM, "cannot allocate room for the results");
+    else if (config->format == PP_FORMAT_TABLE)
+        print_table(array, config, out);
+    else
+        status = pp_rows_write(array, config->format, out);
+    json_decref(array);
+    return status;
 }

@@ -5,16 +5,11 @@
 #ifndef PP_SIM_OUTPUT_H
 #define PP_SIM_OUTPUT_H
 
-#include <jansson.h>
 #include <stdio.h>
 
-#include "sim/predict.h"
+#include "sim/row.h"
 
-/* The row of a prediction: all its figures, under the names of docs/FORMATS.md. Figures that are not known are null. */
-pp_status pp_row_create(const struct pp_predictor *p, const struct pp_prediction *prediction,
-                        json_t **out) PP_MUST_CHECK;
-
-/* Prints an array of such rows in config->format. */
-pp_status pp_rows_print(const json_t *rows, const struct pp_config *config, FILE *out) PP_MUST_CHECK;
+/* Prints rows[n] in config->format. */
+pp_status pp_rows_print(const struct pp_row *rows, int64_t n, const struct pp_config *config, FILE *out) PP_MUST_CHECK;
 
 #endif

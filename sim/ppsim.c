@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "core/base/log.h"
-#include "core/job/rows.h"
 #include "core/options/devices.h"
 #include "core/options/ending.h"
 #include "core/options/main.h"
@@ -22,6 +21,7 @@
 #include "sim/listed.h"
 #include "sim/output.h"
 #include "sim/profiles.h"
+#include "sim/ranking.h"
 #include "sim/remarks.h"
 #include "sim/store.h"
 #include "sim/targets.h"
@@ -66,8 +66,8 @@ struct session {
     int nways;
     int64_t npoints; /* number of points, of all ways and targets */
     struct pp_listed listed;
-    json_t **row_of; /* [listed.npoints] of each point, until all are there; NULL: it is impossible, or left out */
-    json_t *rows;
+    struct pp_row *rows; /* [listed.npoints] of each point; none where it is impossible, or left out */
+    int64_t nrows;       /* > 0: these are all, without gaps */
     FILE *drawings;
     char *drawn;
     size_t drawn_size;
@@ -169,10 +169,10 @@ static pp_status take_point(void *session, int64_t i, struct pp_outcome *outcome
     if (outcome->status == PP_USAGE && s->npoints > 1)
         return pp_remarks_all_leave_out(&s->remarks_all, at->point, remarks->machine, outcome->message);
     if (outcome->status != PP_OK) return pp_fail(outcome->status, "%s", outcome->message);
-    pp_remarks_memory(remarks, at->point, outcome->row);
-    if (remarks->machine) outcome->row = pp_json_set(outcome->row, "for_machine", json_string(remarks->machine));
-    s->row_of[i] = outcome->row;
-    outcome->row = NULL;
+    pp_remarks_memory(remarks, at->point, &outcome->row);
+    if (remarks->machine) PP_TRY(pp_row_set_target(&outcome->row, (int)(i / s->listed.each), remarks->machine));
+    s->rows[i] = outcome->row;
+    outcome->row.json = NULL;
     pp_remarks_source(remarks, at->point, &outcome->origin);
     for (int kind = 0; kind < PP_POINT_REMARKS; kind++)
         if (kind != PP_REMARK_CHECKPOINT || !s->config.usual) /* nobody has asked for these */
@@ -187,20 +187,19 @@ static pp_status leave_pointless(void *session, const struct pp_point *point, co
     return pp_remarks_all_leave_out(&s->remarks_all, point, NULL, why);
 }
 
-/* Makes the rows of those of all points. */
+/* Leaves rows that are there, and say something new. */
 static pp_status collect_rows(struct session *s)
 {
-    json_t **of_way = s->row_of;
+    struct pp_row *of_way = s->rows;
     for (int64_t i = 0; i < (int64_t)s->ntargets * s->nways && s->config.workers.n > 0; i++) {
         const struct pp_way *way = &s->ways[i % s->nways];
-        PP_TRY(pp_way_remove_no_better(way, of_way, &pp_schedules, leave_pointless, s));
+        PP_TRY(pp_rank_remove_no_better(way, of_way, &pp_schedules, leave_pointless, s));
         of_way += way->npoints;
     }
     for (int64_t i = 0; i < s->listed.npoints; i++) {
-        json_t *row = s->row_of[i];
-        s->row_of[i] = NULL;
-        if (row && json_array_append_new(s->rows, row))
-            return pp_fail(PP_NOMEM, "cannot allocate room for the results");
+        const struct pp_row row = s->rows[i];
+        s->rows[i].json = NULL;
+        if (row.json) s->rows[s->nrows++] = row;
     }
     return PP_OK;
 }
@@ -210,7 +209,7 @@ static pp_status predict_all(struct session *s)
     if (s->npoints > 1) pp_alloc_keep(); /* each point takes megabytes and frees them */
     PP_TRY(pp_remarks_begin(&s->remarks[0], s->ways, s->nways));
     PP_TRY(pp_listed_create(s->targets, s->ntargets, s->ways, s->nways, &s->listed));
-    PP_TRY(PP_NEW(&s->row_of, s->listed.npoints));
+    PP_TRY(PP_NEW(&s->rows, s->listed.npoints));
     const struct pp_points_call call = {.points = s->listed.points,
                                         .npoints = s->listed.npoints,
                                         .keep = s->config.draw || s->config.db,
@@ -219,10 +218,10 @@ static pp_status predict_all(struct session *s)
     PP_TRY(pp_predict_points(&call, 0));
     pp_progress(NULL);
     PP_TRY(collect_rows(s));
-    pp_remarks_all_left_out(&s->remarks_all, &s->config, s->config.usual && json_array_size(s->rows) > 0);
-    if (json_array_size(s->rows) == 0)
+    pp_remarks_all_left_out(&s->remarks_all, &s->config, s->config.usual && s->nrows > 0);
+    if (s->nrows == 0)
         return pp_fail(PP_USAGE, "none of the %lld configurations is possible", (long long)s->npoints);
-    return s->config.workers.n > 0 ? pp_ways_order(s->rows, &s->config) : PP_OK;
+    return s->config.workers.n > 0 ? pp_rank(s->rows, &s->nrows, &s->config) : PP_OK;
 }
 
 static pp_status emit(const struct session *s)
@@ -234,40 +233,35 @@ static pp_status emit(const struct session *s)
     return status;
 }
 
-/* Counts the machine's rows in which anything was computed by a data sheet, and those with computed times of tasks. */
-static void count_computed(const struct session *s, const struct pp_machine *machine, size_t *any, size_t *tasks)
+/* Counts the target's rows in which anything was computed by a data sheet, and those with computed times of tasks. */
+static void count_computed(const struct session *s, int target, int64_t *any, int64_t *tasks)
 {
-    json_t *row;
-    size_t i;
     *any = *tasks = 0;
-    json_array_foreach(s->rows, i, row)
-    {
-        const char *source = json_string_value(json_object_get(row, "cost_source")),
-                   *name = json_string_value(json_object_get(row, "machine"));
-        if (!name || strcmp(name, machine->name) != 0) continue;
-        ++*any;
-        *tasks += strcmp(source, pp_cost_source_names[PP_COST_MACHINE]) == 0;
+    for (int64_t i = 0; i < s->nrows; i++) {
+        const struct pp_row *row = &s->rows[i];
+        if (row->target != target) continue;
+        *any += row->data_sheet;
+        *tasks += row->source == PP_COST_MACHINE;
     }
 }
 
 static void tell_machines(struct session *s)
 {
-    const size_t rows = json_array_size(s->rows);
-    size_t any, tasks, computed = 0;
+    int64_t any, tasks, computed = 0;
     bool sheet = false;
     for (int t = 0; t < s->ntargets; t++) {
         const struct pp_machine *machine = &s->targets[t].predictor.machine;
-        count_computed(s, machine, &any, &tasks);
+        count_computed(s, t, &any, &tasks);
         if (any > 0) pp_machine_tell(machine);
         computed += tasks;
         s->remarks[t].computed = tasks > 0;
         sheet |= tasks > 0 && machine->cores == 0;
     }
     if (sheet) pp_machine_tell_sheet(&s->config);
-    if (computed > 0 && computed < rows)
-        pp_warn("%zu of %zu results have times by a data sheet, the others measured ones: a data sheet's are usually "
+    if (computed > 0 && computed < s->nrows)
+        pp_warn("%lld of %lld results have times by a data sheet, the others measured ones: a data sheet's are usually "
                 "shorter, so do not rank one against the other",
-                computed, rows);
+                (long long)computed, (long long)s->nrows);
     for (int t = 0; t < s->ntargets; t++) pp_remarks_precision(&s->remarks[t]);
     pp_remarks_machine(&s->remarks[0]);
 }
@@ -275,18 +269,16 @@ static void tell_machines(struct session *s)
 /* How to predict or draw the first way alone: a line that a shell takes, however long it is. */
 static void tell_first(const struct session *s)
 {
-    const json_t *first = json_array_get(s->rows, 0);
-    const bool fits = !json_is_false(json_object_get(first, "fits"));
+    const struct pp_row *first = &s->rows[0];
     fflush(stdout);
-    fprintf(stderr, "the first%s: ppsim %s\n", fits ? "" : ", which does not fit",
-            json_string_value(json_object_get(first, "options")));
+    fprintf(stderr, "the first%s: ppsim %s\n", first->too_large ? ", which does not fit" : "",
+            json_string_value(json_object_get(first->json, "options")));
 }
 
 static pp_status predict(struct session *s)
 {
-    s->rows = json_array();
     s->drawings = open_memstream(&s->drawn, &s->drawn_size);
-    if (!s->rows || !s->drawings) return pp_fail(PP_NOMEM, "cannot allocate room for the results");
+    if (!s->drawings) return pp_fail(PP_NOMEM, "cannot allocate room for the results");
     PP_TRY(predict_all(s));
     for (int t = 0; t < s->ntargets; t++) pp_remarks_totals(&s->remarks[t]);
     pp_remarks_all_totals(&s->remarks_all);
@@ -294,7 +286,7 @@ static pp_status predict(struct session *s)
     pp_remarks_schedule(&s->remarks[0]);
     for (int t = 0; t < s->ntargets; t++) pp_remarks_fits(&s->remarks[t]);
     if (fflush(s->drawings) != 0) return pp_fail(PP_NOMEM, "cannot allocate room for the drawings");
-    PP_TRY(pp_rows_print(s->rows, &s->config, stdout));
+    PP_TRY(pp_rows_print(s->rows, s->nrows, &s->config, stdout));
     fwrite(s->drawn, 1, s->drawn_size, stdout);
     if (s->config.workers.n > 0) tell_first(s);
     return PP_OK;
@@ -353,14 +345,13 @@ static void release(struct session *s)
 {
     if (s->drawings) fclose(s->drawings);
     free(s->drawn);
-    for (int64_t i = 0; s->row_of && i < s->listed.npoints; i++) json_decref(s->row_of[i]);
-    free(s->row_of);
+    for (int64_t i = 0; s->rows && i < (s->nrows > 0 ? s->nrows : s->listed.npoints); i++) pp_row_free(&s->rows[i]);
+    free(s->rows);
     pp_listed_free(&s->listed);
     pp_ways_free(s->ways, s->nways);
     pp_remarks_all_free(&s->remarks_all);
     free(s->remarks);
     pp_targets_free(s->targets, s->ntargets);
-    json_decref(s->rows);
     pp_blocks_free(s->config.blocks);
 }
 

@@ -10,7 +10,6 @@
 #include "core/base/log.h"
 #include "core/job/checkpoint_use.h"
 #include "core/job/fp8_use.h"
-#include "sim/output.h"
 
 enum {
     MOST_THREADS = 64,
@@ -62,7 +61,7 @@ static void predict(const struct pp_points_call *call, int64_t i, struct pp_outc
 static pp_status hand_over(const struct pp_points_call *call, int64_t i, struct pp_outcome *outcome)
 {
     pp_status status = call->take(call->context, i, outcome);
-    json_decref(outcome->row);
+    pp_row_free(&outcome->row);
     pp_prediction_free(&outcome->prediction);
     return status;
 }
@@ -130,7 +129,7 @@ static void end_team(struct team *t)
     for (int i = 0; i < t->nthreads; i++) pthread_join(t->threads[i], NULL);
     for (int i = 0; i < t->nplaces; i++) {
         if (!t->places[i].ready) continue;
-        json_decref(t->places[i].outcome.row);
+        pp_row_free(&t->places[i].outcome.row);
         pp_prediction_free(&t->places[i].outcome.prediction);
     }
 }

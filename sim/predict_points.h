@@ -6,9 +6,7 @@
 #ifndef PP_SIM_PREDICT_POINTS_H
 #define PP_SIM_PREDICT_POINTS_H
 
-#include <jansson.h>
-
-#include "sim/predict.h"
+#include "sim/row.h"
 #include "sim/ways.h"
 
 /* What a user should know of a configuration: pp_checkpoint_remark(), pp_fp8_remark(). */
@@ -16,10 +14,10 @@ enum pp_point_remark { PP_REMARK_CHECKPOINT, PP_REMARK_FP8, PP_POINT_REMARKS };
 
 /* The result of one point. After take() whatever is left in it is released. */
 struct pp_outcome {
-    pp_status status;               /* PP_OK, or why the point cannot be predicted */
-    char message[PP_MESSAGE_BYTES]; /* pp_message(), unless PP_OK */
-    json_t *row;                  /* pp_row_create(); NULL unless PP_OK. take() may keep it, and then sets it to NULL */
-    struct pp_cost_origin origin; /* of the prediction */
+    pp_status status;                   /* PP_OK, or why the point cannot be predicted */
+    char message[PP_MESSAGE_BYTES];     /* pp_message(), unless PP_OK */
+    struct pp_row row;                  /* none unless PP_OK. take() may keep row.json, and then sets it to NULL */
+    struct pp_cost_origin origin;       /* of the prediction */
     char remark[PP_POINT_REMARKS][256]; /* each may be "" */
     struct pp_prediction prediction;    /* empty unless pp_points_call.keep */
     /* Of the point: what the prediction was made with, and borrows. */

@@ -111,16 +111,13 @@ void pp_remarks_source(struct pp_remarks *r, const struct pp_point *point, const
     r->taken = fmax(r->taken, o->taken);
 }
 
-void pp_remarks_memory(struct pp_remarks *r, const struct pp_point *point, const json_t *row)
+void pp_remarks_memory(struct pp_remarks *r, const struct pp_point *point, const struct pp_row *row)
 {
-    const json_t *fits = json_object_get(row, "fits");
-    const double bytes = json_number_value(json_object_get(row, "device_bytes"));
-    r->fit += !json_is_false(fits);
+    const double bytes = (double)row->device_bytes;
+    r->fit += !row->too_large;
     r->checkpointed |= point->checkpoint != PP_CHECKPOINT_NEVER && !pp_checkpoint_in_slots(point->checkpoint);
-    if (!json_is_false(fits)) return;
-    const struct pp_large large = {*point, (int)json_integer_value(json_object_get(row, "replicas")),
-                                   (int)json_integer_value(json_object_get(row, "context_parallel")),
-                                   (int)json_integer_value(json_object_get(row, "expert_parallel")), bytes};
+    if (!row->too_large) return;
+    const struct pp_large large = {*point, row->replicas, row->context, row->experts, bytes};
     const bool least = r->nlarge == 0 || bytes < r->large[0].bytes;
     if (r->nlarge < PP_LARGE) r->large[r->nlarge++] = least ? r->large[0] : large;
     if (least) r->large[0] = large;

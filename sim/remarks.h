@@ -39,8 +39,8 @@ pp_status pp_remarks_begin(const struct pp_remarks *r, const struct pp_way *ways
 /* After each prediction: remarks, for the first of each kind, on times that were not measured. */
 void pp_remarks_source(struct pp_remarks *r, const struct pp_point *point, const struct pp_cost_origin *origin);
 
-/* After each prediction: notes whether the row (pp_row_create()) fits into memory. */
-void pp_remarks_memory(struct pp_remarks *r, const struct pp_point *point, const json_t *row);
+/* After each prediction: notes whether the configuration fits into memory. */
+void pp_remarks_memory(struct pp_remarks *r, const struct pp_point *point, const struct pp_row *row);
 
 /* If times of tasks were computed (r->computed) or a machine is named: the remark that the machine is much faster in
  * bf16, if --precision was not given. */

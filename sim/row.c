@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "sim/row.h"
+
 #include "core/job/job_row.h"
 #include "core/job/rows.h"
 #include "sim/block_memory.h"
-#include "sim/output.h"
 #include "sim/row_options.h"
 #include "sim/throughput.h"
 
@@ -50,47 +51,56 @@ static void set_times(json_t **row, const struct pp_plan *plan, const struct pp_
     set(row, "critical_path_ms", path);
 }
 
-static json_t *fits(const struct pp_predictor *p, int64_t bytes)
-{
-    const int64_t limit = pp_predict_memory(p);
-    return limit > 0 ? json_boolean(bytes <= limit) : json_null();
-}
+struct memory {
+    json_t *peak, *kinds; /* by rank: all of it, and of each kind */
+    int64_t most;         /* bytes of the device that needs most; -1: not known */
+};
 
-/* Of blocks that say how much they need. */
-static pp_status set_block_memory(json_t **row, const struct pp_predictor *p, const struct pp_job *job)
+/* What blocks say that they need. */
+static pp_status find_block_memory(const struct pp_job *job, struct memory *out)
 {
     struct pp_block_memory memory;
-    json_t *peak = json_array(), *kinds = json_object();
-    int64_t most = 0;
     const int ranks = job->train->ranks;
     const pp_status status = pp_block_memory_find(job, &memory);
+    *out = (struct memory){json_array(), json_object(), 0};
     for (int r = 0; r < ranks && status == PP_OK; r++) {
         const int64_t all = memory.state[r] + memory.kept[r];
-        peak = pp_json_append(peak, json_integer(all));
-        if (all > most) most = all;
+        out->peak = pp_json_append(out->peak, json_integer(all));
+        if (all > out->most) out->most = all;
     }
-    if (status == PP_OK) kinds = pp_json_set(kinds, "state", pp_json_integers(memory.state, ranks));
-    if (status == PP_OK) kinds = pp_json_set(kinds, "kept", pp_json_integers(memory.kept, ranks));
+    if (status == PP_OK) out->kinds = pp_json_set(out->kinds, "state", pp_json_integers(memory.state, ranks));
+    if (status == PP_OK) out->kinds = pp_json_set(out->kinds, "kept", pp_json_integers(memory.kept, ranks));
     pp_block_memory_free(&memory);
-    set(row, "peak_bytes", peak);
-    set(row, "device_bytes", json_integer(most));
-    set(row, "memory_bytes", kinds);
-    set(row, "fits", fits(p, most));
     return status;
 }
 
-static void set_memory(json_t **row, const struct pp_predictor *p, const struct pp_prediction *prediction)
+/* The same of a model, where workers may share a device. */
+static void find_layout_memory(const struct pp_prediction *prediction, struct memory *out)
 {
-    const struct pp_job *job = prediction->job;
-    const struct pp_layout *layout = job->layout;
-    const int64_t most = layout ? pp_device_bytes(job, prediction->cost->sharers, PP_ALL_BYTES) : 0;
-    json_t *kinds = layout ? json_object() : json_null();
-    for (int kind = 0; layout && kind < PP_BYTES_KINDS; kind++)
-        kinds = pp_json_set(kinds, pp_memory_names[kind], bytes_by_rank(layout, kind));
-    set(row, "peak_bytes", layout ? bytes_by_rank(layout, -1) : json_null());
-    set(row, "device_bytes", layout ? json_integer(most) : json_null());
-    set(row, "memory_bytes", kinds);
-    set(row, "fits", layout ? fits(p, most) : json_null());
+    const struct pp_layout *layout = prediction->job->layout;
+    *out = (struct memory){bytes_by_rank(layout, -1), json_object(),
+                           pp_device_bytes(prediction->job, prediction->cost->sharers, PP_ALL_BYTES)};
+    for (int kind = 0; kind < PP_BYTES_KINDS; kind++)
+        out->kinds = pp_json_set(out->kinds, pp_memory_names[kind], bytes_by_rank(layout, kind));
+}
+
+static pp_status set_memory(struct pp_row *row, const struct pp_predictor *p, const struct pp_prediction *prediction)
+{
+    struct memory memory = {.most = -1};
+    pp_status status = PP_OK;
+    if (pp_block_memory_known(prediction->job))
+        status = find_block_memory(prediction->job, &memory);
+    else if (prediction->job->layout)
+        find_layout_memory(prediction, &memory);
+    const int64_t limit = pp_predict_memory(p);
+    const bool known = memory.most >= 0, limited = known && limit > 0;
+    row->device_bytes = memory.most;
+    row->too_large = limited && memory.most > limit;
+    set(&row->json, "peak_bytes", known ? memory.peak : json_null());
+    set(&row->json, "device_bytes", known ? json_integer(memory.most) : json_null());
+    set(&row->json, "memory_bytes", known ? memory.kinds : json_null());
+    set(&row->json, "fits", limited ? json_boolean(!row->too_large) : json_null());
+    return status;
 }
 
 /* The source of links: the measured mover, or "machine"; NULL: there are no links, or their times are given. */
@@ -102,12 +112,14 @@ static const char *link_source(const struct pp_predictor *p, const struct pp_pre
     return origin->transport && !origin->link_computed ? origin->transport : "machine";
 }
 
-static void set_source(json_t **row, const struct pp_predictor *p, const struct pp_prediction *prediction)
+static void set_source(struct pp_row *out, const struct pp_predictor *p, const struct pp_prediction *prediction)
 {
     const char *link = link_source(p, prediction);
-    bool machine = prediction->cost->source == PP_COST_MACHINE || prediction->origin.link_computed;
-    set(row, "cost_source", json_string(pp_cost_source_names[prediction->cost->source]));
-    set(row, "machine", machine ? json_string(p->machine.name) : json_null());
+    json_t **row = &out->json;
+    out->source = prediction->cost->source;
+    out->data_sheet = out->source == PP_COST_MACHINE || prediction->origin.link_computed;
+    set(row, "cost_source", json_string(pp_cost_source_names[out->source]));
+    set(row, "machine", out->data_sheet ? json_string(p->machine.name) : json_null());
     set(row, "host_order", json_string(p->config->host_order ? "replicas" : "pipeline"));
     set(row, "link_source", link ? json_string(link) : json_null());
     set(row, "interpolated", json_integer(prediction->origin.from[PP_COST_INTERPOLATED]));
@@ -116,43 +128,62 @@ static void set_source(json_t **row, const struct pp_predictor *p, const struct 
 }
 
 /* Days and cost of a training. */
-static void set_spending(json_t **row, const struct pp_predictor *p, const struct pp_prediction *prediction)
+static void set_spending(struct pp_row *out, const struct pp_predictor *p, const struct pp_prediction *prediction)
 {
-    const double each = pp_cost_per_gtoken(p, prediction);
     const int64_t devices = pp_devices(p, prediction);
+    json_t **row = &out->json;
+    out->cost_per_gtoken = pp_cost_per_gtoken(p, prediction);
     set(row, "devices", devices > 0 ? json_integer(devices) : json_null());
     set(row, "train_days", if_any(pp_train_days(p, prediction)));
-    set(row, "cost_per_gtoken", if_any(each));
-    set(row, "train_cost", if_any(each * p->config->train_tokens / 1e9));
+    set(row, "cost_per_gtoken", if_any(out->cost_per_gtoken));
+    set(row, "train_cost", if_any(out->cost_per_gtoken * p->config->train_tokens / 1e9));
 }
 
-pp_status pp_row_create(const struct pp_predictor *p, const struct pp_prediction *prediction, json_t **out)
+static void set_workers(struct pp_row *row, const struct pp_plan *plan)
+{
+    row->workers = pp_plan_workers(plan);
+    row->replicas = pp_plan_data_parallel(plan);
+    row->context = plan->context;
+    row->experts = plan->expert_parallel;
+}
+
+pp_status pp_row_create(const struct pp_predictor *p, const struct pp_prediction *prediction, struct pp_row *out)
 {
     const struct pp_job *job = prediction->job;
     const int64_t process = pp_process_most_bytes(job, &prediction->process, p->data_bytes);
+    struct pp_row row = {.json = pp_job_row(json_object(), job),
+                         .ms_per_batch = (double)prediction->result.batch_ns / 1e6};
     char hash[17];
-    json_t *row = json_object();
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)job->train->hash);
-    row = pp_job_row(row, job);
-    set_times(&row, job->train, &prediction->result);
-    set(&row, "tensor_ms", ms(tensor_ns(job->train, prediction->cost)));
-    pp_status status = PP_OK;
-    if (pp_block_memory_known(job))
-        status = set_block_memory(&row, p, job);
-    else
-        set_memory(&row, p, prediction);
-    set(&row, "peak_microbatches", pp_json_reals(job->train->peak_microbatches, job->train->ranks));
-    set(&row, "tokens_per_s", if_any(pp_tokens_per_s(prediction)));
-    set(&row, "mfu", if_any(pp_mfu(p, prediction)));
+    set_workers(&row, job->train);
+    set_times(&row.json, job->train, &prediction->result);
+    set(&row.json, "tensor_ms", ms(tensor_ns(job->train, prediction->cost)));
+    pp_status status = set_memory(&row, p, prediction);
+    set(&row.json, "peak_microbatches", pp_json_reals(job->train->peak_microbatches, job->train->ranks));
+    set(&row.json, "tokens_per_s", if_any(pp_tokens_per_s(prediction)));
+    set(&row.json, "mfu", if_any(pp_mfu(p, prediction)));
     set_spending(&row, p, prediction);
-    set(&row, "process_bytes", process > 0 ? json_integer(process) : json_null());
-    set(&row, "tasks", json_integer(job->train->ntasks));
+    set(&row.json, "process_bytes", process > 0 ? json_integer(process) : json_null());
+    set(&row.json, "tasks", json_integer(job->train->ntasks));
     set_source(&row, p, prediction);
-    set(&row, "parameters", job->model ? json_integer(job->model->parameters) : json_null());
-    set(&row, "plan", json_string(hash));
-    set(&row, "options", pp_row_options(row, p->config, job->point.schedule));
-    if (status == PP_OK && !row) status = pp_fail(PP_NOMEM, "cannot allocate the results of a configuration");
-    if (status != PP_OK) json_decref(row);
-    *out = status == PP_OK ? row : NULL;
+    set(&row.json, "parameters", job->model ? json_integer(job->model->parameters) : json_null());
+    set(&row.json, "plan", json_string(hash));
+    set(&row.json, "options", pp_row_options(row.json, p->config, job->point.schedule));
+    if (status == PP_OK && !row.json) status = pp_fail(PP_NOMEM, "cannot allocate the results of a configuration");
+    if (status != PP_OK) pp_row_free(&row);
+    *out = row;
     return status;
+}
+
+pp_status pp_row_set_target(struct pp_row *row, int target, const char *machine)
+{
+    row->target = target;
+    set(&row->json, "for_machine", json_string(machine));
+    return row->json ? PP_OK : pp_fail(PP_NOMEM, "cannot allocate the name of a configuration's machine");
+}
+
+void pp_row_free(struct pp_row *row)
+{
+    json_decref(row->json);
+    *row = (struct pp_row){0};
 }

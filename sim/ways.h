@@ -9,8 +9,6 @@
 #ifndef PP_SIM_WAYS_H
 #define PP_SIM_WAYS_H
 
-#include <jansson.h>
-
 #include "core/job/job.h"
 
 struct pp_way {
@@ -34,27 +32,15 @@ pp_status pp_ways(const struct pp_config *config, const struct pp_schedules *sch
                   int *n) PP_MUST_CHECK;
 void pp_ways_free(struct pp_way *ways, int n);
 
-/* Removes from a way of --workers what nobody would run: pipelines of one rank with several stages, if it also has some
- * with one stage that hold one microbatch at a time. `left_out` is called before with each of these points, and why.
- * Returns its first failure. */
-pp_status pp_way_remove_pointless(struct pp_way *way, const struct pp_schedules *schedules,
-                                  pp_status (*left_out)(void *context, const struct pp_point *point, const char *why),
-                                  void *context) PP_MUST_CHECK;
+/* Is told of a point that is left out, and why. Its failure ends what calls it. */
+typedef pp_status (*pp_left_out_fn)(void *context, const struct pp_point *point, const char *why);
 
-/* Removes rows (pp_row_create()) of a way of --workers that say nothing new: of a schedule that is for several stages
- * on each rank, with one stage, if a schedule that is for one takes as little time and memory and is the same
- * otherwise. rows[way->npoints]: of each point, or NULL; those that are removed are released, and become NULL.
- * left_out: as above. */
-pp_status pp_way_remove_no_better(const struct pp_way *way, json_t **rows, const struct pp_schedules *schedules,
-                                  pp_status (*left_out)(void *context, const struct pp_point *point, const char *why),
+/* Removes from a way of --workers what nobody would run: pipelines of one rank with several stages, if it also has some
+ * with one stage that hold one microbatch at a time. `left_out` is called before with each of these points. */
+pp_status pp_way_remove_pointless(struct pp_way *way, const struct pp_schedules *schedules, pp_left_out_fn left_out,
                                   void *context) PP_MUST_CHECK;
 
 /* *out: the config for the points of a way. It borrows everything that `config` owns. */
 void pp_way_config(const struct pp_config *config, const struct pp_way *way, struct pp_config *out);
-
-/* Sorts an array of rows (pp_row_create()) by ms/batch, or with --price by the cost of a token; rows that do not fit
- * into memory go last, and if none fits, they are sorted by the memory that they need. Equal rows keep their order.
- * With --top N only the first N rows for each number of workers on each machine (field "for_machine") are kept. */
-pp_status pp_ways_order(json_t *rows, const struct pp_config *config) PP_MUST_CHECK;
 
 #endif

@@ -54,11 +54,10 @@ static pp_status print_row(const struct pp_prediction *prediction, FILE *out)
 {
     const struct pp_config json = {.format = PP_FORMAT_JSON};
     const struct pp_predictor predictor = {.config = prediction->job->config};
-    json_t *rows = json_array(), *row;
+    struct pp_row row;
     PP_TRY(pp_row_create(&predictor, prediction, &row));
-    json_array_append_new(rows, row);
-    pp_status status = pp_rows_print(rows, &json, out);
-    json_decref(rows);
+    pp_status status = pp_rows_print(&row, 1, &json, out);
+    pp_row_free(&row);
     return status;
 }
 

@@ -62,8 +62,8 @@ static pp_status take(void *context, int64_t point, struct pp_outcome *outcome)
     assert_int_equal(point, t->n);
     char *text = t->text[t->n++];
     if (outcome->status == PP_OK)
-        snprintf(text, sizeof t->text[0], "%s %.9g", json_string_value(json_object_get(outcome->row, "plan")),
-                 json_real_value(json_object_get(outcome->row, "ms_per_batch")));
+        snprintf(text, sizeof t->text[0], "%s %.9g", json_string_value(json_object_get(outcome->row.json, "plan")),
+                 outcome->row.ms_per_batch);
     else
         snprintf(text, sizeof t->text[0], "%.90s", outcome->message);
     return point == t->stop_at ? pp_fail(PP_IO, "full at %d", (int)point) : PP_OK;

@@ -11,7 +11,7 @@
 
 #include "kernels/model.h"
 #include "schedules/schedule.h"
-#include "sim/ways.h"
+#include "sim/ranking.h"
 
 struct fixture {
     struct pp_config config;
@@ -167,41 +167,33 @@ static void layers_have_times_of_their_machine(void **state)
     release(&f);
 }
 
-static json_t *row(const char *machine, int stages, double cost)
-{
-    json_t *out = json_pack("{s:i, s:i, s:i, s:i, s:f}", "stages", stages, "tensor", 1, "context_parallel", 1,
-                            "replicas", 1, "cost_per_gtoken", cost);
-    if (machine) json_object_set_new(out, "for_machine", json_string(machine));
-    assert_non_null(out);
-    return out;
-}
-
-/* The first of each number of workers of each machine, cheapest first. */
+/* The first of each number of workers of each target, cheapest first. */
 static void the_best_of_each_machine_stay(void **state)
 {
     static const struct {
-        const char *machine;
-        int workers, cost;
-    } rows[] = {{"a", 2, 7}, {"a", 2, 5}, {"b", 2, 6}, {"a", 4, 4}, {"b", 4, 9}, {"b", 4, 8}, {"a", 4, 4}},
-      left[] = {{"a", 4, 4}, {"a", 2, 5}, {"b", 2, 6}, {"b", 4, 8}};
-    enum { ROWS = sizeof rows / sizeof *rows, LEFT = sizeof left / sizeof *left };
+        int target, workers, cost;
+    } of[] = {{0, 2, 7}, {0, 2, 5}, {1, 2, 6}, {0, 4, 4}, {1, 4, 9}, {1, 4, 8}, {0, 4, 4}},
+      left[] = {{0, 4, 4}, {0, 2, 5}, {1, 2, 6}, {1, 4, 8}};
+    enum { ROWS = sizeof of / sizeof *of, LEFT = sizeof left / sizeof *left };
     static const struct pp_config config = {.top = 1, .price = {1, {1}}};
-    json_t *array = json_array();
     (void)state;
-    for (int i = 0; i < ROWS; i++) json_array_append_new(array, row(rows[i].machine, rows[i].workers, rows[i].cost));
-    assert_int_equal(pp_ways_order(array, &config), PP_OK);
-    assert_int_equal(json_array_size(array), LEFT);
-    for (int i = 0; i < LEFT; i++) {
-        const json_t *r = json_array_get(array, (size_t)i);
-        assert_string_equal(json_string_value(json_object_get(r, "for_machine")), left[i].machine);
-        assert_int_equal(json_integer_value(json_object_get(r, "stages")), left[i].workers);
-        assert_true(json_number_value(json_object_get(r, "cost_per_gtoken")) == left[i].cost);
+    for (int several = 0; several < 2; several++) {
+        struct pp_row rows[ROWS];
+        int64_t n = ROWS;
+        for (int i = 0; i < ROWS; i++)
+            rows[i] = (struct pp_row){json_integer(i), .workers = of[i].workers, .cost_per_gtoken = of[i].cost,
+                                      .target = several ? of[i].target : 0};
+        assert_int_equal(pp_rank(rows, &n, &config), PP_OK);
+        assert_int_equal(n, several ? LEFT : 2);
+        for (int i = 0; i < n; i++) {
+            const struct pp_row *r = &rows[i];
+            assert_int_equal(r->target, left[i].target);
+            assert_int_equal(r->workers, left[i].workers);
+            assert_true(r->cost_per_gtoken == left[i].cost);
+            assert_int_equal(of[json_integer_value(r->json)].cost, left[i].cost);
+            pp_row_free(&rows[i]);
+        }
     }
-    json_array_clear(array);
-    for (int i = 0; i < ROWS; i++) json_array_append_new(array, row(NULL, rows[i].workers, rows[i].cost));
-    assert_int_equal(pp_ways_order(array, &config), PP_OK);
-    assert_int_equal(json_array_size(array), 2);
-    json_decref(array);
 }
 
 /* Cheapest first; those that cost as much stay in the order in which they were. */
@@ -209,15 +201,34 @@ static void equal_rows_keep_their_order(void **state)
 {
     enum { ROWS = 9 };
     static const struct pp_config config = {.price = {1, {1}}};
-    json_t *array = json_array();
+    static const int order[ROWS] = {0, 3, 6, 1, 2, 4, 5, 7, 8};
+    struct pp_row rows[ROWS];
+    int64_t n = ROWS;
     (void)state;
-    for (int i = 0; i < ROWS; i++) json_array_append_new(array, row(NULL, 1 + i, i % 3 ? 5 : 4));
-    assert_int_equal(pp_ways_order(array, &config), PP_OK);
-    for (size_t i = 0; i < ROWS; i++) {
-        static const int stages[ROWS] = {1, 4, 7, 2, 3, 5, 6, 8, 9};
-        assert_int_equal(json_integer_value(json_object_get(json_array_get(array, i), "stages")), stages[i]);
+    for (int i = 0; i < ROWS; i++) rows[i] = (struct pp_row){.workers = i, .cost_per_gtoken = i % 3 ? 5 : 4};
+    assert_int_equal(pp_rank(rows, &n, &config), PP_OK);
+    assert_int_equal(n, ROWS);
+    for (int i = 0; i < ROWS; i++) assert_int_equal(rows[i].workers, order[i]);
+}
+
+/* What fits goes first, however slow; where nothing does, what needs least. */
+static void rows_that_do_not_fit_go_last(void **state)
+{
+    enum { ROWS = 4 };
+    static const struct pp_config config = {0};
+    (void)state;
+    for (int fitting = 0; fitting < 2; fitting++) {
+        static const int some[ROWS] = {3, 1, 0, 2}, none[ROWS] = {1, 3, 2, 0};
+        struct pp_row rows[ROWS];
+        int64_t n = ROWS;
+        for (int i = 0; i < ROWS; i++)
+            rows[i] = (struct pp_row){.workers = i,
+                                      .ms_per_batch = (double[]){2, 7, 3, 6}[i],
+                                      .device_bytes = (int[]){40, 10, 30, 20}[i],
+                                      .too_large = !fitting || i % 2 == 0};
+        assert_int_equal(pp_rank(rows, &n, &config), PP_OK);
+        for (int i = 0; i < ROWS; i++) assert_int_equal(rows[i].workers, fitting ? some[i] : none[i]);
     }
-    json_decref(array);
 }
 
 int main(void)
@@ -231,6 +242,7 @@ int main(void)
                                        cmocka_unit_test(of_several_one_may_be_impossible),
                                        cmocka_unit_test(layers_have_times_of_their_machine),
                                        cmocka_unit_test(the_best_of_each_machine_stay),
-                                       cmocka_unit_test(equal_rows_keep_their_order)};
+                                       cmocka_unit_test(equal_rows_keep_their_order),
+                                       cmocka_unit_test(rows_that_do_not_fit_go_last)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sim/ranking.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Is the schedule one for several stages on each rank, though the point may have one? */
+static bool is_for_several(const struct pp_point *point, const struct pp_schedules *schedules)
+{
+    struct pp_schedule_found found;
+    return schedules->find(point->schedule, &found) == PP_OK && found.virtual_stages > 1;
+}
+
+static bool differ_in_schedule_only(const struct pp_point *a, const struct pp_point *b)
+{
+    return a->ranks == b->ranks && a->virtual_stages == b->virtual_stages && a->chunks == b->chunks &&
+           a->checkpoint == b->checkpoint && a->tensor == b->tensor && a->sum_pieces == b->sum_pieces &&
+           a->exchange_pieces == b->exchange_pieces && a->zero == b->zero && a->shard_degree == b->shard_degree;
+}
+
+static bool is_no_better(const struct pp_row *row, const struct pp_row *than)
+{
+    return row->ms_per_batch >= than->ms_per_batch && row->device_bytes >= than->device_bytes;
+}
+
+pp_status pp_rank_remove_no_better(const struct pp_way *way, struct pp_row *rows, const struct pp_schedules *schedules,
+                                   pp_left_out_fn left_out, void *context)
+{
+    char why[160];
+    for (int i = 0; i < way->npoints; i++) {
+        const struct pp_point *point = &way->points[i];
+        if (!rows[i].json || point->virtual_stages > 1 || !is_for_several(point, schedules)) continue;
+        int k = 0;
+        while (k < way->npoints && !(rows[k].json && differ_in_schedule_only(point, &way->points[k]) &&
+                                     !is_for_several(&way->points[k], schedules) && is_no_better(&rows[i], &rows[k])))
+            k++;
+        if (k == way->npoints) continue;
+        snprintf(why, sizeof why,
+                 "with one stage on each rank (--virtual 1) it takes no less time or memory than %.64s",
+                 way->points[k].schedule);
+        PP_TRY(left_out(context, point, why));
+        pp_row_free(&rows[i]);
+    }
+    return PP_OK;
+}
+
+/* A row with what it is sorted by. */
+struct place {
+    struct pp_row row;
+    int64_t bytes;  /* that it needs, if no row fits; else 0 */
+    double value;   /* less is better */
+    int64_t before; /* its index before sorting */
+};
+
+static int by_value(const void *a, const void *b)
+{
+    const struct place *x = a, *y = b;
+    if (x->row.too_large != y->row.too_large) return x->row.too_large - y->row.too_large;
+    if (x->bytes != y->bytes) return x->bytes < y->bytes ? -1 : 1;
+    if (x->value != y->value) return x->value < y->value ? -1 : 1;
+    return x->before < y->before ? -1 : 1;
+}
+
+/* Does a row fit, or is that not known? */
+static bool has_fitting(const struct pp_row *rows, int64_t n)
+{
+    int64_t i = 0;
+    while (i < n && rows[i].too_large) i++;
+    return i < n;
+}
+
+/* Number of better rows with the same number of workers on the same machine. */
+static int better(const struct place *places, int64_t place)
+{
+    const struct pp_row *this = &places[place].row;
+    int n = 0;
+    for (int64_t i = 0; i < place; i++)
+        n += places[i].row.workers == this->workers && places[i].row.target == this->target;
+    return n;
+}
+
+pp_status pp_rank(struct pp_row *rows, int64_t *n, const struct pp_config *config)
+{
+    const bool priced = pp_config_price(config) > 0, fitting = has_fitting(rows, *n);
+    struct place *places;
+    int64_t kept = 0;
+    PP_TRY(PP_NEW(&places, *n));
+    for (int64_t i = 0; i < *n; i++)
+        places[i] = (struct place){.row = rows[i],
+                                   .bytes = fitting ? 0 : rows[i].device_bytes,
+                                   .value = priced ? rows[i].cost_per_gtoken : rows[i].ms_per_batch,
+                                   .before = i};
+    qsort(places, (size_t)*n, sizeof *places, by_value);
+    for (int64_t i = 0; i < *n; i++) {
+        if (!config->top || better(places, i) < config->top)
+            rows[kept++] = places[i].row;
+        else
+            json_decref(places[i].row.json);
+    }
+    free(places);
+    *n = kept;
+    return PP_OK;
+}
