@@ -37,6 +37,12 @@ struct pp_search {
     char context[PP_CONTEXT_SIZE];   /* pp_job_context() */
 };
 
+/* Times of which setting count. Borrows from the search. */
+static inline struct pp_db_setting pp_search_setting(const struct pp_search *search)
+{
+    return (struct pp_db_setting){search->device, search->threads, search->context};
+}
+
 /* A class of computations of the job, and its program. */
 struct pp_wanted {
     const struct pp_class *class;

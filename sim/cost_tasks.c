@@ -103,20 +103,22 @@ static pp_status between(const struct pp_search *s, const struct pp_wanted *want
 static pp_status interpolate(const struct pp_search *s, const struct pp_wanted *wanted, int load, int64_t *ns)
 {
     const char *signature = wanted->program->signature, *word = strstr(signature, " rows");
+    const struct pp_db_setting setting = pp_search_setting(s);
     char prefix[PP_SIGNATURE_BYTES];
     *ns = 0;
     if (!word) return PP_OK;
     struct bracket b = {.prefix = (size_t)(word - signature) + strlen(" rows"), .load = load};
     b.rows = atoi(signature + b.prefix);
     snprintf(prefix, sizeof prefix, "%.*s", (int)b.prefix, signature);
-    PP_TRY(pp_db_each_task(s->db, s->device, s->threads, prefix, s->context, consider, &b));
+    PP_TRY(pp_db_each_task(s->db, &setting, prefix, consider, &b));
     return between(s, wanted, &b, ns);
 }
 
 /* Finds the mean time of a kernel, or of PP_SAMPLE_GAP. */
 static pp_status find_mean(const struct pp_search *s, const char *name, int load, int64_t *ns, bool *found)
 {
-    PP_TRY(pp_db_find_kernel_mean(s->db, s->device, s->threads, name, s->context, load, ns, found));
+    const struct pp_db_setting setting = pp_search_setting(s);
+    PP_TRY(pp_db_find_kernel_mean(s->db, &setting, name, load, ns, found));
     return *found
                ? pp_check_figure((double)*ns, -PP_LONGEST_MEASURED_NS, PP_LONGEST_MEASURED_NS, "ns of \"%s\" are", name)
                : PP_OK;
@@ -215,11 +217,12 @@ static void collect(void *arg, const char *signature, int load, int64_t ns)
 
 pp_status pp_search_rows(const struct pp_search *s, const struct pp_row_counts **out)
 {
+    const struct pp_db_setting setting = pp_search_setting(s);
     struct pp_row_counts *counts = &s->memory->rows[share_of(s)];
     *out = counts;
     if (counts->known) return PP_OK;
     counts->known = true;
-    return pp_db_each_task(s->db, s->device, s->threads, "", s->context, collect, counts);
+    return pp_db_each_task(s->db, &setting, "", collect, counts);
 }
 
 /* Interpolates between two sums of kernels, with the nearest numbers of rows below and above for which there is a sum;
@@ -238,7 +241,8 @@ static pp_status interpolate_kernels(const struct pp_search *s, const struct pp_
 
 static pp_status find_task(const struct pp_search *s, const char *signature, int load, int64_t *ns, bool *found)
 {
-    PP_TRY(pp_db_find_task(s->db, s->device, s->threads, signature, s->context, load, ns, found));
+    const struct pp_db_setting setting = pp_search_setting(s);
+    PP_TRY(pp_db_find_task(s->db, &setting, signature, load, ns, found));
     return *found ? pp_check_figure((double)*ns, 1, PP_LONGEST_MEASURED_NS, "ns of \"%s\" are", signature) : PP_OK;
 }
 
@@ -308,10 +312,11 @@ static void count(struct pp_cost_origin *origin, int source, const char *signatu
 /* GPUs: sets the host's time to issue the task, if it was measured. */
 static pp_status set_issue(const struct pp_search *s, const char *signature, struct pp_class_cost *class)
 {
+    const struct pp_db_setting setting = pp_search_setting(s);
     bool found;
     int64_t ns;
     if (!s->gpu) return PP_OK;
-    PP_TRY(pp_db_find_issue(s->db, s->device, s->threads, signature, s->context, s->load, &ns, &found));
+    PP_TRY(pp_db_find_issue(s->db, &setting, signature, s->load, &ns, &found));
     if (!found) return PP_OK;
     PP_TRY(pp_check_figure((double)ns, 0, PP_LONGEST_MEASURED_NS, "ns of issuing \"%s\" are", signature));
     class->host_ns = ns + llround(s->task_host_ns);

@@ -117,29 +117,37 @@ pp_status pp_db_add_sample(struct pp_db *db, int64_t run_id, enum pp_sample_kind
 pp_status pp_db_add_link(struct pp_db *db, int64_t run_id, const char *link, const char *parameter,
                          double value) PP_MUST_CHECK;
 
+/* The setting in which a time was measured. Borrowed. */
+struct pp_db_setting {
+    const char *device;
+    int threads;         /* of a worker */
+    const char *context; /* pp_job_context() */
+};
+
 /* Look-ups. Each takes the newest profile that has what is asked for; profiles that ended well go before all others.
  * *found is false, and the result is left alone, if no profile has it. Times are means, or medians where no mean is
- * known. device, threads: only profiles of that device, with so many threads of a worker, count. context:
- * pp_job_context(); times that were measured in another share of a GPU count in pp_db_find_issue() only. */
+ * known. Only profiles of the setting's device and threads count, and only times that were measured in the same share
+ * of a GPU as that of its context (but see pp_db_find_issue()). */
 
 /* The time of a whole task under this load. A time in this context goes before a newer one in another context; of
  * equally new ones those of this schedule go before others. */
-pp_status pp_db_find_task(struct pp_db *db, const char *device, int threads, const char *signature, const char *context,
-                          int load, int64_t *ns, bool *found) PP_MUST_CHECK;
+pp_status pp_db_find_task(struct pp_db *db, const struct pp_db_setting *setting, const char *signature, int load,
+                          int64_t *ns, bool *found) PP_MUST_CHECK;
 /* Is there a task whose name has these words in it? */
 pp_status pp_db_knows_words(struct pp_db *db, const char *device, int threads, const char *words,
                             bool *found) PP_MUST_CHECK;
-/* The time that the host needs to issue the task. A time in the context's share of a GPU goes before others, then one
- * under this load. */
-pp_status pp_db_find_issue(struct pp_db *db, const char *device, int threads, const char *signature,
-                           const char *context, int load, int64_t *ns, bool *found) PP_MUST_CHECK;
-/* The mean time of a kernel, over all tasks in which it ran, under the highest load with which it was measured. */
+/* The time that the host needs to issue the task, of any share of a GPU; but a time in the context's goes before
+ * others, then one under this load. */
+pp_status pp_db_find_issue(struct pp_db *db, const struct pp_db_setting *setting, const char *signature, int load,
+                           int64_t *ns, bool *found) PP_MUST_CHECK;
+/* The mean time of a kernel, over all tasks in which it ran, under the highest load with which it was measured, of any
+ * context. */
 pp_status pp_db_find_kernel(struct pp_db *db, const char *device, int threads, const char *name, int64_t *ns,
                             bool *found) PP_MUST_CHECK;
-/* The mean time of a kernel under this load, over all tasks in which it ran in the context's share of a GPU. name may
- * be PP_SAMPLE_GAP. Only profiles that have gaps count. */
-pp_status pp_db_find_kernel_mean(struct pp_db *db, const char *device, int threads, const char *name,
-                                 const char *context, int load, int64_t *ns, bool *found) PP_MUST_CHECK;
+/* The mean time of a kernel under this load, over all tasks in which it ran. name may be PP_SAMPLE_GAP. Only profiles
+ * that have gaps count. */
+pp_status pp_db_find_kernel_mean(struct pp_db *db, const struct pp_db_setting *setting, const char *name, int load,
+                                 int64_t *ns, bool *found) PP_MUST_CHECK;
 /* A parameter of a link or of processes, of config->device. Goes before others, in this order: a profile of the model
  * and data shape of config (run.workload); one with as many threads of a worker; one whose number of processes is
  * nearest to `processes` (0: any will do); one that ended well; the newest. */
@@ -151,10 +159,10 @@ pp_status pp_db_newest_device(struct pp_db *db, char *buf, size_t size) PP_MUST_
 pp_status pp_db_has_profile(struct pp_db *db, const char *device, int *cores, bool *found) PP_MUST_CHECK;
 /* Was any task measured on the device with so many threads of a worker? */
 pp_status pp_db_has_threads(struct pp_db *db, const char *device, int threads, bool *found) PP_MUST_CHECK;
-/* Calls fn for each task whose signature starts with `prefix` and for each load under which it was measured, in the
- * context's share of a GPU, with the time of the profile that a look-up takes. signature: borrowed during the call. */
+/* Calls fn for each task whose signature starts with `prefix` and for each load under which it was measured, with the
+ * time of the profile that a look-up takes. signature: borrowed during the call. */
 typedef void (*pp_db_task_fn)(void *arg, const char *signature, int load, int64_t ns);
-pp_status pp_db_each_task(struct pp_db *db, const char *device, int threads, const char *prefix, const char *context,
-                          pp_db_task_fn fn, void *arg) PP_MUST_CHECK;
+pp_status pp_db_each_task(struct pp_db *db, const struct pp_db_setting *setting, const char *prefix, pp_db_task_fn fn,
+                          void *arg) PP_MUST_CHECK;
 
 #endif

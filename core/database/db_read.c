@@ -17,26 +17,29 @@
     ", run, " PP_SQL_SCHEDULE("context") " = " PP_SQL_SCHEDULE(asked) ", context)"
 #define BEST_PROFILE "id IN (SELECT run FROM task_time) ORDER BY status IS 'ok' DESC, id DESC LIMIT 1"
 
-pp_status pp_db_find_task(struct pp_db *db, const char *device, int threads, const char *signature, const char *context,
-                          int load, int64_t *ns, bool *found)
+pp_status pp_db_find_task(struct pp_db *db, const struct pp_db_setting *setting, const char *signature, int load,
+                          int64_t *ns, bool *found)
 {
-    return pp_db_integer(
-        db,
-        "SELECT " PP_SQL_EXPECTED " FROM task_time WHERE name = ?3 AND load = ?4 AND " PP_SQL_SHARE(
-            "context") " = " PP_SQL_SHARE("?5") " AND " OF_DEVICE " ORDER BY " LOOKED_UP("?5") " DESC LIMIT 1",
-        PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(signature), PP_INT(load), PP_TEXT(context)), ns, found);
+    return pp_db_integer(db,
+                         "SELECT " PP_SQL_EXPECTED " FROM task_time WHERE name = ?3 AND load = ?4 AND " PP_SQL_SHARE(
+                             "context") " = " PP_SQL_SHARE("?5") " AND " OF_DEVICE
+                                                                 " ORDER BY " LOOKED_UP("?5") " DESC LIMIT 1",
+                         PP_VALUES(PP_TEXT(setting->device), PP_INT(setting->threads), PP_TEXT(signature), PP_INT(load),
+                                   PP_TEXT(setting->context)),
+                         ns, found);
 }
 
-pp_status pp_db_find_issue(struct pp_db *db, const char *device, int threads, const char *signature,
-                           const char *context, int load, int64_t *ns, bool *found)
+pp_status pp_db_find_issue(struct pp_db *db, const struct pp_db_setting *setting, const char *signature, int load,
+                           int64_t *ns, bool *found)
 {
-    return pp_db_integer(
-        db,
-        "SELECT " PP_SQL_EXPECTED " FROM kernel_time WHERE name = '" PP_SAMPLE_ISSUE
-        "' AND " PP_SQL_BEFORE_SHARE("context") " = ?3 AND " OF_DEVICE " ORDER BY " PP_SQL_SHARE(
-            "context") " = " PP_SQL_SHARE("?5") " DESC, load = ?4 DESC, " ENDED_WELL
-                                                " DESC, run DESC, context, load LIMIT 1",
-        PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(signature), PP_INT(load), PP_TEXT(context)), ns, found);
+    return pp_db_integer(db,
+                         "SELECT " PP_SQL_EXPECTED " FROM kernel_time WHERE name = '" PP_SAMPLE_ISSUE
+                         "' AND " PP_SQL_BEFORE_SHARE("context") " = ?3 AND " OF_DEVICE " ORDER BY " PP_SQL_SHARE(
+                             "context") " = " PP_SQL_SHARE("?5") " DESC, load = ?4 DESC, " ENDED_WELL
+                                                                 " DESC, run DESC, context, load LIMIT 1",
+                         PP_VALUES(PP_TEXT(setting->device), PP_INT(setting->threads), PP_TEXT(signature), PP_INT(load),
+                                   PP_TEXT(setting->context)),
+                         ns, found);
 }
 
 pp_status pp_db_find_kernel(struct pp_db *db, const char *device, int threads, const char *name, int64_t *ns,
@@ -49,8 +52,8 @@ pp_status pp_db_find_kernel(struct pp_db *db, const char *device, int threads, c
 }
 
 /* Profiles of schema version 1 and 2 neither know gaps nor tell shares of a GPU apart. */
-pp_status pp_db_find_kernel_mean(struct pp_db *db, const char *device, int threads, const char *name,
-                                 const char *context, int load, int64_t *ns, bool *found)
+pp_status pp_db_find_kernel_mean(struct pp_db *db, const struct pp_db_setting *setting, const char *name, int load,
+                                 int64_t *ns, bool *found)
 {
     return pp_db_integer(
         db,
@@ -58,7 +61,9 @@ pp_status pp_db_find_kernel_mean(struct pp_db *db, const char *device, int threa
             "context") " = " PP_SQL_SHARE("?4") " AND count > 0 AND run IN (SELECT run FROM kernel_time WHERE "
                                                 "name = '" PP_SAMPLE_GAP "') AND " OF_DEVICE
                                                 " GROUP BY run ORDER BY " ENDED_WELL " DESC, run DESC LIMIT 1",
-        PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(name), PP_TEXT(context), PP_INT(load)), ns, found);
+        PP_VALUES(PP_TEXT(setting->device), PP_INT(setting->threads), PP_TEXT(name), PP_TEXT(setting->context),
+                  PP_INT(load)),
+        ns, found);
 }
 
 pp_status pp_db_find_link(struct pp_db *db, const struct pp_config *config, int processes, const char *link,
@@ -115,17 +120,19 @@ pp_status pp_db_knows_words(struct pp_db *db, const char *device, int threads, c
                          PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(words)), &one, found);
 }
 
-pp_status pp_db_each_task(struct pp_db *db, const char *device, int threads, const char *prefix, const char *context,
-                          pp_db_task_fn fn, void *arg)
+pp_status pp_db_each_task(struct pp_db *db, const struct pp_db_setting *setting, const char *prefix, pp_db_task_fn fn,
+                          void *arg)
 {
     sqlite3_stmt *statement;
     bool found;
-    PP_TRY(pp_db_query(db,
-                       "SELECT name, load, " PP_SQL_EXPECTED ", max(" LOOKED_UP(
-                           "?4") ") FROM task_time WHERE "
+    PP_TRY(pp_db_query(
+        db,
+        "SELECT name, load, " PP_SQL_EXPECTED
+        ", max(" LOOKED_UP("?4") ") FROM task_time WHERE "
                                  "name >= ?3 AND name < ?3 || '~' AND " PP_SQL_SHARE("context") " = " PP_SQL_SHARE(
                                      "?4") " AND " OF_DEVICE " GROUP BY name, load",
-                       PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(prefix), PP_TEXT(context)), &statement));
+        PP_VALUES(PP_TEXT(setting->device), PP_INT(setting->threads), PP_TEXT(prefix), PP_TEXT(setting->context)),
+        &statement));
     PP_TRY(pp_db_row(db, statement, &found));
     while (found) {
         const char *name = (const char *)sqlite3_column_text(statement, 0); /* NULL: no memory */

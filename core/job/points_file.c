@@ -65,8 +65,8 @@ static void cut_as_said(const bool *set, struct pp_config *config)
 static pp_status apply(const struct reading *r, int n, char **word, struct pp_config *config)
 {
     bool set[sizeof config->set / sizeof *config->set] = {false};
-    int noperands;
-    PP_TRY(pp_options_apply(pp_config_rows, pp_config_nrows, r->tool, n, word, config, set, NULL, 0, &noperands));
+    const struct pp_options_call call = {pp_config_rows, pp_config_nrows, r->tool, config, set};
+    PP_TRY(pp_options_apply(&call, n, word));
     PP_TRY(check_differing(set));
     for (int i = 0; i < pp_config_nrows; i++) config->set[i] = config->set[i] || set[i];
     cut_as_said(set, config);

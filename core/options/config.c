@@ -34,12 +34,11 @@ static void set_rope_scaling(struct pp_config *config)
     if (!pp_config_given(config, "rope-high-freq-factor")) scaling->high = kind->high;
 }
 
-pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config *out, const char **operands,
-                          int max_operands, int *noperands)
+pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config *out, const char **operand)
 {
+    const struct pp_options_call call = {pp_config_rows, pp_config_nrows, tool, out, out->set, operand};
     *out = (struct pp_config){.warmup = -1, .recv_buffers = -1};
-    PP_TRY(pp_options_parse(pp_config_rows, pp_config_nrows, tool, argc, argv, out, out->set, operands, max_operands,
-                            noperands));
+    PP_TRY(pp_options_parse(&call, argc, argv));
     PP_TRY(pp_config_apply_preset(out));
     PP_TRY(pp_config_apply_usual(out));
     if (out->data && strcmp(out->data, "generated") == 0) out->data = NULL;

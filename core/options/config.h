@@ -144,10 +144,10 @@ extern const struct pp_opt pp_config_rows[];
 extern const int pp_config_nrows;
 
 /* Parses argv, applies the preset, and checks what can be checked without other folders (heads divide d_model, ...).
- * tool: one of enum pp_tool. Operands go to operands[], at most max_operands. If --help, --version or --list was given,
- * the rest of *out need not make sense: look at these flags first. PP_USAGE. */
-pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config *out, const char **operands,
-                          int max_operands, int *noperands) PP_MUST_CHECK;
+ * tool: one of enum pp_tool. *operand: set to the operand, if there is one; NULL: none is taken. If --help, --version
+ * or --list was given, the rest of *out need not make sense: look at these flags first. PP_USAGE. */
+pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config *out,
+                          const char **operand) PP_MUST_CHECK;
 /* Prints the answer to --help or --version, and returns true, if either was given. */
 bool pp_config_answer(const struct pp_config *config, const struct pp_program_info *program, FILE *out);
 /* Sets the options that the preset has a value for and that were not given (presets.c; pp_config_parse() calls it). */

@@ -108,10 +108,9 @@ static pp_status check_streams(void)
 static pp_status parse(const struct pp_main *program, int argc, char **argv, const char **operand)
 {
     const struct pp_program_info *info = program->info;
-    int noperands;
     PP_TRY(check_streams());
     PP_TRY(pp_catch_signals(on_signal, 0));
-    return pp_config_parse(info->tool, argc, argv, program->config, operand, *info->operands != 0, &noperands);
+    return pp_config_parse(info->tool, argc, argv, program->config, *info->operands ? operand : NULL);
 }
 
 /* What one process of a launcher finds wrong before it has met the others, they usually find, too: then the first one

@@ -117,13 +117,10 @@ static pp_status fail_unknown(const struct pp_opt *rows, int n, unsigned tool, c
 
 /* The state of one parse. */
 struct walk {
-    const struct pp_opt *rows;
-    int n;
-    unsigned tool;
+    const struct pp_options_call *call;
     int argc, at; /* argv[at] is the next argument */
     char **argv;
-    void *options;
-    bool *set;
+    int operands;
 };
 
 static bool is_help(const char *word) { return strcmp(word, "-h") == 0; }
@@ -131,14 +128,15 @@ static bool is_help(const char *word) { return strcmp(word, "-h") == 0; }
 /* Takes the option argv[at], "--name", "--name=value" or "-h", and moves `at` behind it and its value. */
 static pp_status take_option(struct walk *w)
 {
+    const struct pp_options_call *call = w->call;
     const char *word = w->argv[w->at++], *text = is_help(word) ? "help" : word + 2;
     const char *equals = strchr(text, '=');
     char name[NAME_BYTES];
     snprintf(name, sizeof name, "%.*s", equals ? (int)(equals - text) : (int)strlen(text), text);
 
-    int i = find_row(w->rows, w->n, w->tool, name);
-    if (i < 0) return fail_unknown(w->rows, w->n, w->tool, name);
-    const struct pp_opt *row = &w->rows[i];
+    int i = find_row(call->rows, call->n, call->tool, name);
+    if (i < 0) return fail_unknown(call->rows, call->n, call->tool, name);
+    const struct pp_opt *row = &call->rows[i];
     const char *value = equals ? equals + 1 : NULL;
     if (row->type == PP_OPT_FLAG) {
         if (value) return pp_fail(PP_USAGE, "--%s: takes no value, but was given '%s'", name, value);
@@ -147,23 +145,23 @@ static pp_status take_option(struct walk *w)
         if (w->at == w->argc) return pp_fail(PP_USAGE, "--%s: the value is missing", name);
         value = w->argv[w->at++];
     }
-    w->set[i] = true;
-    return pp_options_set(row, value, w->options);
+    call->set[i] = true;
+    return pp_options_set(row, value, call->options);
 }
 
-static pp_status set_defaults(const struct pp_opt *rows, int n, void *options)
+static pp_status take_operand(struct walk *w)
 {
-    for (int i = 0; i < n; i++)
-        if (rows[i].def) PP_TRY(pp_options_set(&rows[i], rows[i].def, options));
+    const char *word = w->argv[w->at++];
+    if (!w->call->operand || w->operands++ > 0)
+        return pp_fail(PP_USAGE, "'%s' is neither an option nor the value of one", word);
+    *w->call->operand = word;
     return PP_OK;
 }
 
-pp_status pp_options_apply(const struct pp_opt *rows, int n, unsigned tool, int argc, char **argv, void *options,
-                           bool *set, const char **operands, int max_operands, int *noperands)
+pp_status pp_options_apply(const struct pp_options_call *call, int argc, char **argv)
 {
-    struct walk w = {rows, n, tool, argc, 1, argv, options, set};
+    struct walk w = {.call = call, .argc = argc, .at = 1, .argv = argv};
     bool only_operands = false;
-    *noperands = 0;
     while (w.at < argc) {
         const char *word = argv[w.at];
         if (!only_operands && strcmp(word, "--") == 0) {
@@ -174,18 +172,15 @@ pp_status pp_options_apply(const struct pp_opt *rows, int n, unsigned tool, int 
         } else if (!only_operands && word[0] == '-' && word[1]) {
             return pp_fail(PP_USAGE, "there is no option %s; options begin with two dashes", word);
         } else {
-            if (*noperands == max_operands)
-                return pp_fail(PP_USAGE, "'%s' is neither an option nor the value of one", word);
-            operands[(*noperands)++] = word;
-            w.at++;
+            PP_TRY(take_operand(&w));
         }
     }
     return PP_OK;
 }
 
-pp_status pp_options_parse(const struct pp_opt *rows, int n, unsigned tool, int argc, char **argv, void *options,
-                           bool *set, const char **operands, int max_operands, int *noperands)
+pp_status pp_options_parse(const struct pp_options_call *call, int argc, char **argv)
 {
-    PP_TRY(set_defaults(rows, n, options));
-    return pp_options_apply(rows, n, tool, argc, argv, options, set, operands, max_operands, noperands);
+    for (int i = 0; i < call->n; i++)
+        if (call->rows[i].def) PP_TRY(pp_options_set(&call->rows[i], call->rows[i].def, call->options));
+    return pp_options_apply(call, argc, argv);
 }

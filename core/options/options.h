@@ -89,14 +89,20 @@ struct pp_program_info {
     const char *examples;     /* lines "command\tmeaning\n" */
 };
 
-/* Sets the defaults in `options`, then parses argv into it. set[n] (parallel to rows[n]) says which options were given.
- * Operands are stored in operands[]; more than max_operands are an error. PP_USAGE, with a message that names the
- * nearest option or choice. */
-pp_status pp_options_parse(const struct pp_opt *rows, int n, unsigned tool, int argc, char **argv, void *options,
-                           bool *set, const char **operands, int max_operands, int *noperands) PP_MUST_CHECK;
-/* As pp_options_parse(), but what argv does not set stays as it is. */
-pp_status pp_options_apply(const struct pp_opt *rows, int n, unsigned tool, int argc, char **argv, void *options,
-                           bool *set, const char **operands, int max_operands, int *noperands) PP_MUST_CHECK;
+/* A command line to read. Everything is borrowed. */
+struct pp_options_call {
+    const struct pp_opt *rows; /* [n] */
+    int n;
+    unsigned tool;        /* of enum pp_tool: whose options are taken */
+    void *options;        /* what the rows' offsets lie in */
+    bool *set;            /* [n] set to true where an option was given, else left as it is */
+    const char **operand; /* set to the operand, if there is one; NULL: none is taken */
+};
+/* Sets the defaults, then what argv says; argv[0] is the program. PP_USAGE, with a message that names the nearest
+ * option or choice. */
+pp_status pp_options_parse(const struct pp_options_call *call, int argc, char **argv) PP_MUST_CHECK;
+/* The same without defaults: what argv does not set stays as it is. */
+pp_status pp_options_apply(const struct pp_options_call *call, int argc, char **argv) PP_MUST_CHECK;
 /* Sets one option from text as the command line would (presets use it). */
 pp_status pp_options_set(const struct pp_opt *row, const char *text, void *options) PP_MUST_CHECK;
 /* The value as text that would parse to the same value: in buf, or of a TEXT, which may have any length, the text

@@ -138,7 +138,7 @@ static void simulate(struct pp_db *db)
     bool found;
     (void)!pp_db_newest_device(db, device, sizeof device);
     (void)!pp_db_find_kernel(db, "cpu", 1, "gemm", &ns, &found);
-    (void)!pp_db_find_issue(db, "cpu", 1, "F", "", 1, &ns, &found);
+    (void)!pp_db_find_issue(db, &(struct pp_db_setting){"cpu", 1, ""}, "F", 1, &ns, &found);
     if (pp_predict(&p, &points[0], false, &prediction) == PP_OK) pp_prediction_free(&prediction);
 }
 

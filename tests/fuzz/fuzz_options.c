@@ -123,7 +123,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static const struct pp_program_info info = {.tool = PP_PPSIM, .name = "fuzz", .summary = ""};
     char *argv[ARGUMENTS], name[] = "fuzz";
     const char *operand;
-    int n = 1, noperands;
+    int n = 1;
     if (size < 1) return 0;
     unsigned tool = 1u << (data[0] & 3);
     char *text = malloc(size); /* to the byte, so that a read beyond it is seen */
@@ -135,7 +135,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         at = strchr(at, '\n');
         if (at) *at++ = '\0';
     }
-    if (pp_config_parse(tool, n, argv, &config, &operand, 1, &noperands) == PP_OK) {
+    if (pp_config_parse(tool, n, argv, &config, &operand) == PP_OK) {
         FILE *out = fopen("/dev/null", "w");
         read_back(&config);
         if (tool != PP_PPREPORT) parse_rest(&config);

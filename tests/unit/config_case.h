@@ -22,15 +22,15 @@ static inline pp_status parse(unsigned tool, const char *line, struct pp_config 
     enum { MOST_WORDS = 64 };
     static char words[512];
     char *argv[MOST_WORDS] = {"program"};
-    int argc = 1, noperands;
-    const char *operands[1];
+    int argc = 1;
+    const char *operand;
     assert_true(strlen(line) < sizeof words);
     strcpy(words, line);
     for (char *word = strtok(words, " "); word; word = strtok(NULL, " ")) {
         assert_true(argc < MOST_WORDS - 1);
         argv[argc++] = word;
     }
-    return pp_config_parse(tool, argc, argv, out, operands, 1, &noperands);
+    return pp_config_parse(tool, argc, argv, out, &operand);
 }
 
 /* The message has these words. */

@@ -18,12 +18,12 @@ static inline struct pp_job *create_job(const char *options)
 {
     static char text[512];
     char *argv[64] = {(char *)"ppsim"};
-    int argc = 1, operands, n;
+    int argc = 1, n;
     struct pp_point *points;
     struct pp_job *job;
     snprintf(text, sizeof text, "%s", options);
     for (char *word = strtok(text, " "); word; word = strtok(NULL, " ")) argv[argc++] = word;
-    if (pp_config_parse(PP_PPSIM, argc, argv, &config, NULL, 0, &operands) != PP_OK) fail_msg("%s", pp_message());
+    if (pp_config_parse(PP_PPSIM, argc, argv, &config, NULL) != PP_OK) fail_msg("%s", pp_message());
     assert_int_equal(pp_points(&config, &pp_schedules, &points, &n), PP_OK);
     if (pp_job_create(&config, &points[0], &pp_schedules, &pp_model_ops, false, NULL, &job) != PP_OK)
         fail_msg("%s", pp_message());

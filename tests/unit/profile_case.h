@@ -153,11 +153,11 @@ static inline struct pp_profile_setup configure(const char *options, int cores)
 {
     static char text[512];
     static char *argv[64];
-    int argc = 0, operands;
+    int argc = 0;
     argv[argc++] = (char *)"ppprof";
     strncpy(text, options, sizeof text - 1);
     for (char *word = strtok(text, " "); word; word = strtok(NULL, " ")) argv[argc++] = word;
-    if (pp_config_parse(PP_PPPROF, argc, argv, &config, NULL, 0, &operands) != PP_OK) fail_msg("%s", pp_message());
+    if (pp_config_parse(PP_PPPROF, argc, argv, &config, NULL) != PP_OK) fail_msg("%s", pp_message());
     runs = bad_frames = interrupt_after = together = again = 0;
     last_worker = -1;
     return (struct pp_profile_setup){.config = &config,

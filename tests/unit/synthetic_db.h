@@ -53,10 +53,9 @@ static const struct pp_model_ops synthetic_ops = {.act_bytes = synthetic_act_byt
 static void synthetic_open(struct synthetic *s, const struct synthetic_case *c)
 {
     char program[] = "ppexec", *argv[] = {program, NULL};
-    const char *operands[1];
-    int noperands, rows[64];
+    int rows[64];
     memset(s, 0, sizeof *s);
-    must(pp_config_parse(PP_PPEXEC, 1, argv, &s->config, operands, 0, &noperands));
+    must(pp_config_parse(PP_PPEXEC, 1, argv, &s->config, NULL));
     struct pp_plan_spec spec = {.schedule = c->schedule,
                                 .ranks = c->stages,
                                 .virtual_stages = c->virtual_stages,

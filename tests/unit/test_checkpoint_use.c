@@ -22,13 +22,12 @@
 static struct pp_job *make(struct pp_config *config, const char *schedule, const char *checkpoint, const char *rest)
 {
     char text[256], *argv[64] = {"ppsim"};
-    int argc = 1, operands, n;
-    const char *operand[1];
+    int argc = 1, n;
     struct pp_point *points;
     struct pp_job *job = NULL;
     snprintf(text, sizeof text, "--schedule %s --checkpoint %s %s", schedule, checkpoint, rest);
     for (char *word = strtok(text, " "); word; word = strtok(NULL, " ")) argv[argc++] = word;
-    if (pp_config_parse(PP_PPSIM, argc, argv, config, operand, 1, &operands) != PP_OK) fail_msg("%s", pp_message());
+    if (pp_config_parse(PP_PPSIM, argc, argv, config, NULL) != PP_OK) fail_msg("%s", pp_message());
     assert_int_equal(pp_points(config, &pp_schedules, &points, &n), PP_OK);
     pp_status status = pp_job_create(config, points, &pp_schedules, &pp_model_ops, true, NULL, &job);
     free(points);

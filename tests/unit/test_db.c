@@ -119,15 +119,15 @@ static void test_other_contexts(void **state)
         struct pp_sample sample = {.name = "R", .context = context, .load = 1, .median_ns = 55 + i};
         must(pp_db_add_sample(db, run, PP_SAMPLE_TASK, &sample));
     }
-    must(pp_db_find_task(db, "cpu", 1, "R", "1f1b never", 1, &ns, &found));
+    must(pp_db_find_task(db, &(struct pp_db_setting){"cpu", 1, "1f1b never"}, "R", 1, &ns, &found));
     assert_true(found && ns == 55);
-    must(pp_db_find_task(db, "cpu", 1, "R", "zb-h1 never", 1, &ns, &found));
+    must(pp_db_find_task(db, &(struct pp_db_setting){"cpu", 1, "zb-h1 never"}, "R", 1, &ns, &found));
     assert_true(found && ns == 56);
     must(pp_db_knows_words(db, "cpu", 1, "R", &found));
     assert_true(found);
     must(pp_db_knows_words(db, "cpu", 1, " d4096 ", &found));
     assert_false(found);
-    must(pp_db_each_task(db, "cpu", 1, "R", "1f1b never", collect, text));
+    must(pp_db_each_task(db, &(struct pp_db_setting){"cpu", 1, "1f1b never"}, "R", collect, text));
     assert_string_equal(text, "R/1/55;");
     must(pp_db_close(db));
     synthetic_close(&s);
@@ -154,41 +154,42 @@ static void test_profile(void **state)
     add_times(db, begin_run(db, &s, "ppprof"), 300);
     must(pp_db_has_profile(db, "cpu", &cores, &found));
     assert_true(found && cores == 2);
-    must(pp_db_find_task(db, "cpu", 1, "F 1l seq35 rows5", "", 2, &ns, &found));
+    must(pp_db_find_task(db, &(struct pp_db_setting){"cpu", 1, ""}, "F 1l seq35 rows5", 2, &ns, &found));
     assert_true(found && ns == 205);
-    must(pp_db_find_task(db, "cpu", 7, "F 1l seq35 rows5", "", 1, &ns, &found));
+    must(pp_db_find_task(db, &(struct pp_db_setting){"cpu", 7, ""}, "F 1l seq35 rows5", 1, &ns, &found));
     assert_true(found && ns == 300);
-    must(pp_db_find_task(db, "cpu", 1, "F 1l seq35 rows5", "gpipe never", 1, &ns, &found)); /* measured in none */
+    must(pp_db_find_task(db, &(struct pp_db_setting){"cpu", 1, "gpipe never"}, "F 1l seq35 rows5", 1, &ns,
+                         &found)); /* measured in none */
     assert_true(found && ns == 200);
     struct pp_sample skewed = {.name = "B", .load = 1, .median_ns = 70, .mean_ns = 73};
     must(pp_db_add_sample(db, 1, PP_SAMPLE_TASK, &skewed)); /* what it adds to a sum is its mean */
-    must(pp_db_find_task(db, "cpu", 1, "B", "", 1, &ns, &found));
+    must(pp_db_find_task(db, &(struct pp_db_setting){"cpu", 1, ""}, "B", 1, &ns, &found));
     assert_true(found && ns == 73);
     struct pp_sample here = {.name = "F 1l seq35 rows5", .context = "gpipe never", .load = 1, .median_ns = 77};
     must(pp_db_add_sample(db, 1, PP_SAMPLE_TASK, &here)); /* in the older run */
-    must(pp_db_find_task(db, "cpu", 1, "F 1l seq35 rows5", "gpipe never", 1, &ns, &found));
+    must(pp_db_find_task(db, &(struct pp_db_setting){"cpu", 1, "gpipe never"}, "F 1l seq35 rows5", 1, &ns, &found));
     assert_true(found && ns == 77);
-    must(pp_db_find_task(db, "cpu", 1, "F 1l seq35 rows5", "1f1b never", 1, &ns, &found));
+    must(pp_db_find_task(db, &(struct pp_db_setting){"cpu", 1, "1f1b never"}, "F 1l seq35 rows5", 1, &ns, &found));
     assert_true(found && ns == 200);
-    must(pp_db_each_task(db, "cpu", 1, "F 1l seq35 rows5", "gpipe never", collect, text));
+    must(pp_db_each_task(db, &(struct pp_db_setting){"cpu", 1, "gpipe never"}, "F 1l seq35 rows5", collect, text));
     assert_string_equal(text, "F 1l seq35 rows5/1/77;F 1l seq35 rows5/2/205;");
     text[0] = '\0';
-    must(pp_db_find_task(db, "cuda", 1, "F 1l seq35 rows5", "", 1, &ns, &found));
+    must(pp_db_find_task(db, &(struct pp_db_setting){"cuda", 1, ""}, "F 1l seq35 rows5", 1, &ns, &found));
     assert_false(found);
     must(pp_db_find_link(db, &s.config, 0, "inproc p2p", "latency_ns", &value, &found));
     assert_true(found);
     near(value, 1050);
     must(pp_db_find_link(db, &s.config, 0, "mpi p2p", "latency_ns", &value, &found));
     assert_false(found);
-    must(pp_db_each_task(db, "cpu", 1, "F 1l seq35 rows", "", collect, text));
+    must(pp_db_each_task(db, &(struct pp_db_setting){"cpu", 1, ""}, "F 1l seq35 rows", collect, text));
     assert_string_equal(text, "F 1l seq35 rows%/1/205;F 1l seq35 rows5/1/200;F 1l seq35 rows5/2/205;");
 
     const struct pp_run_result ok = {.status = "ok"}; /* a profile that ended well beats those that did not */
     must(pp_db_run_end(db, 1, &ok));
-    must(pp_db_find_task(db, "cpu", 1, "F 1l seq35 rows5", "", 2, &ns, &found));
+    must(pp_db_find_task(db, &(struct pp_db_setting){"cpu", 1, ""}, "F 1l seq35 rows5", 2, &ns, &found));
     assert_true(found && ns == 105);
     text[0] = '\0';
-    must(pp_db_each_task(db, "cpu", 1, "F 1l seq35 rows", "", collect, text));
+    must(pp_db_each_task(db, &(struct pp_db_setting){"cpu", 1, ""}, "F 1l seq35 rows", collect, text));
     assert_string_equal(text, "F 1l seq35 rows%/1/105;F 1l seq35 rows5/1/100;F 1l seq35 rows5/2/105;");
     must(pp_db_close(db));
 }

@@ -69,7 +69,7 @@ static void test_older(void **state)
            "CREATE VIEW v_compare AS SELECT id AS process_bytes FROM run");
     refused(PP_DB_READ, PP_INPUT, "schema version 1");
     struct pp_db *db = open_db(PP_DB_WRITE);
-    must(pp_db_find_task(db, "cpu", 1, "F", "", 1, &ns, &found));
+    must(pp_db_find_task(db, &(struct pp_db_setting){"cpu", 1, ""}, "F", 1, &ns, &found));
     assert_true(found && ns == 500);
     near(number(db, "SELECT count(*) FROM pragma_table_info('v_compare') WHERE name = 'measured_process_bytes'"), 1);
     near(number(db, "SELECT tensor FROM run WHERE id = 2"), 1);
@@ -82,7 +82,7 @@ static void test_older(void **state)
     must(pp_db_add_sample(db, 1, PP_SAMPLE_TASK, &later));
     must(pp_db_close(db));
     db = open_db(PP_DB_READ);
-    must(pp_db_find_task(db, "cpu", 1, "F", "", 2, &ns, &found));
+    must(pp_db_find_task(db, &(struct pp_db_setting){"cpu", 1, ""}, "F", 2, &ns, &found));
     assert_true(found && ns == 620);
     must(pp_db_close(db));
 }
@@ -101,7 +101,7 @@ static void test_damaged(void **state)
     if (pp_db_open(PATH, PP_DB_READ, &db) == PP_OK) { /* the damage is met when it is read */
         int64_t ns;
         bool found;
-        assert_int_equal(pp_db_find_task(db, "cpu", 1, "F", "", 1, &ns, &found), PP_INPUT);
+        assert_int_equal(pp_db_find_task(db, &(struct pp_db_setting){"cpu", 1, ""}, "F", 1, &ns, &found), PP_INPUT);
         (void)pp_db_close(db);
     }
     if (!strstr(pp_message(), "damaged")) fail_msg("message: %s", pp_message());

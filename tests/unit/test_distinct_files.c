@@ -21,11 +21,10 @@ static pp_status check(unsigned tool, const char *words, const char *operand)
 {
     char text[256], *argv[16] = {(char[]){"program"}};
     static struct pp_config config;
-    const char *none;
-    int argc = 1, n;
+    int argc = 1;
     snprintf(text, sizeof text, "%s", words);
     for (char *word = strtok(text, " "); word; word = strtok(NULL, " ")) argv[argc++] = word;
-    if (pp_config_parse(tool, argc, argv, &config, &none, 0, &n) != PP_OK) fail_msg("%s: %s", words, pp_message());
+    if (pp_config_parse(tool, argc, argv, &config, NULL) != PP_OK) fail_msg("%s: %s", words, pp_message());
     return pp_check_distinct_files(&config, tool, operand);
 }
 

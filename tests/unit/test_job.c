@@ -22,12 +22,11 @@ static void configure(const char *options)
 {
     static char text[512];
     static char *argv[64];
-    int argc = 0, operands;
-    const char *operand[1];
+    int argc = 0;
     argv[argc++] = (char *)"ppsim";
     strncpy(text, options, sizeof text - 1);
     for (char *word = strtok(text, " "); word; word = strtok(NULL, " ")) argv[argc++] = word;
-    if (pp_config_parse(PP_PPSIM, argc, argv, &config, operand, 1, &operands) != PP_OK) fail_msg("%s", pp_message());
+    if (pp_config_parse(PP_PPSIM, argc, argv, &config, NULL) != PP_OK) fail_msg("%s", pp_message());
 }
 
 static pp_status create(struct pp_job **job, bool evaluate)

@@ -48,8 +48,7 @@ enum { ROWS = sizeof rows / sizeof *rows };
 struct parsed {
     struct sample sample;
     bool set[ROWS];
-    const char *operands[1];
-    int noperands;
+    const char *operand;
 };
 
 /* Parses `line`, words apart by one blank. The words live in a static buffer until the next call. */
@@ -61,8 +60,8 @@ static pp_status parse(const char *line, struct parsed *out)
     snprintf(words, sizeof words, "%s", line);
     for (char *word = strtok(words, " "); word; word = strtok(NULL, " ")) argv[argc++] = word;
     memset(out, 0, sizeof *out);
-    return pp_options_parse(rows, ROWS, PP_PPSIM, argc, argv, &out->sample, out->set, out->operands, 1,
-                            &out->noperands);
+    const struct pp_options_call call = {rows, ROWS, PP_PPSIM, &out->sample, out->set, &out->operand};
+    return pp_options_parse(&call, argc, argv);
 }
 
 static void defaults_come_from_the_table(void **state)
@@ -91,7 +90,7 @@ static void values_stand_apart_or_behind_an_equals_sign(void **state)
     assert_int_equal(p.sample.ints.v[2], 16);
     assert_int_equal(p.sample.texts.n, 2);
     assert_string_equal(p.sample.texts.v[1], "yy");
-    assert_string_equal(p.operands[0], "file");
+    assert_string_equal(p.operand, "file");
     assert_true(p.set[0] && p.set[1] && p.set[2] && !p.set[3]);
 }
 
@@ -111,7 +110,7 @@ static void two_dashes_end_the_options(void **state)
     struct parsed p;
     assert_int_equal(parse("-- --flag", &p), PP_OK);
     assert_false(p.sample.flag);
-    assert_string_equal(p.operands[0], "--flag");
+    assert_string_equal(p.operand, "--flag");
 }
 
 static void sizes_have_units(void **state)

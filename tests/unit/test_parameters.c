@@ -43,7 +43,7 @@ static void open_shared(const char *options, struct shared *out)
     snprintf(text, sizeof text, "%s", options);
     for (char *word = strtok(text, " "); word; word = strtok(NULL, " ")) argv[argc++] = word;
     *out = (struct shared){0};
-    if (pp_config_parse(PP_PPEXEC, argc, argv, &out->config, NULL, 0, &n) != PP_OK) fail_msg("%s", pp_message());
+    if (pp_config_parse(PP_PPEXEC, argc, argv, &out->config, NULL) != PP_OK) fail_msg("%s", pp_message());
     assert_int_equal(pp_points(&out->config, &pp_schedules, &points, &n), PP_OK);
     assert_int_equal(n, 1);
     if (pp_job_create(&out->config, points, &pp_schedules, &pp_model_ops, true, NULL, &out->job) != PP_OK)

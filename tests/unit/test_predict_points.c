@@ -32,9 +32,8 @@ static void setup(struct fixture *f, bool given, int replicas)
     static char replicas_text[16];
     snprintf(replicas_text, sizeof replicas_text, "%d", replicas);
     char *options[] = {"ppsim", "--layers", "16", "--rows", "32", "--replicas", replicas_text, "--times", "1,2,3,0.1"};
-    int noperands;
     memset(f, 0, sizeof *f);
-    if (pp_config_parse(PP_PPSIM, given ? 9 : 7, options, &f->config, NULL, 0, &noperands) != PP_OK)
+    if (pp_config_parse(PP_PPSIM, given ? 9 : 7, options, &f->config, NULL) != PP_OK)
         fail_msg("%s", pp_message());
     pthread_mutex_init(&f->lock, NULL);
     f->predictor = (struct pp_predictor){

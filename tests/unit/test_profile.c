@@ -267,7 +267,9 @@ static int64_t stored(struct pp_db *db, const struct pp_profile_shape *shape)
 {
     int64_t ns;
     bool found;
-    assert_int_equal(pp_db_find_task(db, "fake", 1, shape->signature, shape->context, 2, &ns, &found), PP_OK);
+    assert_int_equal(
+        pp_db_find_task(db, &(struct pp_db_setting){"fake", 1, shape->context}, shape->signature, 2, &ns, &found),
+        PP_OK);
     return found ? ns : 0;
 }
 

@@ -139,7 +139,8 @@ static void test_gap(void **state)
     assert_int_equal(pp_db_open("gap.db", PP_DB_WRITE, &db), PP_OK);
     assert_int_equal(pp_db_run_begin(db, &run, &config, NULL, &run_id), PP_OK);
     assert_int_equal(pp_profile_store(profile, db, run_id), PP_OK);
-    assert_int_equal(pp_db_find_kernel_mean(db, "queued", 1, PP_SAMPLE_GAP, "", 1, &ns, &found), PP_OK);
+    assert_int_equal(
+        pp_db_find_kernel_mean(db, &(struct pp_db_setting){"queued", 1, ""}, PP_SAMPLE_GAP, 1, &ns, &found), PP_OK);
     assert_true(found);
     assert_int_equal(ns, 0);
     assert_int_equal(pp_db_close(db), PP_OK);
@@ -165,11 +166,15 @@ static void test_issue_is_stored(void **state)
     if (pp_profile_store(profile, db, run_id) != PP_OK) fail_msg("%s", pp_message());
     for (int i = 0; i < profile->nshapes; i++) {
         const struct pp_profile_shape *shape = &profile->shapes[i];
-        assert_int_equal(pp_db_find_issue(db, "queued", 1, shape->signature, shape->context, 2, &ns, &found), PP_OK);
+        assert_int_equal(pp_db_find_issue(db, &(struct pp_db_setting){"queued", 1, shape->context}, shape->signature, 2,
+                                          &ns, &found),
+                         PP_OK);
         assert_true(found);
         assert_int_equal(ns, (int64_t)ISSUE_NS * shape->ncalls);
     }
-    assert_int_equal(pp_db_find_issue(db, "fake", 1, profile->shapes[0].signature, "", 2, &ns, &found), PP_OK);
+    assert_int_equal(
+        pp_db_find_issue(db, &(struct pp_db_setting){"fake", 1, ""}, profile->shapes[0].signature, 2, &ns, &found),
+        PP_OK);
     assert_false(found);
     assert_int_equal(pp_db_newest_device(db, device, sizeof device), PP_OK);
     assert_string_equal(device, "queued");

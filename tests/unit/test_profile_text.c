@@ -77,22 +77,25 @@ static void expect_times(struct pp_db *db, const struct pp_config *config)
     bool found;
     int cores;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        must(pp_db_find_task(db, "cuda", 1, "F 2l", cases[i].context, cases[i].load, &ns, &found));
+        must(pp_db_find_task(db, &(struct pp_db_setting){"cuda", 1, cases[i].context}, "F 2l", cases[i].load, &ns,
+                             &found));
         assert_int_equal(found ? ns : 0, cases[i].task_ns);
-        must(pp_db_find_kernel_mean(db, "cuda", 1, "gemm_nt 4x4x4", cases[i].context, cases[i].load, &ns, &found));
+        must(pp_db_find_kernel_mean(db, &(struct pp_db_setting){"cuda", 1, cases[i].context}, "gemm_nt 4x4x4",
+                                    cases[i].load, &ns, &found));
         assert_int_equal(found ? ns : 0, cases[i].kernel_ns);
     }
-    must(pp_db_find_kernel_mean(db, "cuda", 1, PP_SAMPLE_GAP, "x share 1/2", 1, &ns, &found));
+    must(pp_db_find_kernel_mean(db, &(struct pp_db_setting){"cuda", 1, "x share 1/2"}, PP_SAMPLE_GAP, 1, &ns, &found));
     assert_true(found && ns == -20);
-    must(pp_db_find_issue(db, "cuda", 1, "F 2l", "1f1b never share 1/2", 2, &ns, &found));
+    must(pp_db_find_issue(db, &(struct pp_db_setting){"cuda", 1, "1f1b never share 1/2"}, "F 2l", 2, &ns, &found));
     assert_true(found && ns == 900);
-    must(pp_db_find_issue(db, "cuda", 1, "F 2l", "1f1b never share 1/4", 1, &ns, &found));
+    must(pp_db_find_issue(db, &(struct pp_db_setting){"cuda", 1, "1f1b never share 1/4"}, "F 2l", 1, &ns, &found));
     assert_true(found && ns == 950);
-    must(pp_db_find_task(db, "cuda", 1, "F 9l", "gpipe never", 1, &ns, &found)); /* in none that ended well */
+    must(pp_db_find_task(db, &(struct pp_db_setting){"cuda", 1, "gpipe never"}, "F 9l", 1, &ns,
+                         &found)); /* in none that ended well */
     assert_true(found && ns == 9000);
     must(pp_db_find_kernel(db, "cuda", 1, "gemm_nt 4x4x4", &ns, &found));
     assert_true(found && ns == (400 * 10 + 440 * 30 + 220 * 10) / 50);
-    must(pp_db_each_task(db, "cuda", 1, "F 2", "zbv never share 1/2", collect, &each));
+    must(pp_db_each_task(db, &(struct pp_db_setting){"cuda", 1, "zbv never share 1/2"}, "F 2", collect, &each));
     assert_int_equal(each, 5000 + 7700);
     must(pp_db_find_link(db, config, 0, "inproc p2p", "ns_per_byte", &value, &found));
     assert_true(found && value == 1.0 / 3);

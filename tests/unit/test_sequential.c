@@ -181,11 +181,10 @@ static void open_run(const struct golden *golden, const struct pp_point *shape, 
                      struct run *run)
 {
     char *words[40];
-    const char *operands[1];
-    int argc = 0, noperands;
+    int argc = 0;
     while (golden->words[argc]) words[argc] = golden->words[argc], argc++;
     words[argc] = NULL;
-    MUST(pp_config_parse(PP_PPEXEC, argc, words, config, operands, 0, &noperands));
+    MUST(pp_config_parse(PP_PPEXEC, argc, words, config, NULL));
     *run = (struct run){0};
     load_batch(run, config);
     struct pp_point point = *shape;

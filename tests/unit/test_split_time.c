@@ -21,10 +21,10 @@ static void split(int rows, int chunks, const struct pp_call_times *times, doubl
 {
     static struct pp_config config;
     char text[100], *argv[16] = {"ppsim"};
-    int argc = 1, operands;
+    int argc = 1;
     snprintf(text, sizeof text, "--preset lab --layers %d --split time --rows %d --chunks %d", LAYERS, rows, chunks);
     for (char *word = strtok(text, " "); word; word = strtok(NULL, " ")) argv[argc++] = word;
-    if (pp_config_parse(PP_PPSIM, argc, argv, &config, NULL, 0, &operands) != PP_OK) fail_msg("%s", pp_message());
+    if (pp_config_parse(PP_PPSIM, argc, argv, &config, NULL) != PP_OK) fail_msg("%s", pp_message());
     if (pp_split_time_by(&config, &config, &pp_model_ops, times) != PP_OK) fail_msg("%s", pp_message());
     memcpy(layer_ns, config.layer_ns, (LAYERS + 2) * sizeof *layer_ns);
     pp_split_time_free(&config);

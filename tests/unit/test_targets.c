@@ -25,11 +25,11 @@ static pp_status find(struct fixture *f, const char *line)
 {
     static char words[512];
     char *argv[32] = {"ppsim"};
-    int argc = 1, noperands;
+    int argc = 1;
     snprintf(words, sizeof words, "%s", line);
     for (char *word = strtok(words, " "); word; word = strtok(NULL, " ")) argv[argc++] = word;
     *f = (struct fixture){0};
-    if (pp_config_parse(PP_PPSIM, argc, argv, &f->config, NULL, 0, &noperands) != PP_OK) fail_msg("%s", pp_message());
+    if (pp_config_parse(PP_PPSIM, argc, argv, &f->config, NULL) != PP_OK) fail_msg("%s", pp_message());
     f->common = (struct pp_predictor){.config = &f->config, .schedules = &pp_schedules, .ops = &pp_model_ops};
     const pp_status status = pp_targets_check(&f->config);
     return status == PP_OK ? pp_targets_find(&f->common, &f->targets, &f->n) : status;

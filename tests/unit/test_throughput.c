@@ -50,9 +50,8 @@ struct fixture {
 
 static void predict(struct fixture *f, int n, char **options, const struct pp_point *point)
 {
-    int noperands;
     *f = (struct fixture){0};
-    if (pp_config_parse(PP_PPSIM, n, options, &f->config, NULL, 0, &noperands) != PP_OK) fail_msg("%s", pp_message());
+    if (pp_config_parse(PP_PPSIM, n, options, &f->config, NULL) != PP_OK) fail_msg("%s", pp_message());
     f->predictor = (struct pp_predictor){.config = &f->config, .schedules = &pp_schedules, .ops = &pp_model_ops};
     if (pp_machine_find(pp_config_machine(&f->config), &f->predictor.machine) != PP_OK) fail_msg("%s", pp_message());
     if (pp_predict(&f->predictor, point, false, &f->prediction) != PP_OK) fail_msg("%s", pp_message());

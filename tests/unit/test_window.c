@@ -221,9 +221,8 @@ static void test_split_time(void **state)
     for (int skips = 0; skips < 2; skips++) {
         static struct pp_config config;
         char *argv[OPTIONS];
-        int noperands;
         for (int i = 0; i < OPTIONS; i++) argv[i] = strdup(options[i]);
-        assert_int_equal(pp_config_parse(PP_PPSIM, skips ? OPTIONS : OPTIONS - 2, argv, &config, NULL, 0, &noperands),
+        assert_int_equal(pp_config_parse(PP_PPSIM, skips ? OPTIONS : OPTIONS - 2, argv, &config, NULL),
                          PP_OK);
         if (pp_split_time_by(&config, &config, &pp_model_ops, &times) != PP_OK) fail_msg("%s", pp_message());
         for (int l = 0; l < 6; l++) assert_true(config.layer_ns[1 + l] == 2 * (skips && l % 3 == 2 ? 12 : 5));

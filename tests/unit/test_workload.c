@@ -19,10 +19,10 @@
 static void parse(const char *line, char *words, struct pp_config *config)
 {
     char *argv[64] = {words}, *save;
-    int argc = 1, noperands;
+    int argc = 1;
     sprintf(words, "ppsim %s", line);
     for (char *word = strtok_r(words, " ", &save); (word = strtok_r(NULL, " ", &save));) argv[argc++] = word;
-    if (pp_config_parse(PP_PPSIM, argc, argv, config, NULL, 0, &noperands) != PP_OK)
+    if (pp_config_parse(PP_PPSIM, argc, argv, config, NULL) != PP_OK)
         fail_msg("'%s': %s", line, pp_message());
 }
 

@@ -85,7 +85,7 @@ static inline pp_status train(const struct pp_backend *backend, const char *opti
         assert_true(argc < MAX_ARGUMENTS);
         argv[argc++] = word;
     }
-    if (pp_config_parse(PP_PPEXEC, argc, argv, &exec.config, NULL, 0, &n) != PP_OK) fail_msg("%s", pp_message());
+    if (pp_config_parse(PP_PPEXEC, argc, argv, &exec.config, NULL) != PP_OK) fail_msg("%s", pp_message());
     assert_int_equal(pp_data_load(&exec.config, &exec.data), PP_OK);
     assert_int_equal(pp_points(&exec.config, &pp_schedules, &points, &n), PP_OK);
     assert_int_equal(n, 1);
