@@ -272,7 +272,7 @@ pp_status pp_chrome_write(struct pp_db *db, const struct pp_table *table, int64_
 {
     struct pp_new_file file;
     PP_TRY(pp_new_file_choose("--chrome", path, false, &file));
-    struct chrome c = {.out = fopen(pp_new_file_target(&file), "w")};
+    struct chrome c = {.out = pp_new_file_stream(&file)};
     if (!c.out) return failed(path, "name another file");
     pp_status status = write_trace(&c, db, table, row);
     const bool wrong = ferror(c.out) || fflush(c.out) != 0 || (*file.temporary && fsync(fileno(c.out)) != 0);

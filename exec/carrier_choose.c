@@ -9,6 +9,7 @@
 #include "core/base/text.h"
 #include "core/options/devices.h"
 #include "core/plan/movers.h"
+#include "exec/place.h"
 
 enum { NONE = -1 };
 
@@ -35,24 +36,13 @@ static bool is_carrier(const char *name)
     return mover && mover->joins_processes;
 }
 
-static int sharers(const struct pp_backend *backend, const struct pp_device_spec *spec)
-{
-    return backend->sharers ? backend->sharers(spec) : 1;
-}
-
 /* How many workers of this host use the same device as the first worker of this process. */
 static int sharers_here(const struct choice *c)
 {
-    struct pp_device_spec spec = {.workers = c->workers,
-                                  .host_index = c->processes->host_index,
-                                  .on_host = c->processes->on_host,
-                                  .threads = c->config->threads,
-                                  .gpus = c->config->gpus,
-                                  .precision = c->config->precision};
-    return sharers(c->backend, &spec);
+    const struct pp_device_spec spec = pp_place_device(c->processes, c->config, c->workers, 0);
+    return pp_place_sharers(c->backend, &spec);
 }
 
-/* Consecutive workers of a host share a device, the same number each. */
 static bool shared_by_processes(const struct choice *c) { return c->workers % sharers_here(c) != 0; }
 
 /* Some of them are threads of one process. */
@@ -206,14 +196,8 @@ void pp_carrier_set(struct pp_world *world, const struct pp_config *config, cons
 {
     world->carrier = carrier;
     for (int i = 0; backend->queue && i < world->count; i++) {
-        struct pp_device_spec spec = {.worker = i,
-                                      .workers = world->count,
-                                      .host_index = world->processes.host_index,
-                                      .on_host = world->processes.on_host,
-                                      .threads = config->threads,
-                                      .gpus = config->gpus,
-                                      .precision = config->precision};
-        const int n = sharers(backend, &spec);
+        const struct pp_device_spec spec = pp_place_device(&world->processes, config, world->count, i);
+        const int n = pp_place_sharers(backend, &spec);
         if (n > world->sharers) world->sharers = n;
     }
 }

@@ -52,7 +52,7 @@ pp_status pp_data_survey_texts(const struct pp_config *config, struct pp_data *d
 pp_status pp_data_read_texts(const struct pp_config *config, struct pp_data *data) PP_MUST_CHECK;
 pp_status pp_data_survey_tokens(const struct pp_config *config, struct pp_data *data) PP_MUST_CHECK;
 pp_status pp_data_read_tokens(const struct pp_config *config, struct pp_data *data) PP_MUST_CHECK;
-/* Sets only the lengths of the parts. PP_USAGE where there would be too many words. */
+/* Sets only the lengths of the parts. */
 pp_status pp_data_size_generated(const struct pp_config *config, struct pp_data *data) PP_MUST_CHECK;
 pp_status pp_data_generate(const struct pp_config *config, struct pp_data *data) PP_MUST_CHECK;
 

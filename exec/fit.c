@@ -1,127 +1,90 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "exec/fit.h"
 
-#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 
-#include "core/base/log.h"
 #include "core/job/process.h"
 #include "core/plan/workers.h"
+#include "exec/place.h"
 
-/* Where a process is. */
-struct seat {
-    int32_t host, host_index; /* pp_processes.host, .host_index */
+/* What a worker needs, and where. */
+struct need {
+    int32_t host, device; /* pp_processes.host; the device among those of the host */
+    int64_t bytes, left;  /* of its arena; what its process sees left on the device */
 };
 
-/* What a process tells of its devices. */
-struct verdict {
-    int32_t refuses;
-    char message[256];
-};
-
-struct fitting {
-    const struct pp_fit_call *call;
-    struct seat *seats; /* [processes] */
-    int workers;        /* of each process */
-    int sharers;        /* workers of a host that share a device; all share the processor */
-};
-
-static struct pp_device_spec spec_of(const struct fitting *f, int worker)
+/* The processor is one device. */
+static int32_t device_of(const struct pp_fit_call *call, const struct pp_device_spec *spec)
 {
-    const struct pp_config *config = f->call->config;
-    return (struct pp_device_spec){.worker = worker,
-                                   .workers = f->workers,
-                                   .host_index = f->call->processes->host_index,
-                                   .on_host = f->call->processes->on_host,
-                                   .threads = config->threads,
-                                   .gpus = config->gpus,
-                                   .precision = config->precision};
+    if (!call->backend->queue) return 0;
+    return (spec->host_index * spec->workers + spec->worker) / pp_place_sharers(call->backend, spec);
 }
 
-/* Which of its host's devices a worker has: they are given out in the order of workers. */
-static int device_of(const struct fitting *f, const struct seat *seat, int worker)
+/* needs[workers]: of this process. */
+static void find_needs(const struct pp_fit_call *call, int workers, struct need *needs)
 {
-    return (seat->host_index * f->workers + worker) / f->sharers;
+    const struct pp_processes *processes = call->processes;
+    for (int w = 0; w < workers; w++) {
+        const struct pp_device_spec spec = pp_place_device(processes, call->config, workers, w);
+        const int rank = pp_worker_rank(call->job->train, processes->index * workers + w);
+        const int32_t device = device_of(call, &spec);
+        const bool known = w > 0 && device == needs[w - 1].device;
+        needs[w] = (struct need){.host = processes->host,
+                                 .device = device,
+                                 .bytes = pp_arena_whole_bytes(call->job->layout->arena_bytes[rank]),
+                                 .left = known ? needs[w - 1].left : call->backend->available_bytes(&spec)};
+    }
 }
 
-/* What the workers of all processes take of the device of this process's `worker`, and how many they are. */
-static int64_t needed(const struct fitting *f, int worker, int *workers)
+static int by_device(const void *a, const void *b)
 {
-    const struct pp_job *job = f->call->job;
-    const struct seat *here = &f->seats[f->call->processes->index];
-    const int device = device_of(f, here, worker);
-    int64_t bytes = 0;
-    *workers = 0;
-    for (int p = 0; p < f->call->processes->count; p++)
-        for (int w = 0; w < f->workers && f->seats[p].host == here->host; w++) {
-            if (device_of(f, &f->seats[p], w) != device) continue;
-            const int rank = pp_worker_rank(job->train, p * f->workers + w);
-            bytes += pp_arena_whole_bytes(job->layout->arena_bytes[rank]);
-            ++*workers;
-        }
-    return bytes;
+    const struct need *x = a, *y = b;
+    if (x->host != y->host) return x->host < y->host ? -1 : 1;
+    return (x->device > y->device) - (x->device < y->device);
 }
 
-static pp_status check_device(const struct fitting *f, int worker)
+/* Of n needs of one device. Its processes may have looked at different moments: the most that one has seen counts. */
+static pp_status check_device(const struct pp_fit_call *call, const struct need *needs, int n)
 {
-    const struct pp_backend *backend = f->call->backend;
-    const struct pp_device_spec spec = spec_of(f, worker);
     const double gib = 1 << 30;
-    int workers;
-    const int64_t bytes = needed(f, worker, &workers), left = backend->available_bytes(&spec);
+    int64_t bytes = 0, left = -1;
+    for (int i = 0; i < n; i++) {
+        bytes += needs[i].bytes;
+        if (needs[i].left > left) left = needs[i].left;
+    }
     if (left < 0 || bytes <= left) return PP_OK;
-    return pp_fail(f->call->refusal,
+    return pp_fail(call->refusal,
                    "%d worker%s of one %s need%s %.2f GiB, and it has %.2f GiB left: use more stages, more chunks, "
                    "--checkpoint, fewer rows or a smaller model",
-                   workers, pp_plural(workers), backend->queue ? "GPU" : "machine", workers == 1 ? "s" : "",
-                   (double)bytes / gib, (double)left / gib);
+                   n, pp_plural(n), call->backend->queue ? "GPU" : "machine", n == 1 ? "s" : "", (double)bytes / gib,
+                   (double)left / gib);
 }
 
-/* The devices of this process, each once. */
-static pp_status check_own(const struct fitting *f)
+/* The needs of all n workers, which it sorts. */
+static pp_status check_all(const struct pp_fit_call *call, struct need *needs, int n)
 {
-    const struct seat *here = &f->seats[f->call->processes->index];
-    for (int w = 0; w < f->workers; w++)
-        if (w == 0 || device_of(f, here, w) != device_of(f, here, w - 1)) PP_TRY(check_device(f, w));
+    qsort(needs, (size_t)n, sizeof *needs, by_device);
+    for (int first = 0, end; first < n; first = end) {
+        for (end = first + 1; end < n && by_device(&needs[first], &needs[end]) == 0;) end++;
+        PP_TRY(check_device(call, &needs[first], end - first));
+    }
     return PP_OK;
-}
-
-/* One that refuses refuses for all. */
-static pp_status tell(const struct pp_fit_call *call, pp_status own, bool *refused)
-{
-    struct verdict mine = {.refuses = own != PP_OK}, *all;
-    if (own != PP_OK) snprintf(mine.message, sizeof mine.message, "%s", pp_message());
-    PP_TRY(PP_NEW(&all, call->processes->count));
-    PP_TRY(call->transport->gather(&mine, sizeof mine, all)); /* after a failure it may still write into `all` */
-    int p = 0;
-    while (p < call->processes->count && !all[p].refuses) p++;
-    *refused = p < call->processes->count;
-    const pp_status status = *refused ? pp_fail(call->refusal, "%s", all[p].message) : PP_OK;
-    free(all);
-    return status;
-}
-
-static int sharers_of(const struct fitting *f)
-{
-    const struct pp_backend *backend = f->call->backend;
-    const struct pp_device_spec spec = spec_of(f, 0);
-    if (!backend->queue) return INT_MAX;
-    return backend->sharers ? backend->sharers(&spec) : 1;
 }
 
 pp_status pp_fit_check(const struct pp_fit_call *call, bool *refused)
 {
-    const struct pp_processes *processes = call->processes;
-    const struct seat seat = {.host = processes->host, .host_index = processes->host_index};
-    const int workers = pp_plan_workers(call->job->train);
-    struct fitting f = {.call = call, .workers = workers / processes->count};
+    const int all = pp_plan_workers(call->job->train), workers = all / call->processes->count;
+    struct need *needs;
     *refused = false;
-    if (!call->backend->available_bytes || workers % processes->count) return PP_OK; /* pp_world_open() refuses that */
-    f.sharers = sharers_of(&f);
-    PP_TRY(PP_NEW(&f.seats, processes->count));
-    /* Where this has ended, no process has memory of the configuration before. (After a failure: as in tell().) */
-    PP_TRY(call->transport->gather(&seat, sizeof seat, f.seats));
-    const pp_status status = tell(call, check_own(&f), refused);
-    free(f.seats);
+    if (all % call->processes->count) return PP_OK; /* pp_world_open() refuses that */
+    if (!call->backend->available_bytes) return PP_OK;
+    PP_TRY(PP_NEW(&needs, all + workers));
+    find_needs(call, workers, needs + all);
+    /* After a failure it may still use the memory. */
+    PP_TRY(call->transport->gather(needs + all, workers * (int)sizeof *needs, needs));
+    const pp_status status = check_all(call, needs, all);
+    *refused = status != PP_OK;
+    free(needs);
     return status;
 }

@@ -19,11 +19,12 @@ struct pp_fit_call {
     pp_status refusal; /* what to return where it does not fit */
 };
 
-/* Compares what the arenas of all workers of a machine, or of a GPU, take together with what it has left. All processes
- * call it while no worker has its arena. *refused: all get `refusal` as the result, with the same message, about the
- * first device that has too little; after any other failure of one process the others must be aborted. PP_OK does not
- * mean that there will be room: a device need not tell what it has left (pp_backend.available_bytes), and other things
- * take memory, too. */
+/* Compares what the arenas of all workers of a machine, or of a GPU, take together with what it has left. (A limit that
+ * each process of a machine has for itself is taken for one that they share.) All processes call it while no worker of
+ * any of them has an arena. *refused: all get `refusal` as the result, with the same message, about the first device
+ * that has too little; after any other failure of one process the others must be aborted. PP_OK does not mean that
+ * there will be room: a device need not tell what it has left (pp_backend.available_bytes), and other things take
+ * memory, too. */
 pp_status pp_fit_check(const struct pp_fit_call *call, bool *refused) PP_MUST_CHECK;
 
 #endif

@@ -10,6 +10,7 @@
 #include "core/plan/movers.h"
 #include "exec/carrier.h"
 #include "exec/link_profile_inside.h"
+#include "exec/place.h"
 
 enum {
     ROUNDS = 9,  /* of a list; the first is the warm-up and the common start */
@@ -244,7 +245,7 @@ static pp_status open_device(struct side *s)
                                   .precision = s->setup->precision};
     const struct pp_backend *backend = s->port.backend;
     s->room = pp_link_room(s->setup);
-    if (world->remote && backend->sharers) world->sharers = backend->sharers(&spec);
+    if (world->remote) world->sharers = pp_place_sharers(backend, &spec);
     PP_TRY(backend->open(&spec, &s->port.device));
     PP_TRY(backend->alloc(s->port.device, s->room, &s->outgoing));
     PP_TRY(backend->alloc(s->port.device, s->room, &s->incoming));

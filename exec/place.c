@@ -3,6 +3,7 @@
 
 #include "core/base/affinity.h"
 #include "core/base/cores.h"
+#include "exec/signals.h"
 
 void pp_place_process(const struct pp_processes *processes, int64_t threads)
 {
@@ -24,4 +25,23 @@ void pp_place_worker(const struct pp_world *world, int me, int threads)
 {
     int core = choose(world, me, threads, pp_cores_count());
     if (core >= 0) pp_cores_pin(core);
+}
+
+struct pp_device_spec pp_place_device(const struct pp_processes *processes, const struct pp_config *config, int workers,
+                                      int worker)
+{
+    return (struct pp_device_spec){.worker = worker,
+                                   .workers = workers,
+                                   .host_index = processes->host_index,
+                                   .on_host = processes->on_host,
+                                   .threads = config->threads,
+                                   .gpus = config->gpus,
+                                   .precision = config->precision,
+                                   .interrupted = pp_signals_caught,
+                                   .algorithms = config->algorithms};
+}
+
+int pp_place_sharers(const struct pp_backend *backend, const struct pp_device_spec *spec)
+{
+    return backend->sharers ? backend->sharers(spec) : 1;
 }

@@ -317,7 +317,10 @@ static pp_status check_fit(struct pp_exec *exec, const struct pp_session *s)
                                      .config = &exec->config,
                                      .job = s->job,
                                      .refusal = exec->sweeps ? PP_USAGE : PP_NOMEM};
-    return pp_fit_check(&call, &exec->agreed);
+    bool refused;
+    const pp_status status = pp_fit_check(&call, &refused);
+    exec->agreed = refused && status != PP_USAGE; /* that may not be the end */
+    return status;
 }
 
 pp_status pp_exec_point(struct pp_exec *exec, const struct pp_point *point, struct pp_result *out)

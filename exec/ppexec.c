@@ -93,13 +93,7 @@ static int most_workers(const struct session *s)
 static pp_status describe_device(struct pp_exec *exec, int workers)
 {
     struct pp_device *device;
-    struct pp_device_spec spec = {.workers = workers,
-                                  .host_index = exec->processes.host_index,
-                                  .on_host = exec->processes.on_host,
-                                  .threads = exec->config.threads,
-                                  .gpus = exec->config.gpus,
-                                  .precision = exec->config.precision,
-                                  .algorithms = exec->config.algorithms};
+    const struct pp_device_spec spec = pp_place_device(&exec->processes, &exec->config, workers, 0);
     PP_TRY(exec->backend->open(&spec, &device));
     snprintf(exec->device_text, sizeof exec->device_text, "%s", exec->backend->describe(device));
     exec->mixed = exec->backend->mixed && exec->backend->mixed(device);

@@ -46,9 +46,9 @@ static pp_status choose(const struct pp_world *world, bool local, const struct p
 static pp_status open_route(const struct pp_port *port, const struct pp_job *job, const struct pp_lane *lane, int src,
                             int dst, struct pp_routes *routes)
 {
-    int kind = pp_message_of(lane->transfer);
-    int train = transfers_on(job->train, lane), eval = transfers_on(job->eval, lane);
+    const int kind = pp_message_of(lane->transfer);
     if ((src != port->me && dst != port->me) || pp_routes_find(routes, src, dst, kind)) return PP_OK;
+    const int train = transfers_on(job->train, lane), eval = transfers_on(job->eval, lane);
     struct pp_route *route = &routes->routes[routes->n++];
     *route = (struct pp_route){.src = src, .dst = dst, .kind = kind};
     PP_TRY(choose(port->world, is_local(port->world, src) && is_local(port->world, dst), &route->carrier));

@@ -79,8 +79,8 @@ struct pp_transport {
     /* Ends all processes of the run, including this one. Returns where there is only one process. */
     void (*abort)(int exit_code);
     /* All-gather over processes, while no world is open; called by the main thread of every process, in the same order
-     * everywhere. all: [processes][bytes], by index. After a failure (PP_INTERRUPTED: a signal) `all` may still be
-     * written to. */
+     * everywhere. all: [processes][bytes], by index. After a failure (PP_INTERRUPTED: a signal) `mine` may still be
+     * read, and `all` written to. */
     pp_status (*gather)(const void *mine, int bytes, void *all);
     /* Called by the main thread of each process that a signal stopped, before the memory of the world's requests is
      * freed. Each tells the first process that it was stopped. Returns true in the first process if all others have

@@ -210,12 +210,6 @@ static pp_status write_header(struct pp_weights_writer *w, const struct pp_model
     return status == PP_OK ? write_bytes(w, w->header, w->header_bytes) : status;
 }
 
-/* A temporary name that is a link was put there by somebody else, and its target must not be overwritten. */
-static int open_temporary(const struct pp_weights_writer *w)
-{
-    return open(w->file.temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
-}
-
 /* A pipe can be opened when somebody reads it. */
 static pp_status open_directly(struct pp_weights_writer *w)
 {
@@ -232,8 +226,11 @@ static pp_status open_directly(struct pp_weights_writer *w)
 static pp_status open_place(struct pp_weights_writer *w)
 {
     if (!*w->file.temporary) return open_directly(w);
-    w->fd = open_temporary(w);
-    return w->fd < 0 ? failed(w, "create") : PP_OK;
+    w->fd = pp_new_file_open(&w->file);
+    if (w->fd >= 0) return PP_OK;
+    const pp_status status = failed(w, "create");
+    w->file.temporary[0] = '\0'; /* it is not this writer's */
+    return status;
 }
 
 pp_status pp_weights_check_target(const char *path, bool again)
@@ -241,7 +238,7 @@ pp_status pp_weights_check_target(const char *path, bool again)
     struct pp_weights_writer w = {.fd = -1};
     PP_TRY(pp_new_file_choose("--save", path, again, &w.file));
     if (!*w.file.temporary) return access(w.file.path, W_OK) ? failed(&w, "create") : PP_OK;
-    const int fd = open_temporary(&w);
+    const int fd = pp_new_file_open(&w.file);
     if (fd < 0) return failed(&w, "create");
     close(fd);
     return unlink(w.file.temporary) ? failed(&w, "create") : PP_OK;

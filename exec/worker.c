@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "core/base/clock.h"
-#include "exec/signals.h"
+#include "exec/place.h"
 #include "exec/worker_inside.h"
 
 /* --- opening and closing --- */
@@ -44,20 +44,6 @@ static pp_status open_track(struct pp_worker *w, enum pp_track_id id, const stru
     return open_waits(w, plan, &track->waits_ns);
 }
 
-/* What a worker of the world opens. */
-static struct pp_device_spec device_of(const struct pp_world *world, int me, const struct pp_config *config)
-{
-    return (struct pp_device_spec){.worker = me - world->first,
-                                   .workers = world->count,
-                                   .host_index = world->processes.host_index,
-                                   .on_host = world->processes.on_host,
-                                   .threads = config->threads,
-                                   .gpus = config->gpus,
-                                   .precision = config->precision,
-                                   .interrupted = pp_signals_caught,
-                                   .algorithms = config->algorithms};
-}
-
 static pp_status open_reductions(struct pp_worker *w)
 {
     for (int id = 0; id < PP_TRACKS; id++) {
@@ -77,7 +63,9 @@ static pp_status open_parts(struct pp_worker *w, int trace_steps)
     const struct pp_job *job = w->job;
     int most = job->eval && job->eval->microbatches > job->train->microbatches ? job->eval->microbatches
                                                                                : job->train->microbatches;
-    struct pp_device_spec device = device_of(w->world, w->me, job->config);
+    const struct pp_world *world = w->world;
+    const struct pp_device_spec device =
+        pp_place_device(&world->processes, job->config, world->count, w->me - world->first);
     void *arena;
     PP_TRY(w->backend->open(&device, &w->device));
     PP_TRY(w->backend->alloc(w->device, job->layout->arena_bytes[w->rank], &arena));

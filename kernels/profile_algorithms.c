@@ -38,7 +38,7 @@ static pp_status close_draft(struct draft *draft, pp_status status)
     if (wanted && status == PP_OK && fsync(fileno(draft->out))) status = failed(draft, "write");
     if (fclose(draft->out) && status == PP_OK) status = failed(draft, "write");
     if (wanted && status == PP_OK && pp_new_file_put(&draft->file)) status = failed(draft, "write");
-    if (!wanted || status != PP_OK) (void)unlink(draft->file.temporary);
+    if (*draft->file.temporary) (void)unlink(draft->file.temporary);
     return status;
 }
 
@@ -61,7 +61,7 @@ static pp_status open_draft(struct draft *draft, const char *path)
     FILE *in = fopen(path, "r");
     if (!in && errno != ENOENT) return failed(draft, "read");
     draft->is_new = !in;
-    draft->out = fopen(draft->file.temporary, "w");
+    draft->out = pp_new_file_stream(&draft->file);
     if (!draft->out) status = failed(draft, "write");
     if (draft->out && in) status = copy(in, draft);
     if (in) fclose(in);

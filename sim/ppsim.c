@@ -175,16 +175,21 @@ static pp_status take_point(void *session, int64_t i, struct pp_outcome *outcome
     outcome->row.json = NULL;
     pp_remarks_source(remarks, at->point, &outcome->origin);
     for (int kind = 0; kind < PP_POINT_REMARKS; kind++)
-        if (kind != PP_REMARK_CHECKPOINT || !s->config.usual) /* nobody has asked for these */
-            pp_remarks_all_take(&s->remarks_all, kind, outcome->remark[kind]);
+        pp_remarks_all_take(&s->remarks_all, kind, outcome->remark[kind]);
     if (s->config.draw) PP_TRY(draw(s, remarks->machine, &outcome->prediction));
     return s->config.db ? store(s, &outcome->predictor, &outcome->prediction) : PP_OK;
 }
 
-static pp_status leave_pointless(void *session, const struct pp_point *point, const char *why)
+/* For whom points are left out: machine NULL: of all machines, or of the only one. */
+struct leaving {
+    struct session *session;
+    const char *machine;
+};
+
+static pp_status leave_pointless(void *context, const struct pp_point *point, const char *why)
 {
-    struct session *s = session;
-    return pp_remarks_all_leave_out(&s->remarks_all, point, NULL, why);
+    const struct leaving *leaving = context;
+    return pp_remarks_all_leave_out(&leaving->session->remarks_all, point, leaving->machine, why);
 }
 
 /* Leaves rows that are there, and say something new. */
@@ -193,7 +198,8 @@ static pp_status collect_rows(struct session *s)
     struct pp_row *of_way = s->rows;
     for (int64_t i = 0; i < (int64_t)s->ntargets * s->nways && s->config.workers.n > 0; i++) {
         const struct pp_way *way = &s->ways[i % s->nways];
-        PP_TRY(pp_rank_remove_no_better(way, of_way, &pp_schedules, leave_pointless, s));
+        struct leaving leaving = {s, s->remarks[i / s->nways].machine};
+        PP_TRY(pp_rank_remove_no_better(way, of_way, &pp_schedules, leave_pointless, &leaving));
         of_way += way->npoints;
     }
     for (int64_t i = 0; i < s->listed.npoints; i++) {
@@ -315,9 +321,10 @@ static pp_status predict_with(struct session *s)
 
 static pp_status find_ways(struct session *s)
 {
+    struct leaving leaving = {.session = s};
     PP_TRY(pp_ways(&s->config, &pp_schedules, &s->ways, &s->nways));
     for (int i = 0; i < s->nways; i++) {
-        PP_TRY(pp_way_remove_pointless(&s->ways[i], &pp_schedules, leave_pointless, s));
+        PP_TRY(pp_way_remove_pointless(&s->ways[i], &pp_schedules, leave_pointless, &leaving));
         s->npoints += s->ways[i].npoints;
     }
     s->npoints *= pp_targets_count(&s->config);

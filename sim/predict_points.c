@@ -35,10 +35,12 @@ struct team {
     int nthreads;
 };
 
+/* That on checkpoints takes another layout of the whole job: not where --auto has chosen them. */
 static pp_status remark(struct pp_outcome *out)
 {
     const struct pp_job *job = out->prediction.job;
     pp_fp8_remark(job, out->remark[PP_REMARK_FP8], sizeof out->remark[PP_REMARK_FP8]);
+    if (out->config.usual) return PP_OK;
     return pp_checkpoint_remark(job, out->predictor.schedules, out->remark[PP_REMARK_CHECKPOINT],
                                 sizeof out->remark[PP_REMARK_CHECKPOINT]);
 }

@@ -34,10 +34,15 @@ static int64_t system_left(const char *root)
 /* Where a version of control groups has its figures. */
 static const struct version {
     const char *controller; /* of its line in /proc/self/cgroup; "": version 2 */
-    const char *folder, *limit, *used, *cached;
+    const char *folder, *limit, *used;
+    const char *cached[2]; /* files that are used seldom, and often: both give way */
 } versions[] = {
-    {"", "/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file "},
-    {"memory", "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "},
+    {"", "/sys/fs/cgroup", "memory.max", "memory.current", {"inactive_file ", "active_file "}},
+    {"memory",
+     "/sys/fs/cgroup/memory",
+     "memory.limit_in_bytes",
+     "memory.usage_in_bytes",
+     {"total_inactive_file ", "total_active_file "}},
 };
 
 static int64_t figure(const char *folder, const char *name, const char *key)
@@ -50,10 +55,13 @@ static int64_t figure(const char *folder, const char *name, const char *key)
 /* What one group leaves; -1: it has no limit. */
 static int64_t group_left(const struct version *v, const char *folder)
 {
-    const int64_t limit = figure(folder, v->limit, ""), used = figure(folder, v->used, ""),
-                  cached = figure(folder, "memory.stat", v->cached);
+    const int64_t limit = figure(folder, v->limit, ""), used = figure(folder, v->used, "");
+    int64_t held = used;
     if (limit < 0 || used < 0) return -1;
-    const int64_t held = cached > 0 && cached < used ? used - cached : used;
+    for (int i = 0; i < 2; i++) {
+        const int64_t cached = figure(folder, "memory.stat", v->cached[i]);
+        if (cached > 0 && cached < held) held -= cached;
+    }
     return limit > held ? limit - held : 0;
 }
 

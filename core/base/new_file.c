@@ -31,7 +31,7 @@ pp_status pp_new_file_choose(const char *option, const char *path, bool again, s
 {
     struct stat info;
     const bool exists = stat(path, &info) == 0;
-    *out = (struct pp_new_file){0};
+    *out = (struct pp_new_file){.permissions = exists ? (int)(info.st_mode & 0777) : -1};
     if (strlen(path) >= sizeof out->path - SUFFIX) return pp_fail(PP_USAGE, "%s: the path is too long", option);
     if (!exists && errno == ELOOP) return pp_fail(PP_IO, "%s: cannot create %s: %s", option, path, strerror(errno));
     if (!exists || !realpath(path, out->path)) follow_links(strcpy(out->path, path), sizeof out->path - SUFFIX);
@@ -48,35 +48,41 @@ pp_status pp_new_file_choose(const char *option, const char *path, bool again, s
     return PP_OK;
 }
 
-const char *pp_new_file_target(const struct pp_new_file *file)
+int pp_new_file_open(const struct pp_new_file *file)
 {
-    return *file->temporary ? file->temporary : file->path;
+    const bool replaces = file->permissions >= 0;
+    const mode_t mode = replaces ? (mode_t)file->permissions : 0666;
+    const int fd = open(file->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, mode);
+    if (fd >= 0 && replaces) (void)fchmod(fd, mode); /* also what the umask would take away */
+    return fd;
 }
 
-/* Some file systems can not do that to a folder; the content of the file is safe then. */
-static void sync_folder(const struct pp_new_file *file)
+FILE *pp_new_file_stream(const struct pp_new_file *file)
+{
+    if (!*file->temporary) return fopen(file->path, "w");
+    const int fd = pp_new_file_open(file);
+    if (fd < 0 || close(fd)) return NULL;
+    return fopen(file->temporary, "w");
+}
+
+/* Some file systems can not do that to a folder, and some folders can not be read; the content of the file is safe
+ * then. */
+static int sync_folder(const struct pp_new_file *file)
 {
     char folder[PATH_MAX];
     strcpy(folder, file->path);
-    int fd = open(dirname(folder), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return;
-    fsync(fd);
+    const int fd = open(dirname(folder), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return 0;
+    const int error = fsync(fd) ? errno : 0;
     close(fd);
-}
-
-/* As if it had been written to: whom it is hidden from does not see the new one. */
-static void keep_permissions(const struct pp_new_file *file)
-{
-    struct stat before;
-    if (stat(file->path, &before) == 0) (void)chmod(file->temporary, before.st_mode & 0777);
+    errno = error;
+    return error == 0 || error == EINVAL || error == ENOTSUP || error == EROFS ? 0 : -1;
 }
 
 int pp_new_file_put(struct pp_new_file *file)
 {
     if (!*file->temporary) return 0;
-    keep_permissions(file);
     if (rename(file->temporary, file->path)) return -1;
     file->temporary[0] = '\0';
-    sync_folder(file);
-    return 0;
+    return sync_folder(file);
 }

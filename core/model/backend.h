@@ -46,7 +46,8 @@ struct pp_backend {
     bool waits; /* computes nothing: run() takes the time of frame->wait */
     /* Can this machine use it? PP_UNSUPPORTED with a message that says in one line what is missing. NULL: always. */
     pp_status (*available)(void);
-    /* Workers of one host that share the worker's device, itself included; 1: it has a device to itself. NULL: 1. */
+    /* Workers of one host that share the worker's device, itself included; 1: it has a device to itself. NULL: 1.
+     * Devices are given out in order: successive workers of the host share one. */
     int (*sharers)(const struct pp_device_spec *spec);
     pp_status (*open)(const struct pp_device_spec *spec, struct pp_device **out);
     void (*close)(struct pp_device *device);

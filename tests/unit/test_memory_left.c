@@ -61,8 +61,10 @@ static void test_version_2(void **state)
     file("two", "/sys/fs/cgroup/a/memory.max", "1048576\n"); /* the group around it has a limit */
     file("two", "/sys/fs/cgroup/a/memory.current", "600000\n");
     assert_int_equal(pp_memory_left("two"), MIB - 600000);
-    file("two", "/sys/fs/cgroup/a/memory.stat", "anon 5\ninactive_file 500000\nactive_file 7\n");
-    assert_int_equal(pp_memory_left("two"), MIB - 100000);
+    file("two", "/sys/fs/cgroup/a/memory.stat", "anon 5\ninactive_file 500000\nactive_file 7000\n");
+    assert_int_equal(pp_memory_left("two"), MIB - 93000);
+    file("two", "/sys/fs/cgroup/a/memory.stat", "active_file 700000\n"); /* more than is used: not of this moment */
+    assert_int_equal(pp_memory_left("two"), MIB - 600000);
     file("two", "/sys/fs/cgroup/a/b/memory.max", "900\n"); /* less than it has */
     assert_int_equal(pp_memory_left("two"), 0);
 }
@@ -74,8 +76,9 @@ static void test_version_1_in_a_container(void **state)
     system_of("one", "9:name=systemd:/x\n4:cpu,memory,pids:/docker/0123\n");
     file("one", "/sys/fs/cgroup/memory/memory.limit_in_bytes", "1048576\n");
     file("one", "/sys/fs/cgroup/memory/memory.usage_in_bytes", "48576\n");
-    file("one", "/sys/fs/cgroup/memory/memory.stat", "inactive_file 9\ntotal_inactive_file 8576\n");
-    assert_int_equal(pp_memory_left("one"), 1048576 - 40000);
+    file("one", "/sys/fs/cgroup/memory/memory.stat",
+         "inactive_file 9\ntotal_inactive_file 8576\ntotal_active_file 10000\n");
+    assert_int_equal(pp_memory_left("one"), 1048576 - 30000);
     file("one", "/proc/self/cgroup", "4:cpu,memory_other:/docker/0123\nno group\n");
     assert_int_equal(pp_memory_left("one"), 2 * MIB);
     file("one", "/proc/self/cgroup", "4:memory:/\n");
