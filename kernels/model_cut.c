@@ -72,12 +72,13 @@ pp_status pp_model_cut(const struct pp_shape *shape, const struct pp_cut *cut, i
     const struct pp_cut_row row = {.layers = shape->layers, .cost = cost};
     pp_status status = check_costs(shape, cost);
     if (status != PP_OK) goto done;
-    if (cut->stage_rank && !cut->even_stages)
-        status = pp_cut_ranks(&row, cut->stage_rank, pp_split_ends(cut->split) > 0, cut->stages, layers_out);
+    const struct pp_cut_ranks_call call = {cut->stage_rank, pp_split_ends(cut->split) > 0, cut->way};
+    if (cut->stage_rank && cut->way.even != PP_EVEN_STAGES)
+        status = pp_cut_ranks(&row, &call, cut->stages, layers_out);
     else if (uniform)
         pp_cut_uniform(shape->layers, cut->stages, layers_out);
     else
-        status = pp_cut_balanced(&row, cut->stages, layers_out);
+        status = pp_cut_balanced(&row, cut->way, cut->stages, layers_out);
 done:
     free(cost);
     return status;

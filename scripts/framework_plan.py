@@ -99,6 +99,11 @@ class Plan:
             "{p.name} shares experts among workers that share rows first, then among replicas",
         ),
         (
+            lambda p: p.makes_head,
+            "{p.name} does not make decoder and loss again, so it may take less time than planned: --checkpoint "
+            "layers:{p.most_layers} does not either",
+        ),
+        (
             lambda p: p.precision == "tf32",
             "{p.name} has no option for TF32: it is PyTorch's torch.backends.cuda.matmul.allow_tf32",
         ),
@@ -113,7 +118,11 @@ class Plan:
         vars(self).update({name: row[name] for name in (*TEXTS, *FLAGS, *NUMBERS, "stage_layers")})
         self.csv = csv  # a file with the schedule, or None
         self.kind, self.number = self.schedule.partition(":")[0], number_of(self.schedule)
-        self.recomputed = number_of(self.checkpoint)  # N of layers:N
+        self.most_layers = max(self.stage_layers)
+        self.makes_head = self.checkpoint == "layers"  # again, with all layers
+        self.recomputed = number_of(self.checkpoint)  # N of layers:N, where that is not all of them
+        if self.recomputed >= self.most_layers:
+            self.checkpoint, self.recomputed = "layers", 0
         self.micro_rows, self.batch_rows = self.rows // self.microbatches, self.rows * self.replicas
         self.sharing = self.replicas * self.context_parallel  # workers that sum gradients
         self.has_experts = "--expert-parallel " in self.options

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 /* --times names a file of blocks: deals them out. */
-static pp_status cut_blocks(const struct pp_predictor *p, enum pp_even even, struct pp_job *job)
+static pp_status cut_blocks(const struct pp_predictor *p, struct pp_cut_way way, struct pp_job *job)
 {
     const struct pp_point *point = &job->point;
     const int stages = point->ranks * point->virtual_stages;
@@ -12,14 +12,14 @@ static pp_status cut_blocks(const struct pp_predictor *p, enum pp_even even, str
     if (!job->times.blocks) return PP_OK;
     PP_TRY(PP_NEW(&stage_rank, stages));
     pp_status status = p->schedules->place(point->schedule, point->ranks, point->virtual_stages, stage_rank);
-    if (status == PP_OK) status = pp_given_times_cut(&job->times, p->config, even, stages, stage_rank);
+    if (status == PP_OK) status = pp_given_times_cut(&job->times, p->config, way, stages, stage_rank);
     free(stage_rank);
     return status;
 }
 
 /* The plan has one microbatch of one row for each chunk, one replica, any number of stages, and no optimizer unless
  * blocks say how long that takes. */
-static pp_status build(const struct pp_predictor *p, enum pp_even even, struct pp_job *job)
+static pp_status build(const struct pp_predictor *p, struct pp_cut_way way, struct pp_job *job)
 {
     const struct pp_config *config = p->config;
     const struct pp_point *point = &job->point;
@@ -33,12 +33,12 @@ static pp_status build(const struct pp_predictor *p, enum pp_even even, struct p
                                 .batch_w = config->batch_w,
                                 .training = true,
                                 .optimizer = job->times.blocks && job->times.blocks->stepped};
-    PP_TRY(cut_blocks(p, even, job));
+    PP_TRY(cut_blocks(p, way, job));
     PP_TRY(pp_job_build_train(job, p->schedules, &spec));
     return pp_plan_check(job->train);
 }
 
-pp_status pp_given_job(const struct pp_predictor *p, const struct pp_point *point, enum pp_even even,
+pp_status pp_given_job(const struct pp_predictor *p, const struct pp_point *point, struct pp_cut_way way,
                        struct pp_job **out)
 {
     struct pp_job *job;
@@ -49,7 +49,7 @@ pp_status pp_given_job(const struct pp_predictor *p, const struct pp_point *poin
     job->point = *point;
     pp_status status = pp_config_check_values(p->config, point->checkpoint, point->zero);
     if (status == PP_OK) status = pp_given_times_of(p->config, &job->times);
-    if (status == PP_OK) status = build(p, even, job);
+    if (status == PP_OK) status = build(p, way, job);
     if (status != PP_OK)
         pp_job_free(job);
     else

@@ -7,9 +7,8 @@
 
 #include "sim/predict.h"
 
-/* Makes the job of a point. Blocks are cut into stages by time, so that ranks or stages have as much as each other.
- * PP_USAGE if the point is impossible. */
-pp_status pp_given_job(const struct pp_predictor *p, const struct pp_point *point, enum pp_even even,
+/* Makes the job of a point. Blocks are cut into stages by time, in this way. PP_USAGE if the point is impossible. */
+pp_status pp_given_job(const struct pp_predictor *p, const struct pp_point *point, struct pp_cut_way way,
                        struct pp_job **out) PP_MUST_CHECK;
 
 #endif

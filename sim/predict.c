@@ -45,7 +45,7 @@ static pp_status make_job(const struct pp_predictor *p, const struct pp_point *p
     struct pp_config config;
     struct pp_job *job = NULL;
     *out = NULL;
-    if (pp_predict_only_times(p->config)) return pp_given_job(p, point, cut, out);
+    if (pp_predict_only_times(p->config)) return pp_given_job(p, point, pp_split_way(point, cut), out);
     PP_TRY(pp_split_point(p, point, cut, &config));
     pp_status status = pp_job_begin(&config, point, p->schedules, p->ops, &job);
     const bool alike = status == PP_OK && unlike && pp_same_cut(job->model, unlike->model);
@@ -113,9 +113,10 @@ static bool fits(const struct pp_predictor *p, const struct pp_job *job, int sha
     return limit == 0 || pp_device_bytes(job, sharers, PP_ALL_BYTES) <= limit;
 }
 
-/* Another cut of the same point: takes the place of *best if it is better. One that is not possible is none. */
+/* Another cut of the same point: takes the place of *best, made by *best_cut, if it is better. One that is not possible
+ * is none. */
 static pp_status try_cut(const struct pp_predictor *p, const struct pp_point *point, int cut, bool trace,
-                         struct pp_prediction *best)
+                         struct pp_prediction *best, int *best_cut)
 {
     struct pp_prediction other = {0};
     const int sharers = best->cost->sharers;
@@ -128,6 +129,7 @@ static pp_status try_cut(const struct pp_predictor *p, const struct pp_point *po
     if (status == PP_OK && may_win && (other_fits > best_fits || other.result.batch_ns < best->result.batch_ns)) {
         const struct pp_prediction slower = *best;
         *best = other;
+        *best_cut = cut;
         other = slower;
     }
     pp_prediction_free(&other);
@@ -138,9 +140,11 @@ pp_status pp_predict(const struct pp_predictor *p, const struct pp_point *point,
 {
     *out = (struct pp_prediction){0};
     pp_status status;
+    int best = 0;
     PP_TRY_DONE(make_job(p, point, 0, NULL, &out->job));
     PP_TRY_DONE(finish(p, trace, out));
-    for (int cut = 1; cut < pp_split_cuts(p, point); cut++) PP_TRY_DONE(try_cut(p, point, cut, trace, out));
+    for (int cut = 1; cut < pp_split_cuts(p, point); cut++)
+        if (!pp_split_is_spare(point, cut, best)) PP_TRY_DONE(try_cut(p, point, cut, trace, out, &best));
 done:
     if (status != PP_OK) pp_prediction_free(out);
     return status;

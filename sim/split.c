@@ -23,21 +23,52 @@ pp_status pp_split_find(struct pp_config *config, const struct pp_predictor *p, 
     return pp_split_time(config, p->schedules, p->ops, p->waits ? p->waits : config->device, texts);
 }
 
-enum { UNIFORM = PP_EVENS, CUTS }; /* before these enum pp_even */
+/* The cuts to try, of ranks with one stage and with several. UNIFORM: by layers, of a model. */
+enum { UNIFORM = PP_EVENS };
+static const int cuts_of_one[] = {PP_EVEN_RANKS, PP_EVEN_EARLY, PP_EVEN_LEAN},
+                 cuts_of_several[] = {PP_EVEN_RANKS, PP_EVEN_EARLY, PP_EVEN_STAGES, UNIFORM};
+enum {
+    CUTS_OF_ONE = sizeof cuts_of_one / sizeof *cuts_of_one,
+    CUTS_OF_SEVERAL = sizeof cuts_of_several / sizeof *cuts_of_several
+};
+
+static int cut_of(const struct pp_point *point, int cut)
+{
+    return point->virtual_stages > 1 ? cuts_of_several[cut] : cuts_of_one[cut];
+}
+
+/* Are blocks cut by time? */
+static bool cuts_blocks(const struct pp_config *config)
+{
+    return config->blocks && (!pp_config_given(config, "split") || pp_config_splits_by_time(config));
+}
 
 int pp_split_cuts(const struct pp_predictor *p, const struct pp_point *point)
 {
-    if (point->virtual_stages == 1) return 1;
-    if (pp_predict_only_times(p->config)) return p->config->blocks ? PP_EVENS : 1;
-    return is_own(p) ? CUTS : 1;
+    const bool several = point->virtual_stages > 1;
+    if (pp_predict_only_times(p->config))
+        return !cuts_blocks(p->config) ? 1 : several ? CUTS_OF_SEVERAL - 1 : CUTS_OF_ONE;
+    return !is_own(p) ? 1 : several ? CUTS_OF_SEVERAL : CUTS_OF_ONE;
+}
+
+bool pp_split_is_spare(const struct pp_point *point, int cut, int best)
+{
+    return cut_of(point, cut) == PP_EVEN_LEAN && cut_of(point, best) == PP_EVEN_EARLY;
+}
+
+struct pp_cut_way pp_split_way(const struct pp_point *point, int cut)
+{
+    return (struct pp_cut_way){cut_of(point, cut), point->chunks};
 }
 
 pp_status pp_split_point(const struct pp_predictor *p, const struct pp_point *point, int cut, struct pp_config *out)
 {
     *out = *p->config;
     if (!is_own(p)) return PP_OK;
-    out->even_stages = cut == PP_EVEN_STAGES;
-    if (cut == UNIFORM) out->split = "uniform";
+    if (cut_of(point, cut) == UNIFORM)
+        out->split = "uniform";
+    else
+        out->even = cut_of(point, cut);
     out->tensor = (struct pp_ints){1, {point->tensor}};
     out->overlap_tensor_sums = (struct pp_ints){1, {point->sum_pieces}};
     out->overlap_expert_exchange = (struct pp_ints){1, {point->exchange_pieces}};

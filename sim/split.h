@@ -12,16 +12,21 @@
  * PP_INPUT if there are no times. Release with pp_split_time_free() (core/database/split_time.h). */
 pp_status pp_split_find(struct pp_config *config, const struct pp_predictor *p, struct pp_db *texts) PP_MUST_CHECK;
 
-/* How many cuts of a point are worth trying: where ranks have several stages, no rule says which is quickest, ranks
- * that have as much as each other or stages that have. So it is with --split time and --machine, and with blocks. */
+/* How many cuts of a point are worth trying, since no rule says which is quickest: with --split time and --machine, and
+ * with blocks, those of enum pp_even, and for ranks with several stages of a model also as many layers for each. */
 int pp_split_cuts(const struct pp_predictor *p, const struct pp_point *point);
 
+/* Is the cut not worth trying, since that one is the best of those before it? PP_EVEN_LEAN is for where PP_EVEN_EARLY
+ * takes too much memory, or more time. */
+bool pp_split_is_spare(const struct pp_point *point, int cut, int best);
+
 /* The config from which the job of a point is made by one of them, counted from 0: p->config, but with --machine with
- * layer_ns computed by its data sheet for this point (its rows, T and so on), as if it had been asked for alone. The
- * first two are those of enum pp_even, by time; the third makes ranks even by layers. Release it when the job is
- * made. */
+ * layer_ns computed by its data sheet for this point (its rows, T and so on), as if it had been asked for alone.
+ * Release it when the job is made. */
 pp_status pp_split_point(const struct pp_predictor *p, const struct pp_point *point, int cut,
                          struct pp_config *out) PP_MUST_CHECK;
 void pp_split_point_free(const struct pp_predictor *p, struct pp_config *config);
+/* The same for blocks: the way of one of the cuts. */
+struct pp_cut_way pp_split_way(const struct pp_point *point, int cut);
 
 #endif

@@ -220,7 +220,7 @@ static bool any_has_several(int stages, const int *stage_rank)
 }
 
 /* The first and the last block are the ends of the row. */
-static pp_status cut_by_time(const struct pp_blocks *blocks, enum pp_even even, int stages, const int *stage_rank,
+static pp_status cut_by_time(const struct pp_blocks *blocks, struct pp_cut_way way, int stages, const int *stage_rank,
                              int *counts)
 {
     double *cost;
@@ -228,17 +228,18 @@ static pp_status cut_by_time(const struct pp_blocks *blocks, enum pp_even even, 
     for (int i = 0; i < blocks->n; i++) cost[i] = blocks->block[i].forward_ms + blocks->block[i].backward_ms;
     const struct pp_cut_row row = {.layers = blocks->n - 2, .cost = cost};
     pp_status status = level_out(cost, blocks->n);
-    if (status == PP_OK && even == PP_EVEN_RANKS && any_has_several(stages, stage_rank))
-        status = pp_cut_ranks(&row, stage_rank, true, stages, counts);
+    const struct pp_cut_ranks_call call = {stage_rank, true, way};
+    if (status == PP_OK && way.even != PP_EVEN_STAGES && any_has_several(stages, stage_rank))
+        status = pp_cut_ranks(&row, &call, stages, counts);
     else if (status == PP_OK)
-        status = pp_cut_balanced(&row, stages, counts);
+        status = pp_cut_balanced(&row, way, stages, counts);
     free(cost);
     counts[0]++;
     counts[stages - 1]++;
     return status;
 }
 
-pp_status pp_blocks_cut(const struct pp_blocks *blocks, const char *split, enum pp_even even, int stages,
+pp_status pp_blocks_cut(const struct pp_blocks *blocks, const char *split, struct pp_cut_way way, int stages,
                         const int *stage_rank, int *counts)
 {
     const struct pp_cut_list list = {.words = "time, uniform", .item = "block", .items = blocks->n};
@@ -248,7 +249,7 @@ pp_status pp_blocks_cut(const struct pp_blocks *blocks, const char *split, enum 
                        "%d stages (--stages times --virtual) need at least as many blocks, and --times has %d", stages,
                        blocks->n);
     if (!time && !uniform) return pp_cut_list(&list, split, stages, counts);
-    if (time && stages > 1) return cut_by_time(blocks, even, stages, stage_rank, counts);
+    if (time && stages > 1) return cut_by_time(blocks, way, stages, stage_rank, counts);
     pp_cut_uniform(blocks->n, stages, counts);
     return PP_OK;
 }

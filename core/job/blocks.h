@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "core/base/status.h"
+#include "core/plan/cut.h"
 
 enum { PP_MOST_BLOCKS = 4096 };
 
@@ -38,13 +39,10 @@ struct pp_blocks {
 pp_status pp_blocks_read(const char *times, struct pp_blocks **out) PP_MUST_CHECK;
 void pp_blocks_free(struct pp_blocks *blocks); /* NULL is fine */
 
-/* What "time" makes even where ranks have several stages: what a rank has in all of them, or each stage. */
-enum pp_even { PP_EVEN_RANKS, PP_EVEN_STAGES, PP_EVENS };
-
-/* Cuts the blocks into stages. split: "time": stages (see pp_even) take as long as each other, as far as whole blocks
- * allow; "uniform": they have as many blocks; or the blocks of each stage "3,5". stage_rank, counts (blocks of each
+/* Cuts the blocks into stages. split: "time": these take as long as each other, as far as whole blocks allow, in this
+ * way; "uniform": they have as many blocks; or the blocks of each stage "3,5". stage_rank, counts (blocks of each
  * stage): [stages]. PP_USAGE if there are more stages than blocks, or if the list does not fit. */
-pp_status pp_blocks_cut(const struct pp_blocks *blocks, const char *split, enum pp_even even, int stages,
+pp_status pp_blocks_cut(const struct pp_blocks *blocks, const char *split, struct pp_cut_way way, int stages,
                         const int *stage_rank, int *counts) PP_MUST_CHECK;
 /* Adds up what each stage has. out: [stages] */
 void pp_blocks_add_up(const struct pp_blocks *blocks, int stages, const int *counts, struct pp_block *out);

@@ -88,14 +88,14 @@ pp_status pp_given_times_check(const struct pp_given_times *times, int ranks)
                    ranks, ranks - 1);
 }
 
-pp_status pp_given_times_cut(struct pp_given_times *times, const struct pp_config *config, enum pp_even even,
+pp_status pp_given_times_cut(struct pp_given_times *times, const struct pp_config *config, struct pp_cut_way way,
                              int stages, const int *stage_rank)
 {
     const char *split = pp_config_given(config, "split") ? config->split : "time";
     if (!times->blocks) return PP_OK;
     PP_TRY(PP_NEW(&times->stage_blocks, stages));
     PP_TRY(PP_NEW(&times->stages, stages));
-    PP_TRY(pp_blocks_cut(times->blocks, split, even, stages, stage_rank, times->stage_blocks));
+    PP_TRY(pp_blocks_cut(times->blocks, split, way, stages, stage_rank, times->stage_blocks));
     pp_blocks_add_up(times->blocks, stages, times->stage_blocks, times->stages);
     return PP_OK;
 }

@@ -43,7 +43,7 @@ pp_status pp_given_times_parse(const char *text, struct pp_given_times *out) PP_
 pp_status pp_given_times_of(const struct pp_config *config, struct pp_given_times *out) PP_MUST_CHECK;
 
 /* If there are blocks: cuts them into stages (pp_blocks_cut()); else does nothing. stage_rank: [stages]. */
-pp_status pp_given_times_cut(struct pp_given_times *times, const struct pp_config *config, enum pp_even even,
+pp_status pp_given_times_cut(struct pp_given_times *times, const struct pp_config *config, struct pp_cut_way way,
                              int stages, const int *stage_rank) PP_MUST_CHECK;
 /* Releases what was cut, and measured.ns. */
 void pp_given_times_free(struct pp_given_times *times);

@@ -276,7 +276,7 @@ static pp_status make_model(struct pp_job *job, const struct pp_shape *shape, co
     struct pp_cut cut = {.stages = point->ranks * point->virtual_stages,
                          .split = job->config->split,
                          .layer_ns = job->config->layer_ns,
-                         .even_stages = job->config->even_stages};
+                         .way = {job->config->even, point->chunks}};
     if (point->virtual_stages > 1) {
         PP_TRY(PP_NEW(&stage_rank, cut.stages));
         cut.stage_rank = stage_rank;

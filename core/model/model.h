@@ -18,6 +18,7 @@
 #include "core/base/status.h"
 #include "core/model/draw.h"
 #include "core/model/program.h"
+#include "core/plan/cut.h"
 #include "core/plan/plan.h"
 #include "core/shape/heads.h"
 #include "core/shape/layers.h"
@@ -246,7 +247,7 @@ struct pp_cut {
     /* [stages] the rank of each stage. Where a rank has several, what they have together is as even as whole layers
      * allow, unless `split` is a list. NULL: each stage has a rank of its own. */
     const int *stage_rank;
-    bool even_stages; /* the stages themselves are to have as much as each other, not what they have together */
+    struct pp_cut_way way; /* of "time" */
 };
 
 /* kernels/model.c fills one; the programs (sim/ppsim.c, exec/ppexec.c, ...) hand it to code outside kernels/. */

@@ -93,7 +93,7 @@ struct pp_config {
     int cp_comm_type;                /* enum pp_context_kind */
     const char *split;
     double *layer_ns; /* --split time: times of the layers, see core/database/split_time.h; else NULL */
-    bool even_stages; /* where ranks have several stages, these are to have as much as each other, not the ranks */
+    int even;         /* --split time: enum pp_even (core/plan/cut.h) */
     /* data and files */
     const char *data; /* NULL: generated text */
     uint64_t seed;

@@ -295,7 +295,7 @@ const struct pp_opt pp_config_rows[] = {
      "with --workers: for options that were not given, try what is usual for large models: --schedule "
      "1f1b,interleaved,zbv with --virtual 1,2,4, --tensor 1,2,4,8 (1 where experts are shared), --zero 1,3, "
      "--micro-batch-size 1,2,4, with a --machine --split time, "
-     "--checkpoint never,activation,layers, for rows of 16384 tokens or more --context-parallel 1,2,4,8,16 with "
+     "--checkpoint never,activation,layers:LAYERS, for rows of 16384 tokens or more --context-parallel 1,2,4,8,16 with "
      "--cp-comm-type all_gather, for --experts "
      "--expert-parallel 1,2,4,8,16,32,64; with --sequence-parallel and all that --overlap-... hides; --top 10",
      0},

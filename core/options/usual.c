@@ -3,6 +3,8 @@
  * What --auto tries: of each option that says how devices are used, and was not given, the values between which people
  * who train large models choose, where they have a meaning for the model.
  */
+#include <stdio.h>
+
 #include "core/options/config.h"
 
 enum { LONG_ROW = 16384 }; /* tokens from which on workers may share a row */
@@ -24,6 +26,7 @@ static bool is_shared(const struct pp_config *config) { return !pp_ints_have(&co
 static const struct {
     const char *option, *value;
     bool (*suits)(const struct pp_config *config); /* NULL: it suits any */
+    bool layers;                                   /* the model's number of layers follows */
 } usual[] = {
     {"virtual", "1,2,4", has_no_schedule}, /* as these are for */
     {"schedule", "1f1b,interleaved,zbv", NULL},
@@ -34,7 +37,7 @@ static const struct {
     {"expert-parallel", "1,2,4,8,16,32,64", has_experts},
     {"split", "time", is_on_a_machine},
     {"zero", "1,3", NULL},
-    {"checkpoint", "never,activation,layers", NULL},
+    {"checkpoint", "never,activation,layers:", NULL, true}, /* not "layers", which makes the decoder again, too */
     {"sequence-parallel", "true", has_tensor_ranks},
     {"overlap-tensor-sums", "4", has_tensor_ranks},
     {"overlap-expert-exchange", "2", has_experts},
@@ -50,7 +53,9 @@ pp_status pp_config_apply_usual(struct pp_config *config)
         const struct pp_opt *row = pp_config_row(usual[i].option);
         if (!row) return pp_fail(PP_INTERNAL, "--auto sets --%s, which is no option", usual[i].option);
         if (pp_config_given(config, row->name) || (usual[i].suits && !usual[i].suits(config))) continue;
-        PP_TRY(pp_options_set(row, usual[i].value, config));
+        char layers[64]; /* a list of modes keeps no text, as others do */
+        snprintf(layers, sizeof layers, "%s%d", usual[i].value, config->layers);
+        PP_TRY(pp_options_set(row, usual[i].layers ? layers : usual[i].value, config));
         config->chosen[row - pp_config_rows] = true;
     }
     return PP_OK;

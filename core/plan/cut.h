@@ -17,17 +17,40 @@ struct pp_cut_row {
     const double *cost; /* [layers + 2] of the first end, the layers, the last end; >= 0, and squares are finite */
 };
 
+/* How even a cut is. Of whole layers some rank mostly has one more than others, and it matters which: a rank waits at
+ * the beginning and the end of a step for those before it, so with M microbatches a step takes about
+ *   max over ranks r of  M cost_r + sum of the costs of the ranks before r
+ * of which the second part grows with r (the bounds of sim/bound.h, without hops). But an early rank has more
+ * microbatches in memory, and other things may hide where it lies. */
+enum pp_even {
+    PP_EVEN_RANKS,  /* ranks have as much as each other; where that leaves a choice, late ranks have more */
+    PP_EVEN_EARLY,  /* a step takes as little as possible by the formula above */
+    PP_EVEN_LEAN,   /* the same, but the first rank has no more layers than by PP_EVEN_RANKS */
+    PP_EVEN_STAGES, /* where ranks have several stages, these have as much as each other, not the ranks */
+    PP_EVENS
+};
+struct pp_cut_way {
+    enum pp_even even;
+    int microbatches; /* M; for PP_EVEN_EARLY and PP_EVEN_LEAN */
+};
+
 /* By number: stage i starts at layer round(i * layers / stages). Every stage has a layer if there are enough. */
 void pp_cut_uniform(int layers, int stages, int *out);
 
-/* Stages of which the most costly costs as little as possible, and then the sum of squares is least. There must be
- * 1 <= stages <= layers + 2. */
-pp_status pp_cut_balanced(const struct pp_cut_row *row, int stages, int *out) PP_MUST_CHECK;
+/* Stages of which the largest cost, or what the formula above says, is least; of several such cuts one with a small sum
+ * of squares, so that the other stages are even, too. There must be 1 <= stages <= layers + 2. */
+pp_status pp_cut_balanced(const struct pp_cut_row *row, struct pp_cut_way way, int stages, int *out) PP_MUST_CHECK;
 
 /* Where ranks have several stages: what a rank has in all of its stages is about as even as whole layers allow.
- * stage_rank: [stages]. ends: an end alone may be a stage; false: every stage has a layer. There must be enough
- * layers for that. */
-pp_status pp_cut_ranks(const struct pp_cut_row *row, const int *stage_rank, bool ends, int stages,
+ * PP_EVEN_EARLY: of equal ranks the first has more, in its last stage, where stages go through the ranks in a loop.
+ * (PP_EVEN_LEAN is the same.) stage_rank: [stages]. ends: an end alone may be a stage; false: every stage has a layer.
+ * There must be enough layers for that. */
+struct pp_cut_ranks_call {
+    const int *stage_rank;
+    bool ends;
+    struct pp_cut_way way;
+};
+pp_status pp_cut_ranks(const struct pp_cut_row *row, const struct pp_cut_ranks_call *call, int stages,
                        int *out) PP_MUST_CHECK;
 
 /* A list that the user gives. */

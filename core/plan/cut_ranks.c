@@ -11,7 +11,8 @@
  * least. So ranks have as much as each other, and so have the stages of one round through the ranks. All stages have a
  * layer from the beginning, but for the ends, which need none; first all layers count as a mean one. Of equal ones
  * the last takes it where ranks follow each other in a loop and the ends weigh something, else the first: so simulated
- * steps of large models are mostly shorter. Then layers that are not equal are weighed one by one. */
+ * steps of large models are mostly shorter. (With PP_EVEN_EARLY the first rank takes it, in its last stage.) Then
+ * layers that are not equal are weighed one by one. */
 struct evening {
     const int *stage_rank;
     const double *cost; /* [layers + 2] */
@@ -19,8 +20,8 @@ struct evening {
     double stage_squares, rank_squares; /* sums of squares of these */
     int *begin;                         /* [stages + 1] first layer of each stage */
     int stages, ranks;
-    bool ends; /* the first and the last stage may have no layers */
-    bool last;
+    bool ends;                  /* the first and the last stage may have no layers */
+    bool last_rank, last_stage; /* of equal ones */
 };
 
 static int fewest(const struct evening *e, int stage)
@@ -33,7 +34,7 @@ static int cheapest_rank(const struct evening *e)
 {
     int best = 0;
     for (int r = 1; r < e->ranks; r++)
-        if (e->rank_cost[r] < e->rank_cost[best] || (e->last && e->rank_cost[r] <= e->rank_cost[best])) best = r;
+        if (e->rank_cost[r] < e->rank_cost[best] || (e->last_rank && e->rank_cost[r] <= e->rank_cost[best])) best = r;
     return best;
 }
 
@@ -43,7 +44,8 @@ static int cheapest_stage(const struct evening *e, int rank)
     int best = -1;
     for (int s = 0; s < e->stages; s++) {
         if (e->stage_rank[s] != rank) continue;
-        if (best < 0 || e->stage_cost[s] < e->stage_cost[best] || (e->last && e->stage_cost[s] <= e->stage_cost[best]))
+        if (best < 0 || e->stage_cost[s] < e->stage_cost[best] ||
+            (e->last_stage && e->stage_cost[s] <= e->stage_cost[best]))
             best = s;
     }
     return best;
@@ -151,13 +153,14 @@ static bool are_equal(const double *cost, int layers)
     return l > layers;
 }
 
-pp_status pp_cut_ranks(const struct pp_cut_row *row, const int *stage_rank, bool ends, int stages, int *out)
+pp_status pp_cut_ranks(const struct pp_cut_row *row, const struct pp_cut_ranks_call *call, int stages, int *out)
 {
-    struct evening e = {.stage_rank = stage_rank, .cost = row->cost, .stages = stages, .ends = ends};
+    struct evening e = {.stage_rank = call->stage_rank, .cost = row->cost, .stages = stages, .ends = call->ends};
     pp_status status;
     for (int s = 0; s < e.stages; s++)
         if (e.stage_rank[s] >= e.ranks) e.ranks = e.stage_rank[s] + 1;
-    e.last = e.ends && e.stage_rank[e.stages - 1] == e.ranks - 1; /* ends that need no layers weigh something */
+    e.last_stage = e.ends && e.stage_rank[e.stages - 1] == e.ranks - 1; /* ends that need no layers weigh something */
+    e.last_rank = e.last_stage && call->way.even == PP_EVEN_RANKS;
     PP_TRY_DONE(PP_NEW(&e.stage_cost, e.stages));
     PP_TRY_DONE(PP_NEW(&e.rank_cost, e.ranks));
     PP_TRY_DONE(PP_NEW(&e.begin, e.stages + 1));

@@ -25,6 +25,7 @@ BF16 = "--bf16 --accumulate-allreduce-grads-in-fp32"
 FULL = "--recompute-granularity full --recompute-method"
 HOSTS = "with several hosts, ppsim --host-order replicas"
 ENVIRONMENT = "needs CUDA_DEVICE_MAX_CONNECTIONS=1"
+HEAD = "does not make decoder and loss again"
 
 MEGATRON = [  # a command line, the options before --seq-length, those behind it, parts of the lines on standard error
     (SINGLE, BF16, "4096 1 8", []),
@@ -128,7 +129,9 @@ MEGATRON = [  # a command line, the options before --seq-length, those behind it
         ["keeps gradients in bfloat16"],
     ),
     (SINGLE + "--replicas 2 --grad-reduce-in-bf16 --precision fp32", "", "4096 1 16", ["only with --precision bf16"]),
-    (SINGLE + "--checkpoint layers", f"{BF16} {FULL} uniform --recompute-num-layers 1", "4096 1 8", []),
+    (SINGLE + "--checkpoint layers", f"{BF16} {FULL} uniform --recompute-num-layers 1", "4096 1 8", [HEAD]),
+    (SINGLE + "--checkpoint layers:32", f"{BF16} {FULL} uniform --recompute-num-layers 1", "4096 1 8", []),
+    (SINGLE + "--checkpoint layers:99", f"{BF16} {FULL} uniform --recompute-num-layers 1", "4096 1 8", []),
     (SINGLE + "--checkpoint layers:3", f"{BF16} {FULL} block --recompute-num-layers 3", "4096 1 8", []),
     (
         PIPELINE + "--checkpoint always",
@@ -253,7 +256,8 @@ TORCHTITAN = [
     ),
     (SINGLE + "--replicas 4 --zero 1 --overlap-grad-reduce", shared(1, 4, 32), ["no ZeRO stage 1"]),
     (SINGLE + "--replicas 4 --zero 2", shared(1, 4, 32), ["gathers parameters for each microbatch"]),
-    (SINGLE + "--replicas 4 --zero 3 --shard-degree 2 --checkpoint layers", {**SHARING, **shared(2, 2, 32)}, []),
+    (SINGLE + "--replicas 4 --zero 3 --shard-degree 2 --checkpoint layers", {**SHARING, **shared(2, 2, 32)}, [HEAD]),
+    (SINGLE + "--replicas 4 --zero 3 --shard-degree 2 --checkpoint layers:32", {**SHARING, **shared(2, 2, 32)}, []),
     (
         PIPELINE + "--replicas 2 --zero 1 --overlap-grad-reduce --host-order replicas",
         {**IN_FOUR, **shared(1, 2, 16)},

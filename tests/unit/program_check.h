@@ -355,7 +355,8 @@ static inline void check_kinds(const struct pp_model *model, const struct pp_pro
 static inline void check_model(const struct pp_shape *shape, int stages)
 {
     static int turn, one_rank[16];
-    const struct pp_cut cut = {.stages = stages, .stage_rank = turn++ % 2 ? one_rank : NULL, .even_stages = true};
+    const struct pp_cut cut = {
+        .stages = stages, .stage_rank = turn++ % 2 ? one_rank : NULL, .way = {.even = PP_EVEN_STAGES}};
     const int fused[] = {PP_F, PP_B, PP_NORM, PP_STEP}, split[] = {PP_F, PP_I, PP_W}, again[] = {PP_R, PP_B};
     struct pp_model *model;
     assert_true(stages <= (int)(sizeof one_rank / sizeof *one_rank));

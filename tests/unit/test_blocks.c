@@ -141,7 +141,8 @@ static void check_cut(const struct pp_blocks *blocks, const char *split, int sta
 {
     int counts[8];
     char text[64] = "";
-    if (pp_blocks_cut(blocks, split, PP_EVEN_RANKS, stages, ranks, counts) != PP_OK) fail_msg("%s", pp_message());
+    if (pp_blocks_cut(blocks, split, (struct pp_cut_way){.even = PP_EVEN_RANKS}, stages, ranks, counts) != PP_OK)
+        fail_msg("%s", pp_message());
     for (int s = 0; s < stages; s++) sprintf(text + strlen(text), s ? ",%d" : "%d", counts[s]);
     assert_string_equal(text, expected);
 }
@@ -150,7 +151,8 @@ static void refuse_cut(const struct pp_blocks *blocks, const char *split, int st
 {
     const int ranks[] = {0, 1, 2, 3, 4, 5, 6, 7};
     int counts[8];
-    assert_int_equal(pp_blocks_cut(blocks, split, PP_EVEN_RANKS, stages, ranks, counts), PP_USAGE);
+    assert_int_equal(pp_blocks_cut(blocks, split, (struct pp_cut_way){.even = PP_EVEN_RANKS}, stages, ranks, counts),
+                     PP_USAGE);
     if (!strstr(pp_message(), message)) fail_msg("%s\n%s", message, pp_message());
 }
 
@@ -173,7 +175,8 @@ static void test_cuts(void **state)
         int counts[4];
         double ms[2] = {0};
         struct pp_block stages[4];
-        assert_int_equal(pp_blocks_cut(blocks, "time", PP_EVEN_RANKS, 4, ranks, counts), PP_OK);
+        assert_int_equal(pp_blocks_cut(blocks, "time", (struct pp_cut_way){.even = PP_EVEN_RANKS}, 4, ranks, counts),
+                         PP_OK);
         pp_blocks_add_up(blocks, 4, counts, stages);
         for (int s = 0; s < 4; s++) assert_true(counts[s] >= 1);
         assert_int_equal(counts[0] + counts[1] + counts[2] + counts[3], 7);
@@ -181,7 +184,8 @@ static void test_cuts(void **state)
         assert_true(ms[0] + ms[1] == 25 && ms[0] >= 12 && ms[1] >= 12); /* 12 and 13 is the best there is */
     }
     int counts[4];
-    assert_int_equal(pp_blocks_cut(blocks, "time", PP_EVEN_STAGES, 4, loop, counts), PP_OK);
+    assert_int_equal(pp_blocks_cut(blocks, "time", (struct pp_cut_way){.even = PP_EVEN_STAGES}, 4, loop, counts),
+                     PP_OK);
     assert_true(counts[0] == 2 && counts[1] == 2 && counts[2] == 2 && counts[3] == 1); /* 4, 6, 6, 9 */
     refuse_cut(blocks, "time", 8, "need at least as many blocks, and --times has 7");
     refuse_cut(blocks, "3,3", 2, "the numbers add up to 6, the model has 7 blocks");

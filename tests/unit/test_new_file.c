@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Files that exist complete or not at all: what others see of them meanwhile.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "core/base/new_file.h"
+
+static int mode_of(const char *path)
+{
+    struct stat info;
+    assert_int_equal(stat(path, &info), 0);
+    return (int)(info.st_mode & 0777);
+}
+
+static void write_to(const char *path, const char *text)
+{
+    FILE *out = fopen(path, "w");
+    assert_non_null(out);
+    assert_true(fputs(text, out) >= 0);
+    assert_int_equal(fclose(out), 0);
+}
+
+static void check_text(const char *path, const char *text)
+{
+    char found[32] = "";
+    FILE *in = fopen(path, "r");
+    assert_non_null(in);
+    assert_non_null(fgets(found, sizeof found, in));
+    assert_int_equal(fclose(in), 0);
+    assert_string_equal(found, text);
+}
+
+/* From the beginning, also if a killed run has left a file of that name, and with bits that the umask takes away. */
+static void it_has_the_permissions_of_what_it_replaces(void **state)
+{
+    (void)state;
+    static const mode_t modes[] = {0600, 0640, 0666};
+    for (int i = 0; i < 6; i++) {
+        const mode_t mode = modes[i % 3];
+        struct pp_new_file file;
+        write_to("old", "old");
+        assert_int_equal(chmod("old", mode), 0);
+        assert_int_equal(pp_new_file_choose("--save", "old", true, &file), PP_OK);
+        if (i >= 3) write_to(file.temporary, "of a killed run");
+        FILE *out = pp_new_file_stream(&file);
+        assert_non_null(out);
+        assert_int_equal(mode_of(file.temporary), mode);
+        assert_true(fputs("new", out) >= 0);
+        check_text("old", "old");
+        assert_int_equal(fclose(out), 0);
+        assert_int_equal(pp_new_file_put(&file), 0);
+        assert_string_equal(file.temporary, "");
+        assert_int_equal(mode_of("old"), mode);
+        check_text("old", "new");
+    }
+}
+
+static void one_that_is_new_has_those_of_the_umask(void **state)
+{
+    (void)state;
+    struct pp_new_file file;
+    const mode_t before = umask(027);
+    (void)unlink("new"); /* of the test's last run */
+    assert_int_equal(pp_new_file_choose("--save", "new", false, &file), PP_OK);
+    const int fd = pp_new_file_open(&file);
+    assert_true(fd >= 0);
+    assert_int_equal(close(fd), 0);
+    assert_int_equal(pp_new_file_put(&file), 0);
+    assert_int_equal(mode_of("new"), 0640);
+    umask(before);
+}
+
+static void a_link_of_that_name_is_not_followed(void **state)
+{
+    (void)state;
+    struct pp_new_file file;
+    write_to("precious", "precious");
+    assert_int_equal(pp_new_file_choose("--save", "linked", true, &file), PP_OK);
+    (void)unlink(file.temporary);
+    assert_int_equal(symlink("precious", file.temporary), 0);
+    assert_int_equal(pp_new_file_open(&file), -1);
+    assert_null(pp_new_file_stream(&file));
+    check_text("precious", "precious");
+    assert_int_equal(unlink(file.temporary), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(it_has_the_permissions_of_what_it_replaces),
+                                       cmocka_unit_test(one_that_is_new_has_those_of_the_umask),
+                                       cmocka_unit_test(a_link_of_that_name_is_not_followed)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
