@@ -108,9 +108,10 @@ pp_status pp_cut_balanced(const struct pp_cut_row *row, struct pp_cut_way way, i
     if (early && way.microbatches > 1) c.before_counts = 1.0 / way.microbatches;
     if (status == PP_OK) status = cut_items(&c, items, stages, out);
     free(prefix);
+    if (status != PP_OK) return status;
     out[0]--; /* the ends are no layers */
     out[stages - 1]--;
-    return status;
+    return PP_OK;
 }
 
 /* May the stage have so few items? */

@@ -41,15 +41,13 @@ void pp_cut_uniform(int layers, int stages, int *out);
  * of squares, so that the other stages are even, too. There must be 1 <= stages <= layers + 2. */
 pp_status pp_cut_balanced(const struct pp_cut_row *row, struct pp_cut_way way, int stages, int *out) PP_MUST_CHECK;
 
-/* Where ranks have several stages: what a rank has in all of its stages is about as even as whole layers allow.
- * PP_EVEN_EARLY: of equal ranks the first has more, in its last stage, where stages go through the ranks in a loop.
- * (PP_EVEN_LEAN is the same.) stage_rank: [stages]. ends: an end alone may be a stage; false: every stage has a layer.
- * There must be enough layers for that. */
 struct pp_cut_ranks_call {
-    const int *stage_rank;
-    bool ends;
-    struct pp_cut_way way;
+    const int *stage_rank; /* [stages] */
+    bool ends;             /* an end alone may be a stage; false: every stage has a layer, and there must be enough */
+    struct pp_cut_way way; /* PP_EVEN_EARLY (and _LEAN): where stages go through the ranks in a loop, of equal ranks the
+                            * first has more, in its last stage */
 };
+/* Where ranks have several stages: what a rank has in all of its stages is about as even as whole layers allow. */
 pp_status pp_cut_ranks(const struct pp_cut_row *row, const struct pp_cut_ranks_call *call, int stages,
                        int *out) PP_MUST_CHECK;
 
