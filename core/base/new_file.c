@@ -61,8 +61,12 @@ FILE *pp_new_file_stream(const struct pp_new_file *file)
 {
     if (!*file->temporary) return fopen(file->path, "w");
     const int fd = pp_new_file_open(file);
-    if (fd < 0 || close(fd)) return NULL;
-    return fopen(file->temporary, "w");
+    if (fd < 0) return NULL;
+    FILE *out = close(fd) ? NULL : fopen(file->temporary, "w");
+    const int error = errno;
+    if (!out) (void)unlink(file->temporary);
+    errno = error;
+    return out;
 }
 
 /* Some file systems can not do that to a folder, and some folders can not be read; the content of the file is safe

@@ -172,7 +172,6 @@ pp_status pp_split_time(struct pp_config *config, const struct pp_schedules *sch
     if (!pp_config_splits_by_time(config)) return PP_OK;
     pp_split_time_workers(config, ops, &workers);
     PP_TRY(pp_points_first_chunks(config, schedules, &workers.chunks));
-    config->even = PP_EVEN_LEAN; /* nobody simulates several cuts, and this one is rarely worse than others */
     if (db) return pp_split_time_by(config, &workers, ops, &times);
     if (access(path, F_OK) != 0)
         return pp_fail(PP_INPUT, "--split time needs the kernel times in %s, which is not there; run ppprof first",

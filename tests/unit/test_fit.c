@@ -105,15 +105,22 @@ static const char *answer_of_all(void)
 #define NEEDS(words) assert_non_null(strstr(answer_of_all(), words))
 #define FITS() assert_string_equal(answer_of_all(), "")
 
+/* A run of four ranks in so many processes of one machine. */
+static void share_four_ranks(int count, int device_sharers)
+{
+    memset(&run, 0, sizeof run);
+    run.count = run.on_host = count;
+    run.ranks = 4;
+    run.sharers = device_sharers;
+    for (int p = 0; p < count; p++) run.host_index[p] = p;
+}
+
 /* The processor of one machine: arenas count together, however many processes have them. */
 static void workers_of_a_machine_are_added_up(void **state)
 {
     (void)state;
     for (int count = 1; count <= 4; count *= 2) {
-        memset(&run, 0, sizeof run);
-        run.count = run.on_host = count;
-        run.ranks = 4;
-        for (int p = 0; p < count; p++) run.host_index[p] = p;
+        share_four_ranks(count, 0);
         for (int r = 0; r < 4; r++) run.pages[r] = 128 << r; /* 0.25, 0.5, 1 and 2 GiB */
         run.left[0][0] = 1920LL * PAGES;
         FITS();
@@ -151,11 +158,7 @@ static void workers_of_a_gpu_are_added_up(void **state)
 {
     (void)state;
     for (int count = 1; count <= 4; count *= 2) {
-        memset(&run, 0, sizeof run);
-        run.count = run.on_host = count;
-        run.ranks = 4;
-        run.sharers = 2;
-        for (int p = 0; p < count; p++) run.host_index[p] = p;
+        share_four_ranks(count, 2);
         for (int r = 0; r < 4; r++) run.pages[r] = r == 2 ? 1024 : 512;
         run.left[0][0] = 1024LL * PAGES;
         run.left[0][1] = 1536LL * PAGES;
