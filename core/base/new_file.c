@@ -62,11 +62,13 @@ FILE *pp_new_file_stream(const struct pp_new_file *file)
     if (!*file->temporary) return fopen(file->path, "w");
     const int fd = pp_new_file_open(file);
     if (fd < 0) return NULL;
-    FILE *out = close(fd) ? NULL : fopen(file->temporary, "w");
+    FILE *out = fdopen(fd, "w");
+    if (out) return out;
     const int error = errno;
-    if (!out) (void)unlink(file->temporary);
+    close(fd);
+    (void)unlink(file->temporary);
     errno = error;
-    return out;
+    return NULL;
 }
 
 /* Some file systems can not do that to a folder, and some folders can not be read; the content of the file is safe

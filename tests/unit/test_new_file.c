@@ -94,10 +94,35 @@ static void a_link_of_that_name_is_not_followed(void **state)
     assert_int_equal(unlink(file.temporary), 0);
 }
 
+/* One that nobody may write can be replaced by whoever may write to its folder. */
+static void one_that_is_read_only_is_replaced(void **state)
+{
+    (void)state;
+    struct pp_new_file file;
+    const uid_t me = geteuid();
+    (void)mkdir("for_all", 0777);
+    assert_int_equal(chmod("for_all", 0777), 0);
+    (void)unlink("for_all/old");
+    write_to("for_all/old", "old");
+    assert_int_equal(chmod("for_all/old", 0444), 0);
+    assert_int_equal(pp_new_file_choose("--save", "for_all/old", true, &file), PP_OK);
+    (void)unlink(file.temporary);
+    if (me == 0) assert_int_equal(seteuid(65534), 0); /* root may write to anything */
+    FILE *out = pp_new_file_stream(&file);
+    assert_non_null(out);
+    assert_true(fputs("new", out) >= 0);
+    assert_int_equal(fclose(out), 0);
+    assert_int_equal(pp_new_file_put(&file), 0);
+    if (me == 0) assert_int_equal(seteuid(me), 0);
+    check_text("for_all/old", "new");
+    assert_int_equal(mode_of("for_all/old"), 0444);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(it_has_the_permissions_of_what_it_replaces),
                                        cmocka_unit_test(one_that_is_new_has_those_of_the_umask),
-                                       cmocka_unit_test(a_link_of_that_name_is_not_followed)};
+                                       cmocka_unit_test(a_link_of_that_name_is_not_followed),
+                                       cmocka_unit_test(one_that_is_read_only_is_replaced)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
