@@ -117,24 +117,13 @@ static pp_status set_waits(void *context, struct pp_job *job)
     return PP_OK;
 }
 
-/* An older database is brought up to date first, by whoever comes first: several processes may try. */
-static pp_status open_reading(const char *path, struct pp_db **out)
-{
-    struct pp_db *writer;
-    pp_status status = pp_db_open(path, PP_DB_READ, out);
-    if (status != PP_INPUT) return status;
-    PP_TRY(pp_db_open(path, PP_DB_WRITE, &writer));
-    PP_TRY(pp_db_close(writer));
-    return pp_db_open(path, PP_DB_READ, out);
-}
-
 /* A device that waits takes the times of what was measured last, if none are given. */
 static pp_status open_profile(struct session *s)
 {
     struct pp_exec *exec = &s->exec;
     const char *path = exec->config.db;
     if (!exec->backend->waits || exec->config.times) return PP_OK;
-    if (path && access(path, F_OK) == 0) PP_TRY(open_reading(path, &s->exec.profile));
+    if (path && access(path, F_OK) == 0) PP_TRY(pp_db_open_updated(path, &s->exec.profile));
     pp_status status = pp_waits_choose(&exec->config, s->exec.profile, path, s->measured, sizeof s->measured);
     /* Wrong usage is what all processes see and end by. The file each sees by itself, perhaps on a disk of its own: who
      * lacks it must end the others. */

@@ -31,10 +31,14 @@
 struct pp_db;
 
 /* PP_DB_WRITE creates the file if it is not there, and brings an older schema up to date. PP_DB_READ refuses a file
- * with an older schema. */
+ * with an older schema. A file that may not be written, or whose folder may not, is read without locks: who reads it
+ * while another user's program writes to it may see wrong rows. */
 enum pp_db_mode { PP_DB_READ, PP_DB_WRITE };
 
 pp_status pp_db_open(const char *path, enum pp_db_mode mode, struct pp_db **out) PP_MUST_CHECK;
+/* Opens for reading a file that the program may write to: an older schema is brought up to date first, by whoever comes
+ * first. */
+pp_status pp_db_open_updated(const char *path, struct pp_db **out) PP_MUST_CHECK;
 /* What has to be stored waits for another process that writes, for up to half a minute. From now on for a moment only
  * (0.3 s) once hurries() is true: it asks whether the program is to end. */
 void pp_db_hurry(struct pp_db *db, bool (*hurries)(void));

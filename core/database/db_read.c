@@ -141,3 +141,13 @@ pp_status pp_db_each_task(struct pp_db *db, const struct pp_db_setting *setting,
     }
     return PP_OK;
 }
+
+pp_status pp_db_open_updated(const char *path, struct pp_db **out)
+{
+    struct pp_db *writer;
+    const pp_status status = pp_db_open(path, PP_DB_READ, out);
+    if (status != PP_INPUT) return status;
+    PP_TRY(pp_db_open(path, PP_DB_WRITE, &writer));
+    PP_TRY(pp_db_close(writer));
+    return pp_db_open(path, PP_DB_READ, out);
+}

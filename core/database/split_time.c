@@ -176,7 +176,8 @@ pp_status pp_split_time(struct pp_config *config, const struct pp_schedules *sch
     if (access(path, F_OK) != 0)
         return pp_fail(PP_INPUT, "--split time needs the kernel times in %s, which is not there; run ppprof first",
                        path);
-    PP_TRY(pp_db_open(path, PP_DB_READ, &profiled.db));
+    /* One that is named is written to later. */
+    PP_TRY(config->db ? pp_db_open_updated(path, &profiled.db) : pp_db_open(path, PP_DB_READ, &profiled.db));
     pp_status status = pp_split_time_by(config, &workers, ops, &times);
     pp_status closed = pp_db_close(profiled.db);
     return status == PP_OK ? closed : status;
