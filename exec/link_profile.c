@@ -9,6 +9,7 @@
 #include "core/base/clock.h"
 #include "core/plan/movers.h"
 #include "exec/link_profile_inside.h"
+#include "exec/place.h"
 #include "exec/reduce.h"
 
 enum {
@@ -235,7 +236,9 @@ static pp_status measure(struct side *s)
 {
     const struct pp_backend *backend = s->setup->backend;
     s->room = pp_link_room(s->setup);
-    struct pp_device_spec spec = {.worker = s->me, .workers = 2, .on_host = 1, .threads = s->setup->threads};
+    const struct pp_world *world = s->world;
+    const struct pp_device_spec spec =
+        pp_place_device(&world->processes, s->setup->config, world->count, s->me - world->first);
     PP_TRY(backend->open(&spec, &s->device));
     PP_TRY(pp_alloc_bytes(&s->source, (size_t)s->room, 1));
     PP_TRY(backend->alloc(s->device, s->room, &s->outgoing));
@@ -288,7 +291,7 @@ pp_status pp_link_profile_threads(const struct pp_link_setup *setup, struct pp_l
 {
     struct pp_processes alone = {.count = 1, .on_host = 1, .hosts = 1};
     struct pp_world *world;
-    PP_TRY(pp_world_open(&pp_transport_inproc, &alone, 2, setup->threads, &world));
+    PP_TRY(pp_world_open(&pp_transport_inproc, &alone, 2, setup->config->threads, &world));
     world->polled = setup->backend->queue != NULL;
     pp_status status = measure_threads(setup, world, out);
     pp_world_close(world);
@@ -317,7 +320,7 @@ pp_status pp_link_profile_processes(const struct pp_link_setup *setup, const str
                                     const struct pp_processes *processes, struct pp_link_profile *out)
 {
     struct pp_world *world;
-    PP_TRY(pp_world_open(transport, processes, processes->count, setup->threads, &world));
+    PP_TRY(pp_world_open(transport, processes, processes->count, setup->config->threads, &world));
     world->polled = setup->backend->queue != NULL;
     world->carrier = setup->carrier;
     PP_TRY(measure_between(setup, world, out));

@@ -31,10 +31,8 @@
 struct pp_link_setup {
     const struct pp_backend *backend;
     const struct pp_carrier *carrier;        /* between processes: exec/carrier_choose.h */
-    int gpus;                                /* --gpus */
+    const struct pp_config *config;          /* which devices, and threads of each worker */
     int workers;                             /* of the job, in a process: they share the GPUs; 0: two workers */
-    int precision;                           /* enum pp_precision */
-    int threads;                             /* of each worker */
     double seconds;                          /* for each size */
     pp_status (*pin)(void *arg, int worker); /* called in threads that it starts; NULL: they stay where they are */
     void *pin_arg;

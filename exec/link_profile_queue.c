@@ -236,13 +236,8 @@ static int workers_here(const struct side *s)
 static pp_status open_device(struct side *s)
 {
     struct pp_world *world = s->port.world;
-    struct pp_device_spec spec = {.worker = s->port.me - world->first,
-                                  .workers = workers_here(s),
-                                  .host_index = world->processes.host_index,
-                                  .on_host = world->processes.on_host,
-                                  .threads = s->setup->threads,
-                                  .gpus = s->setup->gpus,
-                                  .precision = s->setup->precision};
+    const struct pp_device_spec spec =
+        pp_place_device(&world->processes, s->setup->config, workers_here(s), s->port.me - world->first);
     const struct pp_backend *backend = s->port.backend;
     s->room = pp_link_room(s->setup);
     if (world->remote) world->sharers = pp_place_sharers(backend, &spec);

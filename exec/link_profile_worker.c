@@ -51,7 +51,7 @@ static pp_status measure(const struct pp_link_setup *setup, struct pp_job *job, 
     struct pp_processes alone = {.count = 1, .on_host = 1, .hosts = 1};
     struct pp_world *world;
     for (int c = 0; c < job->train->nclasses; c++) job->phase[PP_TRAIN].programs[c].ncalls = 0;
-    PP_TRY(pp_world_open(&pp_transport_inproc, &alone, 1, setup->threads, &world));
+    PP_TRY(pp_world_open(&pp_transport_inproc, &alone, 1, setup->config->threads, &world));
     world->polled = setup->backend->queue != NULL;
     pp_status status = measure_in(world, setup, job, step_ns, tasks);
     pp_world_close(world);

@@ -82,11 +82,12 @@ static pp_status rest_of(const struct pp_exec *exec, const struct pp_point *poin
     return PP_OK;
 }
 
-/* Runs a job of so many workers. *rest is set in the first process. */
+/* Runs a job of so many workers. *rest is set in the first process. After a failure threads that could not be ended may
+ * still use what they were given: it stays. */
 static pp_status measure(const struct pp_process_setup *setup, const struct pp_transport *transport,
                          const struct pp_processes *processes, int workers, struct rest *rest)
 {
-    struct pp_exec exec = setup->exec;
+    static struct pp_exec exec;
     struct pp_point point = {.schedule = "gpipe",
                              .ranks = workers,
                              .virtual_stages = 1,
@@ -94,6 +95,7 @@ static pp_status measure(const struct pp_process_setup *setup, const struct pp_t
                              .checkpoint = setup->exec.config.checkpoint.v[0],
                              .zero = setup->exec.config.zero.v[0]};
     struct pp_result result = {0};
+    exec = setup->exec;
     exec.transport = transport;
     exec.processes = *processes;
     shrink(&exec.config, workers > 2 ? workers : 2, &point.chunks);
@@ -101,7 +103,7 @@ static pp_status measure(const struct pp_process_setup *setup, const struct pp_t
     pp_status status = pp_exec_point(&exec, &point, &result);
     if (status == PP_OK && processes->index == 0) status = rest_of(&exec, &point, &result, rest);
     pp_result_free(&result);
-    pp_data_free(exec.data);
+    if (status == PP_OK) pp_data_free(exec.data);
     return status;
 }
 

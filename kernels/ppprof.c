@@ -54,6 +54,7 @@ struct session {
     const struct pp_carrier *carrier; /* between devices; NULL: the transport */
     struct pp_processes processes;
     struct pp_profile *profile;
+    struct pp_link_setup linking;
     struct pp_link_profile links;
     struct pp_db *db;             /* the first process's; else NULL */
     int64_t mpi_bytes, own_bytes; /* of this process's memory: MPI's, the profile's */
@@ -86,8 +87,9 @@ static void widen_by_sums(const struct pp_program *program, struct pp_link_setup
 }
 
 /* Smallest and largest message and sum of all configurations, and the most workers of a process. */
-static pp_status find_sizes(struct session *s, struct pp_link_setup *setup)
+static pp_status find_sizes(struct session *s)
 {
+    struct pp_link_setup *setup = &s->linking;
     for (int i = 0; i < s->profile->npoints; i++) {
         struct pp_job *job;
         PP_TRY(pp_job_create(&s->config, &s->profile->points[i], &pp_schedules, &pp_model_ops, false, NULL, &job));
@@ -103,7 +105,7 @@ static pp_status find_sizes(struct session *s, struct pp_link_setup *setup)
 }
 
 /* A model as small as can be, for what a worker takes besides computing: a batch of one microbatch, and of many. */
-static pp_status measure_worker(struct session *s, const struct pp_link_setup *setup)
+static pp_status measure_worker(struct session *s)
 {
     enum { MOST_ROWS = 64 };
     struct pp_config config = s->config;
@@ -118,7 +120,7 @@ static pp_status measure_worker(struct session *s, const struct pp_link_setup *s
     if (status == PP_OK) status = pp_job_create(&config, &point, &pp_schedules, &pp_model_ops, false, NULL, &few);
     point.chunks = config.rows; /* one of each */
     if (status == PP_OK) status = pp_job_create(&config, &point, &pp_schedules, &pp_model_ops, false, NULL, &many);
-    if (status == PP_OK) status = pp_link_profile_worker(setup, few, many, &s->links);
+    if (status == PP_OK) status = pp_link_profile_worker(&s->linking, few, many, &s->links);
     pp_job_free(few);
     pp_job_free(many);
     return status;
@@ -146,23 +148,28 @@ static pp_status measure_process(struct session *s)
     return status;
 }
 
+/* What the first process measures while the others sleep. */
+static pp_status measure_alone(void *session)
+{
+    struct session *s = session;
+    PP_TRY(measure_worker(s));
+    return s->cores > 1 ? pp_link_profile_threads(&s->linking, &s->links) : PP_OK;
+}
+
 static pp_status measure_links(struct session *s)
 {
-    struct pp_link_setup setup = {.backend = s->backend,
-                                  .carrier = s->carrier,
-                                  .gpus = s->config.gpus,
-                                  .precision = s->config.precision,
-                                  .threads = s->config.threads,
-                                  .seconds = fmin(s->config.seconds, 0.05),
-                                  .pin = pin,
-                                  .pin_arg = s};
+    s->linking = (struct pp_link_setup){.backend = s->backend,
+                                        .carrier = s->carrier,
+                                        .config = &s->config,
+                                        .seconds = fmin(s->config.seconds, 0.05),
+                                        .pin = pin,
+                                        .pin_arg = s};
     PP_TRY(measure_process(s));
-    PP_TRY(find_sizes(s, &setup));
-    if (s->processes.index == 0) PP_TRY(measure_worker(s, &setup));
-    if (s->processes.index == 0 && s->cores > 1) PP_TRY(pp_link_profile_threads(&setup, &s->links));
+    PP_TRY(find_sizes(s));
+    PP_TRY(pp_link_profile_alone(s->transport, &s->processes, measure_alone, s));
     if (s->processes.count == 1) return PP_OK;
     if (s->processes.on_host <= s->cores) PP_TRY(pin(s, s->processes.host_index));
-    pp_status status = pp_link_profile_processes(&setup, s->transport, &s->processes, &s->links);
+    pp_status status = pp_link_profile_processes(&s->linking, s->transport, &s->processes, &s->links);
     pp_affinity_widen(); /* the tasks are measured by threads of this process */
     return status;
 }
@@ -200,18 +207,6 @@ static pp_status begin_run(struct session *s)
     return status;
 }
 
-/* Task shapes of which there is a time, at one load at least. */
-static int shapes_timed(const struct pp_profile *p)
-{
-    int n = 0;
-    for (int i = 0; i < p->nshapes; i++) {
-        bool timed = false;
-        for (int load = 0; load < p->nloads; load++) timed |= p->shapes[i].cell[load].ns.count > 0;
-        n += timed;
-    }
-    return n;
-}
-
 static pp_status measure_and_store(struct session *s)
 {
     PP_TRY(store_links(s));
@@ -219,14 +214,14 @@ static pp_status measure_and_store(struct session *s)
     if (measured != PP_OK && measured != PP_INTERRUPTED) return measured;
     PP_TRY(pp_profile_store(s->profile, s->db, s->run_id));
     struct pp_profile_links links = {s->links.samples, s->links.nsamples, s->links.figures, s->links.nfigures};
-    if (measured == PP_INTERRUPTED && shapes_timed(s->profile) == 0)
+    if (measured == PP_INTERRUPTED && pp_profile_shapes_timed(s->profile) == 0)
         return pp_fail(measured, "profiling was interrupted before any task was timed: %s has figures of links alone",
                        path_of(s));
     if (measured == PP_INTERRUPTED)
         return pp_fail(measured,
                        "profiling was interrupted: the times of %d of %d task shapes are in %s, and predictions use "
                        "those that no complete profile there has, however few samples they are of",
-                       shapes_timed(s->profile), s->profile->nshapes, path_of(s));
+                       pp_profile_shapes_timed(s->profile), s->profile->nshapes, path_of(s));
     FILE *out = open_memstream(&s->printed, &s->printed_bytes);
     pp_status printed = out ? pp_profile_print(out, s->config.format, s->profile, &links) : PP_OK;
     if (!out || fclose(out) != 0) return pp_fail(PP_NOMEM, "there is not enough memory to print the results");

@@ -232,8 +232,6 @@ static pp_status take_references(struct pp_profile *profile, int when)
         setup->backend->reference_ns(device); /* until the clock has settled */
     for (int i = 0; i < REFERENCES && status == PP_OK; i++)
         status = pp_times_add(&profile->reference[when], setup->backend->reference_ns(device));
-    if (status == PP_OK)
-        strncpy(profile->device_text, setup->backend->describe(device), sizeof profile->device_text - 1);
     setup->backend->close(device);
     return status;
 }
@@ -313,6 +311,17 @@ double pp_profile_drift(struct pp_profile *profile)
         if (fabs(change) > fabs(worst)) worst = change;
     }
     return worst;
+}
+
+int pp_profile_shapes_timed(const struct pp_profile *p)
+{
+    int n = 0;
+    for (int i = 0; i < p->nshapes; i++) {
+        bool timed = false;
+        for (int load = 0; load < p->nloads; load++) timed |= p->shapes[i].cell[load].ns.count > 0;
+        n += timed;
+    }
+    return n;
 }
 
 double pp_profile_taken(const struct pp_profile *profile)

@@ -94,7 +94,6 @@ struct pp_profile {
     /* Times of the reference kernel: before and after, of one worker alone; during, the mean over workers that ran it
      * at the same moment. */
     struct pp_times reference[PP_PROFILE_WHENS];
-    char device_text[128];
 };
 
 /* Makes the device, which is open, the one that the calling thread uses. */
@@ -122,6 +121,8 @@ void pp_profile_context(const struct pp_profile_setup *setup, const struct pp_jo
 /* The largest change of the reference kernel's time between before, during and after, as a share of the time before.
  * NAN if it was not measured. */
 double pp_profile_drift(struct pp_profile *profile);
+/* Task shapes of which there is a time, at one load at least. */
+int pp_profile_shapes_timed(const struct pp_profile *profile);
 /* For which part of the tasks' time (all means added) other programs had the workers' cores. NAN if it is not known. */
 double pp_profile_taken(const struct pp_profile *profile);
 

@@ -338,9 +338,10 @@ static void link_profiles_name_the_carrier(void **state)
 {
     (void)state;
     static struct pp_link_profile profile;
+    static const struct pp_config config = {.threads = 1};
     const struct pp_link_setup setup = {.backend = &pp_backend_queued,
+                                        .config = &config,
                                         .workers = 4,
-                                        .threads = 1,
                                         .seconds = 1e-9,
                                         .message_bytes = {5000, 40000},
                                         .gradient_bytes = {10000, 20000}};
