@@ -71,7 +71,7 @@ static pp_status check_plugin(const struct pp_plugin *plugin, const char *path)
     static const int64_t abi[] = PP_PLUGIN_ABI;
     _Static_assert(sizeof abi == sizeof plugin->abi, "PP_PLUGIN_ABI_NUMBERS");
     if (!plugin) return pp_fail(PP_UNSUPPORTED, "%s is not a backend of ppkit", path);
-    if (memcmp(plugin->abi, abi, sizeof abi) != 0)
+    if (memcmp(plugin->abi, abi, sizeof abi) != 0 || strcmp(plugin->version, PP_VERSION) != 0)
         return pp_fail(PP_UNSUPPORTED, "%s belongs to another ppkit than this one (%s): install both from one build",
                        path, PP_VERSION);
     return PP_OK;

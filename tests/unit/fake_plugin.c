@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Files for kernels/backend.c to load. FAKE: 1 a backend, 2 one of another ppkit, 3 no backend at all, 4 one that
- * needs a library that is not there.
+ * needs a library that is not there, 5 one of another version with the same sizes.
  */
 #include <stdlib.h>
 
@@ -31,7 +31,7 @@ __attribute__((visibility("default"))) const struct pp_plugin pp_plugin = {
     .version = "0.0.0",
 #else
     .abi = PP_PLUGIN_ABI,
-    .version = PP_VERSION,
+    .version = FAKE == 5 ? "0.0.0" : PP_VERSION,
 #endif
     .backend = &backend};
 #else

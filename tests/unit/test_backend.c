@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The registry of devices and its loader. FAKE_1 ... FAKE_4: tests/unit/fake_plugin.c, compiled four ways.
+ * The registry of devices and its loader. FAKE_1 ... FAKE_5: tests/unit/fake_plugin.c, compiled five ways.
  */
 #include "kernels/backend.h"
 
@@ -98,6 +98,8 @@ static void test_refuses(void **state)
     assert_refused("cuda", PP_UNSUPPORTED, "--device cuda: ", "PPKIT_CUDA_BACKEND=/no/such.so: No such file");
     use_plugin(FAKE_2, NULL);
     assert_refused("cuda", PP_UNSUPPORTED, FAKE_2, "belongs to another ppkit");
+    use_plugin(FAKE_5, NULL);
+    assert_refused("cuda", PP_UNSUPPORTED, FAKE_5, "belongs to another ppkit");
     use_plugin(FAKE_3, NULL);
     assert_refused("cuda", PP_UNSUPPORTED, FAKE_3, "is not a backend");
     use_plugin(FAKE_4, NULL);
