@@ -96,12 +96,13 @@ static const char insert_one[] = "INSERT INTO event VALUES" ROW;
 static const char insert_block[] =
     "INSERT INTO event VALUES" ROW "," ROW "," ROW "," ROW "," ROW "," ROW "," ROW "," ROW;
 
+/* Numbers that have a place each in ROW: nothing can fail. */
 static void bind_event(sqlite3_stmt *statement, int row, int64_t run_id, int64_t seq, const struct pp_event *e,
                        int64_t start_ns)
 {
     const int64_t values[COLUMNS] = {run_id,  seq,          e->step,  e->worker, e->task,
                                      e->side, e->posted_ns, start_ns, e->end_ns};
-    for (int k = 0; k < COLUMNS; k++) sqlite3_bind_int64(statement, row * COLUMNS + k + 1, values[k]);
+    for (int k = 0; k < COLUMNS; k++) (void)sqlite3_bind_int64(statement, row * COLUMNS + k + 1, values[k]);
 }
 
 /* Of a reduction that waited for an earlier one of its worker, its own start. Clocks of two workers agree only to

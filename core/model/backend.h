@@ -68,9 +68,10 @@ struct pp_backend {
      * NULL, or polled after each call. */
     pp_status (*run)(struct pp_device *device, const struct pp_program *program, const struct pp_frame *frame,
                      const struct pp_progress *progress, int64_t *kernel_ns);
-    /* to[i] = a[i] + b[i]: gradient reduction. */
+    /* to[i] = a[i] + b[i]: gradient reduction. NULL with queues, which have their own sums. */
     void (*add)(struct pp_device *device, float *to, const float *a, const float *b, int64_t n);
-    /* "OpenBLAS 0.3.21 SkylakeX, avx512 kernels": for run headers, and part of the accumulation key. */
+    /* "OpenBLAS 0.3.21 SkylakeX, avx512 kernels": for run headers. Runs have equal bits if this
+     * and their accumulation keys are equal. */
     const char *(*describe)(struct pp_device *device);
     /* Of the first worker of a process: do others compute on another kind of device, with other bits? NULL: never. */
     bool (*mixed)(const struct pp_device *device);

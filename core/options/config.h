@@ -20,6 +20,7 @@ enum pp_style { PP_STYLE_TUTORIAL, PP_STYLE_LAB };
 
 /* Default of --bucket-size, the same as that of torch.nn.parallel.DistributedDataParallel. */
 enum { PP_BUCKET_BYTES = 25 << 20 };
+enum { PP_MOST_OPTIONS = 192 }; /* room for so many rows of pp_config_rows */
 
 /* The database, in the working folder, of programs that need one and were given none. */
 #define PP_USUAL_DB "pp.db"
@@ -136,8 +137,8 @@ struct pp_config {
     /* all */
     int format; /* enum pp_format */
     bool list, version, help;
-    bool set[192];    /* [pp_config_nrows] which rows of pp_config_rows were given on the command line */
-    bool chosen[192]; /* the same: to which --auto has given a value */
+    bool set[PP_MOST_OPTIONS];    /* [pp_config_nrows] which rows of pp_config_rows were given on the command line */
+    bool chosen[PP_MOST_OPTIONS]; /* the same: to which --auto has given a value */
 };
 
 extern const struct pp_opt pp_config_rows[];

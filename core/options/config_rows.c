@@ -349,5 +349,4 @@ const struct pp_opt pp_config_rows[] = {
 
 const int pp_config_nrows = sizeof pp_config_rows / sizeof *pp_config_rows;
 
-_Static_assert(sizeof pp_config_rows / sizeof *pp_config_rows <= sizeof((struct pp_config *)0)->set,
-               "struct pp_config.set needs room for every option");
+_Static_assert(sizeof pp_config_rows / sizeof *pp_config_rows <= PP_MOST_OPTIONS, "PP_MOST_OPTIONS");

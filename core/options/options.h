@@ -33,6 +33,7 @@ enum pp_opt_type {
 enum { PP_LIST_MAX = 64 };
 struct pp_ints { int n; int v[PP_LIST_MAX]; };
 struct pp_reals { int n; double v[PP_LIST_MAX]; };
+/* v: in `store`. A copy of the struct has the texts of the original, which must outlive it. */
 struct pp_texts { int n; const char *v[PP_LIST_MAX]; char store[4096]; };
 static inline bool pp_ints_have(const struct pp_ints *list, int value)
 {

@@ -180,7 +180,6 @@ pp_status pp_cuda_queue_widen(struct pp_device *device, struct pp_queue *queue, 
                               int64_t n);
 pp_status pp_cuda_queue_clip(struct pp_device *device, struct pp_queue *queue, const double *sums, int n, double most,
                              float *factor);
-void pp_cuda_add(struct pp_device *device, float *to, const float *a, const float *b, int64_t n);
 
 /* ---- programs with times (measure.c) ---- */
 

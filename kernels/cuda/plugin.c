@@ -49,7 +49,6 @@ static const struct pp_backend backend = {
     .download = pp_cuda_download,
     .draw = pp_cuda_draw,
     .run = pp_cuda_run,
-    .add = pp_cuda_add,
     .describe = pp_cuda_describe,
     .mixed = pp_cuda_mixed,
     .reference_ns = pp_cuda_reference_ns,

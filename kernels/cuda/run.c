@@ -163,10 +163,3 @@ pp_status pp_cuda_queue_clip(struct pp_device *device, struct pp_queue *queue, c
     (void)device;
     return pp_cuda_check(pp_cuda_clip_factor(queue->stream, sums, n, most, factor), "the clip factor");
 }
-
-/* Has no status to return; a launch that fails is reported by the next call that has one. */
-void pp_cuda_add(struct pp_device *device, float *to, const float *a, const float *b, int64_t n)
-{
-    const void *const parts[] = {a, b};
-    (void)pp_cuda_queue_sum(device, &device->compute, to, parts, 2, n, PP_SUM_FLOAT);
-}

@@ -324,9 +324,6 @@ static void rows(void)
     for (int i = 0; i < 4; i++) MUST(values[12 + i] == (float)(4 + i) && values[8 + i] == (float)(8 + i));
     call.at.copy.from.region = PP_MEM_CKPT; /* without memory: nothing happens */
     MUST_OK(ops->run(device, &program, &frame));
-    cuda->add(device, memory, memory, memory + 4, 4);
-    MUST_OK(cuda->download(device, values, memory, sizeof values));
-    for (int i = 0; i < 4; i++) MUST(values[i] == (float)(4 + 2 * i));
     cuda->release(device, memory, sizeof values);
     cuda->close(device);
 }
