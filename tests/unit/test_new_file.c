@@ -2,6 +2,7 @@
  *
  * Files that exist complete or not at all: what others see of them meanwhile.
  */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,6 +15,17 @@
 #include <cmocka.h>
 
 #include "core/base/new_file.h"
+
+/* The linker puts it in place of fsync(), which is of folders here. */
+static int sync_error;
+extern int __wrap_fsync(int fd);
+int __wrap_fsync(int fd)
+{
+    struct stat info;
+    if (fstat(fd, &info) || !S_ISDIR(info.st_mode)) fail_msg("no folder");
+    errno = sync_error;
+    return sync_error ? -1 : 0;
+}
 
 static int mode_of(const char *path)
 {
@@ -118,11 +130,31 @@ static void one_that_is_read_only_is_replaced(void **state)
     assert_int_equal(mode_of("for_all/old"), 0444);
 }
 
+/* What a folder cannot do is no failure; what it could not do this time is one, though the file is there. */
+static void a_folder_that_fails_is_told(void **state)
+{
+    (void)state;
+    static const struct {
+        int error, result;
+    } cases[] = {{0, 0}, {EINVAL, 0}, {ENOTSUP, 0}, {EROFS, 0}, {EIO, -1}, {ENOSPC, -1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct pp_new_file file;
+        (void)unlink("synced");
+        assert_int_equal(pp_new_file_choose("--save", "synced", true, &file), PP_OK);
+        write_to(file.temporary, "new");
+        sync_error = cases[i].error;
+        assert_int_equal(pp_new_file_put(&file), cases[i].result);
+        if (cases[i].result) assert_int_equal(errno, cases[i].error);
+        check_text("synced", "new");
+    }
+    sync_error = 0;
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(it_has_the_permissions_of_what_it_replaces),
-                                       cmocka_unit_test(one_that_is_new_has_those_of_the_umask),
-                                       cmocka_unit_test(a_link_of_that_name_is_not_followed),
-                                       cmocka_unit_test(one_that_is_read_only_is_replaced)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_has_the_permissions_of_what_it_replaces),
+        cmocka_unit_test(one_that_is_new_has_those_of_the_umask), cmocka_unit_test(a_link_of_that_name_is_not_followed),
+        cmocka_unit_test(one_that_is_read_only_is_replaced), cmocka_unit_test(a_folder_that_fails_is_told)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
