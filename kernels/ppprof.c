@@ -54,7 +54,7 @@ struct session {
     const struct pp_carrier *carrier; /* between devices; NULL: the transport */
     struct pp_processes processes;
     struct pp_profile *profile;
-    struct pp_link_setup linking;
+    struct pp_link_setup linking; /* how `links` are measured */
     struct pp_link_profile links;
     struct pp_db *db;             /* the first process's; else NULL */
     int64_t mpi_bytes, own_bytes; /* of this process's memory: MPI's, the profile's */

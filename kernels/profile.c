@@ -313,12 +313,12 @@ double pp_profile_drift(struct pp_profile *profile)
     return worst;
 }
 
-int pp_profile_shapes_timed(const struct pp_profile *p)
+int pp_profile_shapes_timed(const struct pp_profile *profile)
 {
     int n = 0;
-    for (int i = 0; i < p->nshapes; i++) {
+    for (int i = 0; i < profile->nshapes; i++) {
         bool timed = false;
-        for (int load = 0; load < p->nloads; load++) timed |= p->shapes[i].cell[load].ns.count > 0;
+        for (int load = 0; load < profile->nloads; load++) timed |= profile->shapes[i].cell[load].ns.count > 0;
         n += timed;
     }
     return n;

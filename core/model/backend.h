@@ -70,8 +70,8 @@ struct pp_backend {
                      const struct pp_progress *progress, int64_t *kernel_ns);
     /* to[i] = a[i] + b[i]: gradient reduction. NULL with queues, which have their own sums. */
     void (*add)(struct pp_device *device, float *to, const float *a, const float *b, int64_t n);
-    /* "OpenBLAS 0.3.21 SkylakeX, avx512 kernels": for run headers. Runs have equal bits if this
-     * and their accumulation keys are equal. */
+    /* "OpenBLAS 0.3.21 SkylakeX, avx512 kernels": for run headers. Beside the accumulation key, equal bits need
+     * equal texts here. */
     const char *(*describe)(struct pp_device *device);
     /* Of the first worker of a process: do others compute on another kind of device, with other bits? NULL: never. */
     bool (*mixed)(const struct pp_device *device);
