@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/database/db_query.h"
 #include "core/plan/longest.h"
 #include "sim/cost_search.h"
 
@@ -215,14 +216,29 @@ static void collect(void *arg, const char *signature, int load, int64_t ns)
     counts->v[at] = rows;
 }
 
-pp_status pp_search_rows(const struct pp_search *s, const struct pp_row_counts **out)
+/* All tasks are asked for once for a whole sweep. */
+static pp_status find_rows(const struct pp_search *s, struct pp_row_counts *out)
 {
     const struct pp_db_setting setting = pp_search_setting(s);
+    char question[96];
+    snprintf(question, sizeof question, "rows %s %d %d", s->device, s->threads, s->sharers);
+    pp_db_lock(s->db);
+    const bool known = pp_db_knows(s->db, question, out, sizeof *out);
+    pp_db_unlock(s->db);
+    if (known) return PP_OK;
+    out->known = true;
+    PP_TRY(pp_db_each_task(s->db, &setting, "", collect, out));
+    pp_db_lock(s->db);
+    pp_db_keep(s->db, question, out, sizeof *out);
+    pp_db_unlock(s->db);
+    return PP_OK;
+}
+
+pp_status pp_search_rows(const struct pp_search *s, const struct pp_row_counts **out)
+{
     struct pp_row_counts *counts = &s->memory->rows[share_of(s)];
     *out = counts;
-    if (counts->known) return PP_OK;
-    counts->known = true;
-    return pp_db_each_task(s->db, &setting, "", collect, counts);
+    return counts->known ? PP_OK : find_rows(s, counts);
 }
 
 /* Interpolates between two sums of kernels, with the nearest numbers of rows below and above for which there is a sum;

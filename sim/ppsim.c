@@ -103,6 +103,7 @@ static pp_status open_database(struct session *s)
         PP_TRY(pp_db_open(config->db, PP_DB_WRITE, &s->db));
     else if (measured && access(PP_USUAL_DB, F_OK) == 0)
         PP_TRY(pp_db_open(PP_USUAL_DB, PP_DB_READ, &s->db));
+    if (s->db) pp_db_share(s->db, &s->db_lock);
     s->common.db = measured ? s->db : NULL;
     return PP_OK;
 }

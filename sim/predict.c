@@ -72,22 +72,17 @@ static pp_status find_process(const struct pp_predictor *p, struct pp_prediction
 
 static pp_status find_measured(const struct pp_predictor *p, struct pp_prediction *out)
 {
-    if (p->db_lock) pthread_mutex_lock(p->db_lock);
-    pp_status status = pp_cost_from_profile(out->job, p->db, &p->machine, &out->cost, &out->origin);
-    if (status == PP_OK) status = find_process(p, out);
-    if (p->db_lock) pthread_mutex_unlock(p->db_lock);
-    return status;
+    PP_TRY(pp_cost_from_profile(out->job, p->db, &p->machine, &out->cost, &out->origin));
+    return find_process(p, out);
 }
 
 /* --device delay: given times from a profile. */
 static pp_status find_waits(const struct pp_predictor *p, struct pp_prediction *out)
 {
-    if (p->db_lock) pthread_mutex_lock(p->db_lock);
-    pp_status status = pp_waits_from_profile(out->job, p->db, p->waits, &out->origin);
-    if (p->db_lock) pthread_mutex_unlock(p->db_lock);
-    if (status == PP_OK) status = pp_cost_from_times(out->job->train, &out->job->times, &out->cost);
-    if (status == PP_OK) out->cost->source = pp_cost_worst_source(&out->origin);
-    return status;
+    PP_TRY(pp_waits_from_profile(out->job, p->db, p->waits, &out->origin));
+    PP_TRY(pp_cost_from_times(out->job->train, &out->job->times, &out->cost));
+    out->cost->source = pp_cost_worst_source(&out->origin);
+    return PP_OK;
 }
 
 static pp_status find_cost(const struct pp_predictor *p, struct pp_prediction *out)

@@ -20,7 +20,7 @@ struct pp_predictor {
     struct pp_machine machine; /* computes times that were not measured */
     struct pp_db *db;          /* measured times; NULL = none */
     int64_t data_bytes;        /* memory for training data in each process */
-    pthread_mutex_t *db_lock;  /* guards db; NULL: only one thread uses it */
+    pthread_mutex_t *db_lock;  /* that of db, which its look-ups take (pp_db_share()); NULL: only one thread uses it */
 };
 
 struct pp_prediction {

@@ -6,10 +6,17 @@
 
 #include "core/base/log.h"
 #include "core/database/db_profile_text.h"
+#include "core/database/db_query.h"
 #include "core/options/main.h"
 #include "sim/embedded.h"
 
-static pp_status open_memory(struct pp_db **db) { return *db ? PP_OK : pp_db_open(":memory:", PP_DB_WRITE, db); }
+/* The index is for pp_db_find_issue(): the profiles of a machine have thousands of such times. */
+static pp_status open_memory(struct pp_db **db)
+{
+    if (*db) return PP_OK;
+    PP_TRY(pp_db_open(":memory:", PP_DB_WRITE, db));
+    return pp_db_execute(*db, "CREATE INDEX kernel_time_by_context ON kernel_time (name, context)", NULL, 0);
+}
 
 /* Does it begin as a database of SQLite? A text begins otherwise, and may come from a pipe. */
 static bool is_database(FILE *file)

@@ -91,7 +91,9 @@ static pp_status open_texts(struct pp_target *t)
         PP_TRY(pp_profiles_of_file(config->profile, &t->texts));
     else if (pp_config_machine(config) && !config->library_attention) /* profiles are of ppkit's own kernels */
         PP_TRY(pp_profiles_of_machine(pp_config_machine(config), &t->texts));
-    if (t->texts) t->predictor.db = t->texts;
+    if (!t->texts) return PP_OK;
+    pp_db_share(t->texts, t->predictor.db_lock);
+    t->predictor.db = t->texts;
     return PP_OK;
 }
 

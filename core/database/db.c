@@ -280,6 +280,7 @@ pp_status pp_db_close(struct pp_db *db)
     pp_status status = db->sql ? pp_db_flush(db) : PP_OK;
     for (int i = 0; i < db->nstatements; i++) sqlite3_finalize(db->statement[i].handle);
     sqlite3_close(db->sql);
+    pp_db_forget(db);
     free(db->path);
     free(db);
     return status;

@@ -19,6 +19,7 @@
 #ifndef PP_CORE_DATABASE_DB_H
 #define PP_CORE_DATABASE_DB_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -120,6 +121,10 @@ pp_status pp_db_add_sample(struct pp_db *db, int64_t run_id, enum pp_sample_kind
  * link "worker": "task_overhead_ns", ... */
 pp_status pp_db_add_link(struct pp_db *db, int64_t run_id, const char *link, const char *parameter,
                          double value) PP_MUST_CHECK;
+
+/* Several threads look up times through one connection: each look-up takes the lock, which is borrowed. Who writes
+ * through it meanwhile must hold the lock. */
+void pp_db_share(struct pp_db *db, pthread_mutex_t *lock);
 
 /* The setting in which a time was measured. Borrowed. */
 struct pp_db_setting {

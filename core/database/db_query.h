@@ -24,11 +24,17 @@ struct pp_db {
     char *path;
     struct pp_statement statement[PP_DB_STATEMENTS]; /* in the order in which they were prepared */
     int nstatements;
+    void *known;            /* tree of tsearch(): pp_db_knows() */
+    pthread_mutex_t *lock;  /* pp_db_share(); NULL: none is needed */
     int64_t last_add_ns;    /* when the newest row was added */
     int64_t transaction_ns; /* when the open transaction began */
     int64_t wait_ns;        /* when it began to wait for another process */
     bool (*hurries)(void);  /* pp_db_hurry() */
 };
+
+/* What look-ups do (core/database/db.h): they take the lock of pp_db_share(), if there is one. */
+void pp_db_lock(struct pp_db *db);
+void pp_db_unlock(struct pp_db *db);
 
 /* Sets how long a connection that was opened waits for another process that writes. */
 void pp_db_wait(struct pp_db *db);
@@ -97,6 +103,15 @@ pp_status pp_db_execute(struct pp_db *db, const char *text, const struct pp_valu
 /* The first column of the first row as an integer. If there is no row, *found is false and *out is left alone. */
 pp_status pp_db_integer(struct pp_db *db, const char *text, const struct pp_value *values, int n, int64_t *out,
                         bool *found) PP_MUST_CHECK;
+/* What was found out about measured times is kept as the answer to a question, a text of any kind, until
+ * pp_db_forget(), which whatever changes these times through this connection calls. The caller has the lock.
+ * pp_db_knows() copies an answer of that size, if there is one; pp_db_keep() keeps the first answer. */
+bool pp_db_knows(struct pp_db *db, const char *question, void *answer, size_t size);
+void pp_db_keep(struct pp_db *db, const char *question, const void *answer, size_t size);
+void pp_db_forget(struct pp_db *db);
+/* As pp_db_integer(), which is asked only once. */
+pp_status pp_db_recall(struct pp_db *db, const char *text, const struct pp_value *values, int n, int64_t *out,
+                       bool *found) PP_MUST_CHECK;
 /* pp_db_transaction() commits what is open and begins a transaction for rows that belong together. pp_db_finish()
  * commits it if `status` is PP_OK, else undoes it. It returns `status`, or the error of the commit. */
 pp_status pp_db_transaction(struct pp_db *db) PP_MUST_CHECK;

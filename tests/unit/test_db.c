@@ -133,6 +133,49 @@ static void test_other_contexts(void **state)
     synthetic_close(&s);
 }
 
+static void expect_kernel(struct pp_db *db, const char *issued, int64_t mean, int64_t issue)
+{
+    const struct pp_db_setting setting = {"cpu", 1, "1f1b never"};
+    int64_t ns = 0;
+    bool found;
+    for (int again = 0; again < 2; again++) {
+        must(pp_db_find_kernel_mean(db, &setting, "gemm", 1, &ns, &found));
+        assert_int_equal(found ? ns : 0, mean);
+        must(pp_db_find_issue(db, &setting, issued, 1, &ns, &found));
+        assert_int_equal(found ? ns : 0, issue);
+    }
+}
+
+/* What a look-up has found is kept, but only as long as nothing else can be found. */
+static void test_kept_answers(void **state)
+{
+    (void)state;
+    struct synthetic s;
+    synthetic_open(&s, &two_stages);
+    pp_plan_free(s.job.train);
+    s.job.train = NULL;
+    struct pp_db *db = open_db(PP_DB_WRITE);
+    expect_kernel(db, "F 2l", 0, 0);
+    for (int i = 1; i <= 2; i++) {
+        const int64_t run = begin_run(db, &s, "ppprof");
+        struct pp_sample sample = {.name = PP_SAMPLE_GAP, .context = "F 2l", .load = 1, .count = 1, .median_ns = 1};
+        must(pp_db_add_sample(db, run, PP_SAMPLE_KERNEL, &sample));
+        expect_kernel(db, "F 2l", i > 1 ? 10 : 0, i > 1 ? 7 : 0);
+        sample.name = "gemm", sample.median_ns = 10 * i;
+        must(pp_db_add_sample(db, run, PP_SAMPLE_KERNEL, &sample));
+        sample.name = PP_SAMPLE_ISSUE, sample.median_ns = 7 * i;
+        must(pp_db_add_sample(db, run, PP_SAMPLE_KERNEL, &sample));
+        sample.context = "F 2l rows5", sample.median_ns = 99;
+        must(pp_db_add_sample(db, run, PP_SAMPLE_KERNEL, &sample));
+        expect_kernel(db, "F 2l", 10 * i, 7 * i);
+    }
+    must(pp_db_run_end(db, 1, &(struct pp_run_result){.status = "ok"})); /* now it goes before the newer one */
+    expect_kernel(db, "F 2l", 10, 7);
+    expect_kernel(db, "F 2", 10, 0);
+    must(pp_db_close(db));
+    synthetic_close(&s);
+}
+
 static void test_profile(void **state)
 {
     (void)state;
@@ -339,6 +382,7 @@ int main(void)
         TEST(test_compare),         TEST(test_same_plan),
         TEST(test_many_statements), TEST(test_transfer_start),
         TEST(test_best_profile),    TEST(test_other_contexts),
+        TEST(test_kept_answers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
