@@ -91,37 +91,36 @@ pp_status pp_machine_check_rates(const struct pp_machine *m, const struct pp_con
                    m->name);
 }
 
-int pp_cost_count_sums(const struct pp_job *job, int cls)
+/* Calls that meet other workers; without neighbours there are none. */
+static int count_joins(const struct pp_job *job, int cls, bool awaits)
 {
     const struct pp_program *program = &job->phase[PP_TRAIN].programs[cls];
     int n = 0;
-    for (int i = 0; i < program->ncalls; i++) n += job->model_ops->call_join(&program->calls[i]).bytes > 0;
+    for (int i = 0; i < program->ncalls && pp_plan_neighbours(job->train) > 1; i++) {
+        const struct pp_join_work join = job->model_ops->call_join(&program->calls[i]);
+        n += awaits ? join.op == PP_JOIN_AWAIT : join.bytes > 0;
+    }
     return n;
 }
 
-static int count_awaits(const struct pp_job *job, const struct pp_program *program)
-{
-    int n = 0;
-    for (int i = 0; i < program->ncalls; i++) n += job->model_ops->call_join(&program->calls[i]).op == PP_JOIN_AWAIT;
-    return n;
-}
+int pp_cost_count_sums(const struct pp_job *job, int cls) { return count_joins(job, cls, false); }
 
 /* Number of kernels that a task launches: one for each call. On a GPU, STEP has one for up to PP_CUDA_GROUP tensors,
  * and NORM two; collectives at their beginning count as one each. */
 static int launches(const struct pp_job *job, const struct pp_machine *m, int cls)
 {
-    const struct pp_program *p = &job->phase[PP_TRAIN].programs[cls];
-    const int kind = job->train->classes[cls].kind, sums = pp_cost_count_sums(job, cls);
-    const int groups = (p->ncalls - sums + PP_CUDA_GROUP - 1) / PP_CUDA_GROUP;
-    if (m->cores > 0 || (kind != PP_NORM && kind != PP_STEP)) return p->ncalls - count_awaits(job, p);
+    const int calls = job->phase[PP_TRAIN].programs[cls].ncalls, kind = job->train->classes[cls].kind;
+    if (m->cores > 0 || (kind != PP_NORM && kind != PP_STEP)) return calls - count_joins(job, cls, true);
+    const int sums = pp_cost_count_sums(job, cls), groups = (calls - sums + PP_CUDA_GROUP - 1) / PP_CUDA_GROUP;
     return sums + (kind == PP_NORM ? 2 * groups : groups);
 }
 
 /* Calls run one after another, so each takes the longer of the times for its arithmetic and its bytes. */
-static void set_roofline(const struct pp_job *job, struct pp_machine_calls *calls, int cls, struct pp_class_cost *out)
+static void set_roofline(const struct pp_job *job, struct pp_machine_calls *calls, int cls, int launched,
+                         struct pp_class_cost *out)
 {
     const struct pp_program *p = &job->phase[PP_TRAIN].programs[cls];
-    double ns = launches(job, calls->machine, cls) * calls->machine->call_overhead_ns, loaded_ns = ns;
+    double ns = launched * calls->machine->call_overhead_ns, loaded_ns = ns;
     for (int i = 0; i < p->ncalls; i++) {
         const struct pp_roofline call = pp_machine_roofline(calls, &p->calls[i]);
         ns += call.ns;
@@ -180,10 +179,11 @@ static pp_status set_class(const struct pp_job *job, struct pp_machine_calls *ca
     const struct pp_machine *m = calls->machine;
     const struct pp_call_times beside = {pp_machine_call_ns, calls};
     const struct pp_class *c = &job->train->classes[cls];
+    const int launched = pp_kinds[c->kind].computes ? launches(job, m, cls) : 1;
     out->bytes = moved_bytes(job, c);
-    out->host_ns = llround((pp_kinds[c->kind].computes ? launches(job, m, cls) : 1) * m->issue_ns);
+    out->host_ns = llround(launched * m->issue_ns);
     if (pp_kinds[c->kind].computes) {
-        set_roofline(job, calls, cls, out);
+        set_roofline(job, calls, cls, launched, out);
         return pp_placement_set_sums(placement, job, cls, m->reduce_latency_ns, 1 / m->reduce_bytes_per_ns,
                                      m->cores > 0 ? NULL : &beside, out);
     }

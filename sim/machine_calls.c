@@ -76,7 +76,8 @@ static bool same(const struct pp_call_key *a, const struct pp_call_key *b)
 static int place_of(const struct pp_call_key *key)
 {
     uint64_t hash = (uint64_t)key->kernel << 32 | key->operands;
-    for (int i = 0; i < PP_CALL_DIMS; i++) hash = pp_plan_hash_word(hash, (uint64_t)key->n[i]);
+    for (int i = 0; i < PP_CALL_DIMS; i += 2)
+        hash = pp_plan_hash_pair(hash, key->n[i], i + 1 < PP_CALL_DIMS ? key->n[i + 1] : 0);
     return (int)(hash % PP_TIMED_CALLS);
 }
 
