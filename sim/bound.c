@@ -14,6 +14,7 @@ struct stage_times {
 struct rank_times {
     int64_t work, back, weights; /* bound.h: work_r, back_r, W_r */
     int64_t norm, step;          /* sums of its NORMs, and of its STEPs */
+    int64_t shards;              /* sum of its tasks that keep shards, which are not in work_r */
     int64_t least_step;          /* its shortest STEP */
     int64_t head, first, tail;   /* bound.h: head_r, first_r, tail_r */
 };
@@ -111,7 +112,9 @@ static void fill_ranks(struct bounding *b)
         } else if (t->kind == PP_STEP) {
             r->least_step = r->step > 0 ? least(r->least_step, ns) : ns;
             r->step += ns;
-        } else if (!pp_keeps_shards(t->kind)) { /* these may run while the rank waits for gradients */
+        } else if (pp_keeps_shards(t->kind)) { /* these may run while the rank waits for gradients */
+            r->shards += ns;
+        } else {
             r->work += ns;
             if (t->kind == PP_B || t->kind == PP_I || t->kind == PP_W) r->back += ns;
             if (t->kind == PP_W) r->weights += ns;
@@ -161,8 +164,11 @@ static int64_t least_first_weights(const struct bounding *b)
     return ns;
 }
 
-/* The bound that the ranks give, with NORM, NORM_ALL and STEP. */
-static int64_t combine(const struct bounding *b)
+static bool clips(const struct bounding *b) { return b->plan->clip && b->plan->optimizer; }
+
+/* The bound that the ranks give, with NORM, NORM_ALL and STEP. *norm_known: with clipping, the time from which on the
+ * ranks know the norm of all gradients, else 0. */
+static int64_t combine(const struct bounding *b, int64_t *norm_known)
 {
     const struct pp_plan *plan = b->plan;
     int end_rank = plan->stage_rank[plan->training ? 0 : plan->stages - 1]; /* the rank on which tails end */
@@ -178,7 +184,8 @@ static int64_t combine(const struct bounding *b)
     int64_t all = 0;
     for (int c = 0; c < plan->nclasses; c++)
         if (plan->classes[c].kind == PP_NORM_ALL) all = at_least(b, c);
-    return plan->clip && plan->optimizer ? norms + all + steps : bound;
+    *norm_known = clips(b) ? norms + all : 0;
+    return clips(b) ? norms + all + steps : bound;
 }
 
 /* The bound that shared cores give: the work of all workers, divided by the number of cores. */
@@ -208,25 +215,54 @@ static int64_t issuing(const struct bounding *b)
     return until_last;
 }
 
+static void release(struct bounding *b)
+{
+    free(b->rows);
+    free(b->stages);
+    free(b->ranks);
+    free(b->before);
+    free(b->after);
+}
+
+/* Call release() also after a failure. */
+static pp_status prepare(struct bounding *b)
+{
+    const struct pp_plan *plan = b->plan;
+    PP_TRY(find_rows(b));
+    PP_TRY(PP_NEW(&b->stages, (int64_t)b->nrows * plan->stages));
+    PP_TRY(PP_NEW(&b->ranks, plan->ranks));
+    PP_TRY(PP_NEW(&b->before, plan->stages + 1));
+    PP_TRY(PP_NEW(&b->after, plan->stages + 1));
+    fill_stages(b);
+    fill_ranks(b);
+    for (int r = 0; r < plan->ranks; r++) b->ranks[r].head = b->ranks[r].first = b->ranks[r].tail = INT64_MAX;
+    for (int i = 0; i < b->nrows; i++) fill_chains(b, &b->stages[i * plan->stages]);
+    return PP_OK;
+}
+
 pp_status pp_sim_lower_bound(const struct pp_plan *plan, const struct pp_cost *cost, int64_t *out_ns)
 {
     struct bounding b = {.plan = plan, .cost = cost};
-    pp_status status;
-    PP_TRY_DONE(find_rows(&b));
-    PP_TRY_DONE(PP_NEW(&b.stages, (int64_t)b.nrows * plan->stages));
-    PP_TRY_DONE(PP_NEW(&b.ranks, plan->ranks));
-    PP_TRY_DONE(PP_NEW(&b.before, plan->stages + 1));
-    PP_TRY_DONE(PP_NEW(&b.after, plan->stages + 1));
-    fill_stages(&b);
-    fill_ranks(&b);
-    for (int r = 0; r < plan->ranks; r++) b.ranks[r].head = b.ranks[r].first = b.ranks[r].tail = INT64_MAX;
-    for (int i = 0; i < b.nrows; i++) fill_chains(&b, &b.stages[i * plan->stages]);
-    *out_ns = most(most(combine(&b), shared(&b)), issuing(&b));
-done:
-    free(b.rows);
-    free(b.stages);
-    free(b.ranks);
-    free(b.before);
-    free(b.after);
+    int64_t norm_known;
+    const pp_status status = prepare(&b);
+    if (status == PP_OK) *out_ns = most(most(combine(&b, &norm_known), shared(&b)), issuing(&b));
+    release(&b);
+    return status;
+}
+
+pp_status pp_sim_least_batch(const struct pp_plan *plan, const struct pp_cost *cost, int64_t *out_ns)
+{
+    struct bounding b = {.plan = plan, .cost = cost};
+    const pp_status status = prepare(&b);
+    if (status == PP_OK) {
+        int64_t norm_known;
+        (void)combine(&b, &norm_known);
+        *out_ns = most(norm_known, shared(&b));
+        for (int i = 0; i < plan->ranks; i++) {
+            const struct rank_times *r = &b.ranks[i];
+            *out_ns = most(*out_ns, r->work + r->norm + r->step + r->shards);
+        }
+    }
+    release(&b);
     return status;
 }

@@ -31,6 +31,11 @@
 /* The bound in ns. PP_NOMEM. */
 pp_status pp_sim_lower_bound(const struct pp_plan *plan, const struct pp_cost *cost, int64_t *out_ns) PP_MUST_CHECK;
 
+/* A lower bound on the time from one step to the next, in steady state and without jitter: the time of all tasks of
+ * each rank; with clipping also the time until the norm is known, for which the next step waits; and what shared cores
+ * give. The engine has pp_sim_least(), which also checks the times. PP_NOMEM. */
+pp_status pp_sim_least_batch(const struct pp_plan *plan, const struct pp_cost *cost, int64_t *out_ns) PP_MUST_CHECK;
+
 /* Time of a task of the class from start to end, if nothing slows it down: of a transfer by its link, else
  * pp_class_cost.ns. */
 int64_t pp_sim_alone_ns(const struct pp_plan *plan, const struct pp_cost *cost, int cls);

@@ -121,6 +121,25 @@ static void draw_legend(const struct drawing *d, FILE *out)
         fprintf(out, "         only ranks 0 to %d of %d are drawn\n", d->ranks - 1, d->plan->ranks);
 }
 
+void pp_draw_title(const struct pp_prediction *prediction, const char *machine, FILE *out)
+{
+    const struct pp_plan *plan = prediction->job->train;
+    const struct pp_point *point = &prediction->job->point;
+    const bool many = prediction->job->config->checkpoint.n > 1;
+    char tensor[32] = "", beside[PP_BESIDE_TEXT] = "", experts[32] = "", context[32] = "", shares[32],
+         mode[PP_CHECKPOINT_TEXT];
+    if (pp_plan_tensor(plan) > 1) snprintf(tensor, sizeof tensor, ", tensor %d", pp_plan_tensor(plan));
+    if (prediction->job->model) pp_beside_text(&prediction->job->model->shape, beside);
+    if (plan->expert_parallel > 1) snprintf(experts, sizeof experts, ", expert parallel %d", plan->expert_parallel);
+    if (plan->context > 1) snprintf(context, sizeof context, ", context parallel %d", plan->context);
+    pp_sharing_text(point->zero, point->shard_degree, shares, sizeof shares);
+    fprintf(out, "\n%s, %d rank%s x %d stage%s%s%s%s%s%s, %d microbatch%s%s%s%s%s\n", plan->schedule, plan->ranks,
+            pp_plural(plan->ranks), plan->virtual_stages, pp_plural(plan->virtual_stages), tensor, experts, context,
+            beside, shares, plan->microbatches, pp_plural_es(plan->microbatches), many ? ", checkpoint " : "",
+            many ? pp_checkpoint_text(plan->checkpoint, mode) : "", machine ? ", machine " : "",
+            machine ? machine : "");
+}
+
 pp_status pp_draw(const struct pp_plan *plan, const struct pp_trace *trace, int width, bool colour, FILE *out)
 {
     struct drawing d = {.plan = plan,

@@ -205,6 +205,15 @@ pp_status pp_sim_run(const struct pp_plan *plan, const struct pp_cost *cost, con
     return status;
 }
 
+pp_status pp_sim_least(const struct pp_plan *plan, const struct pp_cost *cost, int64_t *batch_ns)
+{
+    struct sim s;
+    pp_status status = prepare(&s, plan, cost);
+    if (status == PP_OK) status = pp_sim_least_batch(plan, cost, batch_ns);
+    release(&s);
+    return status;
+}
+
 void pp_sim_result_free(struct pp_sim_result *result)
 {
     free(result->rank_bubble);

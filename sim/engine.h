@@ -60,6 +60,9 @@ struct pp_sim_result {
     struct pp_trace trace; /* as step 0: the first member of each rank of the first replica; empty unless asked for */
 };
 
+/* A lower bound on batch_ns (bound.h), without a simulation. Fails as pp_sim_run() does. */
+pp_status pp_sim_least(const struct pp_plan *plan, const struct pp_cost *cost, int64_t *batch_ns) PP_MUST_CHECK;
+
 /* Simulates. Time is linear in the number of tasks, with jitter also in the number of replicas. PP_INPUT if a duration
  * is negative; PP_USAGE if the times of a step add up to more than 64 bits can hold; PP_NOMEM. After a failure there is
  * nothing to free. */

@@ -279,15 +279,15 @@ static void pass_kernels(struct lanes *lanes, double ns, double taken)
     lanes->kernels += ns <= done ? ns / (1 - taken) : ns + beside * taken;
 }
 
-static pp_status add_kernels(const struct pp_model_ops *ops, const struct pp_program *program,
-                             const struct pp_call_times *times, double *sum)
+/* Sets ns[ncalls]: the time of each kernel; 0 for joins. */
+static pp_status time_kernels(const struct pp_model_ops *ops, const struct pp_program *program,
+                              const struct pp_call_times *times, double *ns, double *sum)
 {
     *sum = 0;
     for (int i = 0; i < program->ncalls; i++) {
-        double ns = 0;
         if (ops->call_join(&program->calls[i]).op == PP_JOIN_NONE)
-            PP_TRY(times->ns(times->from, &program->calls[i], &ns));
-        *sum += ns;
+            PP_TRY(times->ns(times->from, &program->calls[i], &ns[i]));
+        *sum += ns[i];
     }
     return PP_OK;
 }
@@ -298,20 +298,20 @@ static pp_status not_hidden_ns(const struct joining *joining, const struct pp_mo
                                double *out)
 {
     struct lanes lanes = {0};
-    double sum, ns;
-    PP_TRY(add_kernels(ops, program, times, &sum));
-    const double scale = sum > 0 ? total / sum : 0;
-    for (int i = 0; i < program->ncalls; i++) {
+    double sum, *ns;
+    PP_TRY(PP_NEW(&ns, program->ncalls));
+    const pp_status status = time_kernels(ops, program, times, ns, &sum);
+    const double scale = status == PP_OK && sum > 0 ? total / sum : 0;
+    for (int i = 0; i < program->ncalls && status == PP_OK; i++) {
         const struct pp_join_work join = ops->call_join(&program->calls[i]);
-        if (join.op != PP_JOIN_NONE) {
+        if (join.op != PP_JOIN_NONE)
             pass_join(&lanes, &join, join_ns(joining, &join));
-            continue;
-        }
-        PP_TRY(times->ns(times->from, &program->calls[i], &ns));
-        pass_kernels(&lanes, ns * scale, joining->placement->taken);
+        else
+            pass_kernels(&lanes, ns[i] * scale, joining->placement->taken);
     }
     *out = fmax(lanes.kernels - sum * scale, 0); /* rounding may make it negative */
-    return PP_OK;
+    free(ns);
+    return status;
 }
 
 pp_status pp_placement_set_sums(const struct pp_placement *p, const struct pp_job *job, int cls, double latency_ns,

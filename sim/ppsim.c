@@ -21,6 +21,7 @@
 #include "sim/listed.h"
 #include "sim/output.h"
 #include "sim/profiles.h"
+#include "sim/race.h"
 #include "sim/ranking.h"
 #include "sim/remarks.h"
 #include "sim/store.h"
@@ -65,6 +66,7 @@ struct session {
     struct pp_way *ways; /* the same for each target */
     int nways;
     int64_t npoints; /* number of points, of all ways and targets */
+    int64_t ntaken;  /* of these, so many outcomes were taken */
     struct pp_listed listed;
     struct pp_row *rows; /* [listed.npoints] of each point; none where it is impossible, or left out */
     int64_t nrows;       /* > 0: these are all, without gaps */
@@ -132,24 +134,10 @@ static pp_status find_targets(struct session *s)
 
 static pp_status draw(struct session *s, const char *machine, const struct pp_prediction *prediction)
 {
-    const struct pp_plan *plan = prediction->job->train;
     bool colour;
-    int width = pp_draw_width(&colour);
-    const bool many = s->config.checkpoint.n > 1;
-    const struct pp_point *point = &prediction->job->point;
-    char tensor[32] = "", beside[PP_BESIDE_TEXT] = "", experts[32] = "", context[32] = "", shares[32],
-         mode[PP_CHECKPOINT_TEXT];
-    if (pp_plan_tensor(plan) > 1) snprintf(tensor, sizeof tensor, ", tensor %d", pp_plan_tensor(plan));
-    if (prediction->job->model) pp_beside_text(&prediction->job->model->shape, beside);
-    if (plan->expert_parallel > 1) snprintf(experts, sizeof experts, ", expert parallel %d", plan->expert_parallel);
-    if (plan->context > 1) snprintf(context, sizeof context, ", context parallel %d", plan->context);
-    pp_sharing_text(point->zero, point->shard_degree, shares, sizeof shares);
-    fprintf(s->drawings, "\n%s, %d rank%s x %d stage%s%s%s%s%s%s, %d microbatch%s%s%s%s%s\n", plan->schedule,
-            plan->ranks, pp_plural(plan->ranks), plan->virtual_stages, pp_plural(plan->virtual_stages), tensor, experts,
-            context, beside, shares, plan->microbatches, pp_plural_es(plan->microbatches), many ? ", checkpoint " : "",
-            many ? pp_checkpoint_text(plan->checkpoint, mode) : "", machine ? ", machine " : "",
-            machine ? machine : "");
-    return pp_draw(plan, &prediction->result.trace, width, colour, s->drawings);
+    const int width = pp_draw_width(&colour);
+    pp_draw_title(prediction, machine, s->drawings);
+    return pp_draw(prediction->job->train, &prediction->result.trace, width, colour, s->drawings);
 }
 
 static pp_status store(struct session *s, const struct pp_predictor *predictor, const struct pp_prediction *prediction)
@@ -166,17 +154,14 @@ static pp_status take_point(void *session, int64_t i, struct pp_outcome *outcome
     struct session *s = session;
     struct pp_remarks *remarks = &s->remarks[i / s->listed.each];
     const struct pp_listed_point *at = &s->listed.points[i];
-    pp_progress("predicting %lld of %lld", (long long)i + 1, (long long)s->npoints);
+    pp_progress("predicting %lld of %lld", (long long)++s->ntaken, (long long)s->npoints);
     if (outcome->status == PP_USAGE && s->npoints > 1)
         return pp_remarks_all_leave_out(&s->remarks_all, at->point, remarks->machine, outcome->message);
     if (outcome->status != PP_OK) return pp_fail(outcome->status, "%s", outcome->message);
     pp_remarks_memory(remarks, at->point, &outcome->row);
     if (remarks->machine) PP_TRY(pp_row_set_target(&outcome->row, (int)(i / s->listed.each), remarks->machine));
     s->rows[i] = outcome->row;
-    outcome->row.json = NULL;
-    pp_remarks_source(remarks, at->point, &outcome->origin);
-    for (int kind = 0; kind < PP_POINT_REMARKS; kind++)
-        pp_remarks_all_take(&s->remarks_all, kind, outcome->remark[kind]);
+    outcome->row = (struct pp_row){0};
     if (s->config.draw) PP_TRY(draw(s, remarks->machine, &outcome->prediction));
     return s->config.db ? store(s, &outcome->predictor, &outcome->prediction) : PP_OK;
 }
@@ -193,6 +178,13 @@ static pp_status leave_pointless(void *context, const struct pp_point *point, co
     return pp_remarks_all_leave_out(&leaving->session->remarks_all, point, leaving->machine, why);
 }
 
+/* Where not all are shown, nobody is told. */
+static pp_status leave_no_better(void *context, const struct pp_point *point, const char *why)
+{
+    const struct leaving *leaving = context;
+    return leaving->session->config.top > 0 ? PP_OK : leave_pointless(context, point, why);
+}
+
 /* Leaves rows that are there, and say something new. */
 static pp_status collect_rows(struct session *s)
 {
@@ -200,15 +192,26 @@ static pp_status collect_rows(struct session *s)
     for (int64_t i = 0; i < (int64_t)s->ntargets * s->nways && s->config.workers.n > 0; i++) {
         const struct pp_way *way = &s->ways[i % s->nways];
         struct leaving leaving = {s, s->remarks[i / s->nways].machine};
-        PP_TRY(pp_rank_remove_no_better(way, of_way, &pp_schedules, leave_pointless, &leaving));
+        PP_TRY(pp_rank_remove_no_better(way, of_way, &pp_schedules, leave_no_better, &leaving));
         of_way += way->npoints;
     }
     for (int64_t i = 0; i < s->listed.npoints; i++) {
         const struct pp_row row = s->rows[i];
-        s->rows[i].json = NULL;
+        s->rows[i] = (struct pp_row){0};
         if (row.json) s->rows[s->nrows++] = row;
     }
-    return PP_OK;
+    return s->nrows > 0 && s->config.workers.n > 0 ? pp_rank(s->rows, &s->nrows, &s->config) : PP_OK;
+}
+
+/* Remarks about the rows that are shown. */
+static void tell_rows(struct session *s)
+{
+    for (int64_t i = 0; i < s->nrows; i++) {
+        const struct pp_row_notes *notes = s->rows[i].notes;
+        pp_remarks_source(&s->remarks[s->rows[i].target], &notes->point, &notes->origin);
+        for (int kind = 0; kind < PP_POINT_REMARKS; kind++)
+            pp_remarks_all_take(&s->remarks_all, kind, notes->remark[kind]);
+    }
 }
 
 static pp_status predict_all(struct session *s)
@@ -222,13 +225,17 @@ static pp_status predict_all(struct session *s)
                                         .keep = s->config.draw || s->config.db,
                                         .take = take_point,
                                         .context = s};
-    PP_TRY(pp_predict_points(&call, 0));
+    if (pp_race_suits(&call, &s->config))
+        PP_TRY(pp_race(&call, &pp_schedules, s->config.top));
+    else
+        PP_TRY(pp_predict_points(&call, 0));
     pp_progress(NULL);
     PP_TRY(collect_rows(s));
+    tell_rows(s);
     pp_remarks_all_left_out(&s->remarks_all, &s->config, s->config.usual && s->nrows > 0);
     if (s->nrows == 0)
         return pp_fail(PP_USAGE, "none of the %lld configurations is possible", (long long)s->npoints);
-    return s->config.workers.n > 0 ? pp_rank(s->rows, &s->nrows, &s->config) : PP_OK;
+    return PP_OK;
 }
 
 static pp_status emit(const struct session *s)

@@ -7,6 +7,7 @@
 #include "core/options/devices.h"
 #include "sim/given_job.h"
 #include "sim/split.h"
+#include "sim/throughput.h"
 
 /* Would a run evaluate, and so need memory for that? Constant sequences have no validation data. */
 static bool evaluates(const struct pp_config *config)
@@ -93,12 +94,12 @@ static pp_status find_cost(const struct pp_predictor *p, struct pp_prediction *o
     return out->cost ? PP_OK : pp_cost_from_machine(out->job, &p->machine, &out->cost);
 }
 
-static pp_status finish(const struct pp_predictor *p, bool trace, struct pp_prediction *out)
+/* The cost of a job, which then knows how many workers share a device. */
+static pp_status add_cost(const struct pp_predictor *p, struct pp_prediction *out)
 {
-    const struct pp_sim_options options = {.trace = trace};
     PP_TRY(find_cost(p, out));
     out->job->sharers = out->cost->sharers;
-    return pp_sim_run(out->job->train, out->cost, &options, &out->result);
+    return PP_OK;
 }
 
 static bool fits(const struct pp_predictor *p, const struct pp_job *job, int sharers)
@@ -108,40 +109,96 @@ static bool fits(const struct pp_predictor *p, const struct pp_job *job, int sha
     return limit == 0 || pp_device_bytes(job, sharers, PP_ALL_BYTES) <= limit;
 }
 
-/* Another cut of the same point: takes the place of *best, made by *best_cut, if it is better. One that is not possible
- * is none. */
-static pp_status try_cut(const struct pp_predictor *p, const struct pp_point *point, int cut, bool trace,
-                         struct pp_prediction *best, int *best_cut)
+struct trying {
+    const struct pp_predictor *p;
+    const struct pp_point *point;
+    bool trace;
+    bool only_fitting; /* a cut that does not fit is not simulated */
+    int best_cut;      /* of *best; without a result, if that cut does not fit and only_fitting is set */
+    struct pp_prediction *best;
+};
+
+static pp_status simulate(const struct trying *t, struct pp_prediction *out)
+{
+    const struct pp_sim_options options = {.trace = t->trace};
+    return pp_sim_run(out->job->train, out->cost, &options, &out->result);
+}
+
+static pp_status try_first_cut(const struct trying *t)
+{
+    PP_TRY(make_job(t->p, t->point, 0, NULL, &t->best->job));
+    PP_TRY(add_cost(t->p, t->best));
+    return t->only_fitting && !fits(t->p, t->best->job, t->best->cost->sharers) ? PP_OK : simulate(t, t->best);
+}
+
+static pp_status predict_cut(const struct trying *t, struct pp_prediction *out)
+{
+    PP_TRY(add_cost(t->p, out));
+    return simulate(t, out);
+}
+
+/* Another cut: takes the place of the best one if it is better. One that is not possible is none. */
+static pp_status try_cut(struct trying *t, int cut)
 {
     struct pp_prediction other = {0};
-    const int sharers = best->cost->sharers;
-    pp_status status = make_job(p, point, cut, best->job, &other.job);
+    const int sharers = t->best->cost->sharers;
+    const bool best_fits = fits(t->p, t->best->job, sharers), spare = pp_split_is_spare(t->point, cut, t->best_cut);
+    if (spare && best_fits) return PP_OK;
+    pp_status status = make_job(t->p, t->point, cut, t->best->job, &other.job);
     if (status != PP_OK) return status == PP_USAGE ? PP_OK : status;
     if (!other.job) return PP_OK; /* it is the best one's cut */
-    const bool best_fits = fits(p, best->job, sharers), other_fits = fits(p, other.job, sharers);
-    const bool may_win = other_fits || !best_fits;
-    if (may_win) status = finish(p, trace, &other);
-    if (status == PP_OK && may_win && (other_fits > best_fits || other.result.batch_ns < best->result.batch_ns)) {
-        const struct pp_prediction slower = *best;
-        *best = other;
-        *best_cut = cut;
+    const bool other_fits = fits(t->p, other.job, sharers);
+    const bool may_win = other_fits || !(best_fits || spare || t->only_fitting);
+    if (may_win) status = predict_cut(t, &other);
+    if (status == PP_OK && may_win && (other_fits > best_fits || other.result.batch_ns < t->best->result.batch_ns)) {
+        const struct pp_prediction slower = *t->best;
+        *t->best = other;
+        t->best_cut = cut;
         other = slower;
     }
     pp_prediction_free(&other);
     return status;
 }
 
+static pp_status try_cuts(struct trying *t)
+{
+    pp_status status;
+    *t->best = (struct pp_prediction){0};
+    PP_TRY_DONE(try_first_cut(t));
+    for (int cut = 1; cut < pp_split_cuts(t->p, t->point); cut++) PP_TRY_DONE(try_cut(t, cut));
+done:
+    if (status != PP_OK) pp_prediction_free(t->best);
+    return status;
+}
+
 pp_status pp_predict(const struct pp_predictor *p, const struct pp_point *point, bool trace, struct pp_prediction *out)
 {
-    *out = (struct pp_prediction){0};
+    struct trying t = {.p = p, .point = point, .trace = trace, .best = out};
+    return try_cuts(&t);
+}
+
+pp_status pp_predict_fitting(const struct pp_predictor *p, const struct pp_point *point, struct pp_prediction *out)
+{
+    struct trying t = {.p = p, .point = point, .only_fitting = true, .best = out};
+    PP_TRY(try_cuts(&t));
+    if (!fits(p, out->job, out->cost->sharers)) pp_prediction_free(out);
+    return PP_OK;
+}
+
+pp_status pp_predict_least(const struct pp_predictor *p, const struct pp_point *point, struct pp_least *out)
+{
+    struct pp_prediction first = {0};
+    double part;
     pp_status status;
-    int best = 0;
-    PP_TRY_DONE(make_job(p, point, 0, NULL, &out->job));
-    PP_TRY_DONE(finish(p, trace, out));
-    for (int cut = 1; cut < pp_split_cuts(p, point); cut++)
-        if (!pp_split_is_spare(point, cut, best)) PP_TRY_DONE(try_cut(p, point, cut, trace, out, &best));
+    PP_TRY_DONE(make_job(p, point, 0, NULL, &first.job));
+    PP_TRY_DONE(add_cost(p, &first));
+    PP_TRY_DONE(pp_sim_least(first.job->train, first.cost, &first.result.batch_ns));
+    PP_TRY_DONE(pp_split_least_part(p, point, &part));
+    out->first = pp_prediction_value(p, &first);
+    out->any = out->first * part;
+    out->first_fits = fits(p, first.job, first.cost->sharers);
 done:
-    if (status != PP_OK) pp_prediction_free(out);
+    pp_prediction_free(&first);
     return status;
 }
 

@@ -46,6 +46,20 @@ int64_t pp_device_bytes(const struct pp_job *job, int sharers, unsigned kinds);
  * nothing to free. */
 pp_status pp_predict(const struct pp_predictor *p, const struct pp_point *point, bool trace,
                      struct pp_prediction *out) PP_MUST_CHECK;
+/* The same, without a trace, for who wants none that does not fit into memory: then *out is empty. */
+pp_status pp_predict_fitting(const struct pp_predictor *p, const struct pp_point *point,
+                             struct pp_prediction *out) PP_MUST_CHECK;
+
+/* What is known of a point before it is simulated. Values are those of pp_prediction_value() (sim/throughput.h). */
+struct pp_least {
+    double first; /* the cut that is tried first has no smaller value */
+    double any;   /* nor has any other cut this one (pp_split_least_part()) */
+    bool first_fits; /* the first cut fits into memory, or that is not known */
+};
+/* Status as of pp_predict(). */
+pp_status pp_predict_least(const struct pp_predictor *p, const struct pp_point *point,
+                           struct pp_least *out) PP_MUST_CHECK;
+
 /* The job of a point, as pp_predict() has it (--emit). */
 pp_status pp_predict_job(const struct pp_predictor *p, const struct pp_point *point, struct pp_job **out) PP_MUST_CHECK;
 void pp_prediction_free(struct pp_prediction *prediction);

@@ -8,8 +8,6 @@
 
 #include "core/base/cores.h"
 #include "core/base/log.h"
-#include "core/job/checkpoint_use.h"
-#include "core/job/fp8_use.h"
 
 enum {
     MOST_THREADS = 64,
@@ -35,14 +33,17 @@ struct team {
     int nthreads;
 };
 
-/* That on checkpoints takes another layout of the whole job: not where --auto has chosen them. */
-static pp_status remark(struct pp_outcome *out)
+static pp_status answer(const struct pp_listed_point *at, bool keep, struct pp_outcome *out)
 {
-    const struct pp_job *job = out->prediction.job;
-    pp_fp8_remark(job, out->remark[PP_REMARK_FP8], sizeof out->remark[PP_REMARK_FP8]);
-    if (out->config.usual) return PP_OK;
-    return pp_checkpoint_remark(job, out->predictor.schedules, out->remark[PP_REMARK_CHECKPOINT],
-                                sizeof out->remark[PP_REMARK_CHECKPOINT]);
+    const struct pp_predictor *p = &out->predictor;
+    struct pp_prediction *prediction = &out->prediction;
+    if (at->impossible[0]) return pp_fail(PP_USAGE, "%s", at->impossible);
+    if (at->asked == PP_ASK_LEAST) return pp_predict_least(p, at->point, &out->least);
+    if (at->asked == PP_ASK_FITTING)
+        PP_TRY(pp_predict_fitting(p, at->point, prediction));
+    else
+        PP_TRY(pp_predict(p, at->point, keep, prediction));
+    return prediction->job ? pp_row_create(p, prediction, &out->row) : PP_OK;
 }
 
 static void predict(const struct pp_points_call *call, int64_t i, struct pp_outcome *out)
@@ -51,12 +52,8 @@ static void predict(const struct pp_points_call *call, int64_t i, struct pp_outc
     *out = (struct pp_outcome){.predictor = *at->predictor};
     pp_way_config(at->predictor->config, at->way, &out->config);
     out->predictor.config = &out->config;
-    out->status = at->impossible[0] ? pp_fail(PP_USAGE, "%s", at->impossible)
-                                    : pp_predict(&out->predictor, at->point, call->keep, &out->prediction);
-    if (out->status == PP_OK) out->status = pp_row_create(&out->predictor, &out->prediction, &out->row);
-    if (out->status == PP_OK) out->status = remark(out);
+    out->status = answer(at, call->keep, out);
     if (out->status != PP_OK) snprintf(out->message, sizeof out->message, "%s", pp_message());
-    out->origin = out->prediction.origin;
     if (!call->keep || out->status != PP_OK) pp_prediction_free(&out->prediction);
 }
 
@@ -146,7 +143,7 @@ static pp_status one_by_one(const struct pp_points_call *call)
     return PP_OK;
 }
 
-static int useful_threads(const struct pp_points_call *call)
+int pp_points_threads(const struct pp_points_call *call)
 {
     int64_t work = 0;
     for (int64_t i = 0; i < call->npoints; i++) {
@@ -162,7 +159,7 @@ pp_status pp_predict_points(const struct pp_points_call *call, int threads)
                      .lock = PTHREAD_MUTEX_INITIALIZER,
                      .ready = PTHREAD_COND_INITIALIZER,
                      .room = PTHREAD_COND_INITIALIZER};
-    if (threads == 0) threads = useful_threads(call);
+    if (threads == 0) threads = pp_points_threads(call);
     if (threads > MOST_THREADS) threads = MOST_THREADS;
     if (threads > call->npoints) threads = (int)call->npoints;
     if (threads <= 1) return one_by_one(call);

@@ -9,17 +9,16 @@
 #include "sim/row.h"
 #include "sim/ways.h"
 
-/* What a user should know of a configuration: pp_checkpoint_remark(), pp_fp8_remark(). */
-enum pp_point_remark { PP_REMARK_CHECKPOINT, PP_REMARK_FP8, PP_POINT_REMARKS };
+/* What a point is asked for: its prediction; that only if it fits into memory, else nothing; or pp_predict_least(). */
+enum pp_asked { PP_ASK_ALL, PP_ASK_FITTING, PP_ASK_LEAST };
 
 /* The result of one point. After take() whatever is left in it is released. */
 struct pp_outcome {
-    pp_status status;                   /* PP_OK, or why the point cannot be predicted */
-    char message[PP_MESSAGE_BYTES];     /* pp_message(), unless PP_OK */
-    struct pp_row row;                  /* none unless PP_OK. take() may keep row.json, and then sets it to NULL */
-    struct pp_cost_origin origin;       /* of the prediction */
-    char remark[PP_POINT_REMARKS][256]; /* each may be "" */
-    struct pp_prediction prediction;    /* empty unless pp_points_call.keep */
+    pp_status status;                /* PP_OK, or why the point cannot be predicted */
+    char message[PP_MESSAGE_BYTES];  /* pp_message(), unless PP_OK */
+    struct pp_row row;               /* of a prediction, else none. take() may keep it, and then zeroes it */
+    struct pp_least least;           /* of PP_ASK_LEAST */
+    struct pp_prediction prediction; /* empty unless pp_points_call.keep */
     /* Of the point: what the prediction was made with, and borrows. */
     struct pp_config config;
     struct pp_predictor predictor;
@@ -33,6 +32,7 @@ struct pp_listed_point {
     const struct pp_way *way;
     const struct pp_point *point;
     const char *impossible;
+    enum pp_asked asked;
 };
 
 struct pp_points_call {
@@ -44,8 +44,9 @@ struct pp_points_call {
     void *context;
 };
 
-/* Predicts all points. threads: 0 = as many as cores, or one if there is little work. PP_NOMEM, or what take()
- * returned. */
+/* As many threads as cores, or one if there is little work. */
+int pp_points_threads(const struct pp_points_call *call);
+/* Predicts all points. threads: 0 = pp_points_threads(). PP_NOMEM, or what take() returned. */
 pp_status pp_predict_points(const struct pp_points_call *call, int threads) PP_MUST_CHECK;
 
 #endif

@@ -11,6 +11,11 @@ static bool is_for_several(const struct pp_point *point, const struct pp_schedul
     return schedules->find(point->schedule, &found) == PP_OK && found.virtual_stages > 1;
 }
 
+bool pp_rank_may_remove(const struct pp_point *point, const struct pp_schedules *schedules)
+{
+    return point->virtual_stages == 1 && is_for_several(point, schedules);
+}
+
 static bool differ_in_schedule_only(const struct pp_point *a, const struct pp_point *b)
 {
     return a->ranks == b->ranks && a->virtual_stages == b->virtual_stages && a->chunks == b->chunks &&
@@ -29,7 +34,7 @@ pp_status pp_rank_remove_no_better(const struct pp_way *way, struct pp_row *rows
     char why[160];
     for (int i = 0; i < way->npoints; i++) {
         const struct pp_point *point = &way->points[i];
-        if (!rows[i].json || point->virtual_stages > 1 || !is_for_several(point, schedules)) continue;
+        if (!rows[i].json || !pp_rank_may_remove(point, schedules)) continue;
         int k = 0;
         while (k < way->npoints && !(rows[k].json && differ_in_schedule_only(point, &way->points[k]) &&
                                      !is_for_several(&way->points[k], schedules) && is_no_better(&rows[i], &rows[k])))
@@ -48,7 +53,6 @@ pp_status pp_rank_remove_no_better(const struct pp_way *way, struct pp_row *rows
 struct place {
     struct pp_row row;
     int64_t bytes;  /* that it needs, if no row fits; else 0 */
-    double value;   /* less is better */
     int64_t before; /* its index before sorting */
 };
 
@@ -57,7 +61,7 @@ static int by_value(const void *a, const void *b)
     const struct place *x = a, *y = b;
     if (x->row.too_large != y->row.too_large) return x->row.too_large - y->row.too_large;
     if (x->bytes != y->bytes) return x->bytes < y->bytes ? -1 : 1;
-    if (x->value != y->value) return x->value < y->value ? -1 : 1;
+    if (x->row.value != y->row.value) return x->row.value < y->row.value ? -1 : 1;
     return x->before < y->before ? -1 : 1;
 }
 
@@ -81,21 +85,18 @@ static int better(const struct place *places, int64_t place)
 
 pp_status pp_rank(struct pp_row *rows, int64_t *n, const struct pp_config *config)
 {
-    const bool priced = pp_config_price(config) > 0, fitting = has_fitting(rows, *n);
+    const bool fitting = has_fitting(rows, *n);
     struct place *places;
     int64_t kept = 0;
     PP_TRY(PP_NEW(&places, *n));
     for (int64_t i = 0; i < *n; i++)
-        places[i] = (struct place){.row = rows[i],
-                                   .bytes = fitting ? 0 : rows[i].device_bytes,
-                                   .value = priced ? rows[i].cost_per_gtoken : rows[i].ms_per_batch,
-                                   .before = i};
+        places[i] = (struct place){.row = rows[i], .bytes = fitting ? 0 : rows[i].device_bytes, .before = i};
     qsort(places, (size_t)*n, sizeof *places, by_value);
     for (int64_t i = 0; i < *n; i++) {
         if (!config->top || better(places, i) < config->top)
             rows[kept++] = places[i].row;
         else
-            json_decref(places[i].row.json);
+            pp_row_free(&places[i].row);
     }
     free(places);
     *n = kept;

@@ -8,6 +8,10 @@
 #include "sim/row.h"
 #include "sim/ways.h"
 
+/* May pp_rank_remove_no_better() remove the row of a point? If its schedule is for several stages on each rank, and the
+ * point has one. */
+bool pp_rank_may_remove(const struct pp_point *point, const struct pp_schedules *schedules);
+
 /* Removes rows of a way of --workers that say nothing new: of a schedule that is for several stages on each rank, with
  * one stage, if a schedule that is for one takes as little time and memory and is the same otherwise.
  * rows[way->npoints]: of each point, some of which may have none; those that are removed are released. `left_out` is

@@ -36,7 +36,7 @@ struct pp_remarks {
  * that give far fewer microbatches than asked for. */
 pp_status pp_remarks_begin(const struct pp_remarks *r, const struct pp_way *ways, int nways) PP_MUST_CHECK;
 
-/* After each prediction: remarks, for the first of each kind, on times that were not measured. */
+/* For each row that is shown: remarks, for the first of each kind, on times that were not measured. */
 void pp_remarks_source(struct pp_remarks *r, const struct pp_point *point, const struct pp_cost_origin *origin);
 
 /* After each prediction: notes whether the configuration fits into memory. */

@@ -26,7 +26,7 @@ const char *pp_point_on_text(const struct pp_point *point, const char *machine, 
  * the database `path`. */
 void pp_remarks_all_database(const char *path, const struct pp_way *ways, int nways, int ntargets);
 
-/* Takes a remark about a configuration, which may be "". The first other one of its kind is printed at once. */
+/* Takes a remark about a row, which may be "". The first other one of its kind is printed at once. */
 void pp_remarks_all_take(struct pp_remarks_all *r, enum pp_point_remark kind, const char *remark);
 
 /* Notes an impossible configuration, and the reason. Two reasons are the same if they differ only in numbers (a number

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sim/row.h"
 
+#include <stdlib.h>
+
+#include "core/job/checkpoint_use.h"
+#include "core/job/fp8_use.h"
 #include "core/job/job_row.h"
 #include "core/job/rows.h"
 #include "sim/block_memory.h"
@@ -128,15 +132,14 @@ static void set_source(struct pp_row *out, const struct pp_predictor *p, const s
 }
 
 /* Days and cost of a training. */
-static void set_spending(struct pp_row *out, const struct pp_predictor *p, const struct pp_prediction *prediction)
+static void set_spending(json_t **row, const struct pp_predictor *p, const struct pp_prediction *prediction)
 {
     const int64_t devices = pp_devices(p, prediction);
-    json_t **row = &out->json;
-    out->cost_per_gtoken = pp_cost_per_gtoken(p, prediction);
+    const double cost = pp_cost_per_gtoken(p, prediction);
     set(row, "devices", devices > 0 ? json_integer(devices) : json_null());
     set(row, "train_days", if_any(pp_train_days(p, prediction)));
-    set(row, "cost_per_gtoken", if_any(out->cost_per_gtoken));
-    set(row, "train_cost", if_any(out->cost_per_gtoken * p->config->train_tokens / 1e9));
+    set(row, "cost_per_gtoken", if_any(cost));
+    set(row, "train_cost", if_any(cost * p->config->train_tokens / 1e9));
 }
 
 static void set_workers(struct pp_row *row, const struct pp_plan *plan)
@@ -147,12 +150,28 @@ static void set_workers(struct pp_row *row, const struct pp_plan *plan)
     row->experts = plan->expert_parallel;
 }
 
+/* That on checkpoints takes another layout of the whole job: not where --auto has chosen them. */
+static pp_status make_notes(const struct pp_predictor *p, const struct pp_prediction *prediction,
+                            struct pp_row_notes **out)
+{
+    const struct pp_job *job = prediction->job;
+    PP_TRY(PP_NEW(out, 1));
+    struct pp_row_notes *notes = *out;
+    notes->point = job->point;
+    notes->origin = prediction->origin;
+    pp_fp8_remark(job, notes->remark[PP_REMARK_FP8], sizeof notes->remark[PP_REMARK_FP8]);
+    if (p->config->usual) return PP_OK;
+    return pp_checkpoint_remark(job, p->schedules, notes->remark[PP_REMARK_CHECKPOINT],
+                                sizeof notes->remark[PP_REMARK_CHECKPOINT]);
+}
+
 pp_status pp_row_create(const struct pp_predictor *p, const struct pp_prediction *prediction, struct pp_row *out)
 {
     const struct pp_job *job = prediction->job;
     const int64_t process = pp_process_most_bytes(job, &prediction->process, p->data_bytes);
     struct pp_row row = {.json = pp_job_row(json_object(), job),
-                         .ms_per_batch = (double)prediction->result.batch_ns / 1e6};
+                         .ms_per_batch = (double)prediction->result.batch_ns / 1e6,
+                         .value = pp_prediction_value(p, prediction)};
     char hash[17];
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)job->train->hash);
     set_workers(&row, job->train);
@@ -162,13 +181,14 @@ pp_status pp_row_create(const struct pp_predictor *p, const struct pp_prediction
     set(&row.json, "peak_microbatches", pp_json_reals(job->train->peak_microbatches, job->train->ranks));
     set(&row.json, "tokens_per_s", if_any(pp_tokens_per_s(prediction)));
     set(&row.json, "mfu", if_any(pp_mfu(p, prediction)));
-    set_spending(&row, p, prediction);
+    set_spending(&row.json, p, prediction);
     set(&row.json, "process_bytes", process > 0 ? json_integer(process) : json_null());
     set(&row.json, "tasks", json_integer(job->train->ntasks));
     set_source(&row, p, prediction);
     set(&row.json, "parameters", job->model ? json_integer(job->model->parameters) : json_null());
     set(&row.json, "plan", json_string(hash));
     set(&row.json, "options", pp_row_options(row.json, p->config, job->point.schedule));
+    if (status == PP_OK) status = make_notes(p, prediction, &row.notes);
     if (status == PP_OK && !row.json) status = pp_fail(PP_NOMEM, "cannot allocate the results of a configuration");
     if (status != PP_OK) pp_row_free(&row);
     *out = row;
@@ -185,5 +205,6 @@ pp_status pp_row_set_target(struct pp_row *row, int target, const char *machine)
 void pp_row_free(struct pp_row *row)
 {
     json_decref(row->json);
+    free(row->notes);
     *row = (struct pp_row){0};
 }

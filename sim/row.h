@@ -9,12 +9,23 @@
 
 #include "sim/predict.h"
 
+/* What a user should know of a configuration: pp_checkpoint_remark(), pp_fp8_remark(). */
+enum pp_point_remark { PP_REMARK_CHECKPOINT, PP_REMARK_FP8, PP_POINT_REMARKS };
+
+/* For remarks about a row that is shown. */
+struct pp_row_notes {
+    struct pp_point point;              /* its texts are borrowed */
+    struct pp_cost_origin origin;       /* of the prediction */
+    char remark[PP_POINT_REMARKS][256]; /* each may be "" */
+};
+
 struct pp_row {
     /* All figures, under the names of docs/FORMATS.md; those that are not known are null. NULL: there is no row. */
     json_t *json;
+    struct pp_row_notes *notes;
     /* Of the same prediction: */
     double ms_per_batch;
-    double cost_per_gtoken;         /* pp_cost_per_gtoken() */
+    double value;                   /* pp_prediction_value() */
     int64_t device_bytes;           /* of the device that needs most; -1: not known */
     bool too_large;                 /* it is known not to fit into memory */
     int workers;                    /* of all replicas */

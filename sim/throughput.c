@@ -75,6 +75,12 @@ int64_t pp_devices(const struct pp_predictor *p, const struct pp_prediction *pre
     return pp_config_machine(p->config) && there > 0 && there < cores ? there : cores;
 }
 
+double pp_prediction_value(const struct pp_predictor *p, const struct pp_prediction *prediction)
+{
+    const bool priced = pp_config_price(p->config) > 0;
+    return priced ? pp_cost_per_gtoken(p, prediction) : (double)prediction->result.batch_ns / 1e6;
+}
+
 double pp_mfu(const struct pp_predictor *p, const struct pp_prediction *prediction)
 {
     const struct pp_job *job = prediction->job;

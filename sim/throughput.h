@@ -26,6 +26,9 @@ double pp_train_days(const struct pp_predictor *p, const struct pp_prediction *p
 /* Cost of 10^9 tokens at this speed, in the currency of --price. 0: not known. */
 double pp_cost_per_gtoken(const struct pp_predictor *p, const struct pp_prediction *prediction);
 
+/* What predictions are compared by, less is better: pp_cost_per_gtoken() with --price, else milliseconds of a batch. */
+double pp_prediction_value(const struct pp_predictor *p, const struct pp_prediction *prediction);
+
 /* Model FLOPs utilisation of the devices, 0 to 1. 0: no machine was named, or it has no peak in the precision, or
  * pp_tokens_per_s() is 0. */
 double pp_mfu(const struct pp_predictor *p, const struct pp_prediction *prediction);

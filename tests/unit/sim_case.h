@@ -41,11 +41,22 @@ static inline struct pp_plan *build_plan(const struct pp_plan_spec *spec)
     return plan;
 }
 
+/* Every simulated step is held against what is known without a simulation. */
+static inline void check_least(const struct sim_case *c)
+{
+    int64_t least_ns;
+    if (pp_sim_least(c->plan, c->cost, &least_ns) != PP_OK) fail_msg("%s", pp_message());
+    if (least_ns > c->result.batch_ns)
+        fail_msg("%s: a step takes %lld ns, and not at least %lld", c->plan->schedule, (long long)c->result.batch_ns,
+                 (long long)least_ns);
+}
+
 static inline void simulate(struct sim_case *c, bool events)
 {
     const struct pp_sim_options options = {.trace = true, .events = events};
     pp_sim_result_free(&c->result);
     if (pp_sim_run(c->plan, c->cost, &options, &c->result) != PP_OK) fail_msg("%s", pp_message());
+    if (c->cost->jitter == 0) check_least(c);
 }
 
 /* As --times does: one replica, no optimizer, nothing is limited. */

@@ -14,8 +14,12 @@
 #include "kernels/model.h"
 #include "schedules/schedule.h"
 #include "sim/predict_points.h"
+#include "sim/profiles.h"
 
 enum { MOST_POINTS = 256 };
+
+/* Times of tasks: by a data sheet, by --times, by a profile in which all threads look them up. */
+enum times { COMPUTED, GIVEN, MEASURED };
 
 struct fixture {
     struct pp_config config;
@@ -27,19 +31,25 @@ struct fixture {
     int npoints;
 };
 
-static void setup(struct fixture *f, bool given, int replicas)
+static void setup(struct fixture *f, enum times times, int replicas)
 {
     static char replicas_text[16];
     snprintf(replicas_text, sizeof replicas_text, "%d", replicas);
-    char *options[] = {"ppsim", "--layers", "16", "--rows", "32", "--replicas", replicas_text, "--times", "1,2,3,0.1"};
+    char *options[] = {"ppsim", "--layers", "16", "--rows", "32", "--replicas", replicas_text, NULL, NULL};
+    if (times == GIVEN) options[7] = "--times", options[8] = "1,2,3,0.1";
+    if (times == MEASURED) options[7] = "--machine", options[8] = "epyc-zen4";
     memset(f, 0, sizeof *f);
-    if (pp_config_parse(PP_PPSIM, given ? 9 : 7, options, &f->config, NULL) != PP_OK)
-        fail_msg("%s", pp_message());
+    if (pp_config_parse(PP_PPSIM, options[7] ? 9 : 7, options, &f->config, NULL) != PP_OK) fail_msg("%s", pp_message());
     pthread_mutex_init(&f->lock, NULL);
     f->predictor = (struct pp_predictor){
         .config = &f->config, .schedules = &pp_schedules, .ops = &pp_model_ops, .db_lock = &f->lock};
     f->way = (struct pp_way){.replicas = replicas, .rows = f->config.rows, .context = 1, .experts = 1};
-    if (pp_machine_find(NULL, &f->predictor.machine) != PP_OK) fail_msg("%s", pp_message());
+    const char *machine = times == MEASURED ? "epyc-zen4" : NULL;
+    if (pp_machine_find(machine, &f->predictor.machine) != PP_OK) fail_msg("%s", pp_message());
+    if (times == MEASURED) {
+        if (pp_profiles_of_machine(machine, &f->predictor.db) != PP_OK) fail_msg("%s", pp_message());
+        pp_db_share(f->predictor.db, &f->lock);
+    }
     static const char *const schedules[] = {"gpipe", "1f1b", "interleaved"};
     for (int s = 0; s < 3; s++)
         for (int p = 1; p <= 8; p++)
@@ -82,8 +92,9 @@ static void test_same_as_one_thread(void **state)
     (void)state;
     static struct fixture f;
     static struct taken one, many;
-    for (int given = 0; given < 2; given++) {
-        setup(&f, given, 1);
+    for (enum times times = 0; times <= MEASURED; times++) {
+        setup(&f, times, 1);
+        if (times == MEASURED) f.npoints = 60;
         assert_int_equal(sweep(&f, 1, false, -1, &one), PP_OK);
         assert_int_equal(one.n, f.npoints);
         for (int threads = 0; threads <= 7; threads += threads ? 5 : 2) {
@@ -91,6 +102,7 @@ static void test_same_as_one_thread(void **state)
             assert_memory_equal(&one, &many, sizeof one);
             assert_string_equal(many.text[57], "no wheels");
         }
+        assert_int_equal(pp_db_close(f.predictor.db), PP_OK);
     }
 }
 
@@ -99,7 +111,7 @@ static void test_taker_gives_up(void **state)
     (void)state;
     static struct fixture f;
     static struct taken t;
-    setup(&f, true, 1);
+    setup(&f, GIVEN, 1);
     for (int threads = 1; threads <= 4; threads++)
         for (int stop_at = 0; stop_at < f.npoints; stop_at += 60) {
             assert_int_equal(sweep(&f, threads, true, stop_at, &t), PP_IO);
@@ -118,7 +130,7 @@ static void test_replicas_are_free(void **state)
     int64_t tasks = 0;
     for (int i = 0; i < 4; i++) {
         struct pp_prediction prediction;
-        setup(&f, false, replicas[i]);
+        setup(&f, COMPUTED, replicas[i]);
         if (pp_predict(&f.predictor, &point, true, &prediction) != PP_OK) fail_msg("%s", pp_message());
         const struct pp_plan *plan = prediction.job->train;
         if (i == 0) tasks = plan->ntasks;

@@ -181,7 +181,7 @@ static void the_best_of_each_machine_stay(void **state)
         struct pp_row rows[ROWS];
         int64_t n = ROWS;
         for (int i = 0; i < ROWS; i++)
-            rows[i] = (struct pp_row){json_integer(i), .workers = of[i].workers, .cost_per_gtoken = of[i].cost,
+            rows[i] = (struct pp_row){json_integer(i), .workers = of[i].workers, .value = of[i].cost,
                                       .target = several ? of[i].target : 0};
         assert_int_equal(pp_rank(rows, &n, &config), PP_OK);
         assert_int_equal(n, several ? LEFT : 2);
@@ -189,7 +189,7 @@ static void the_best_of_each_machine_stay(void **state)
             const struct pp_row *r = &rows[i];
             assert_int_equal(r->target, left[i].target);
             assert_int_equal(r->workers, left[i].workers);
-            assert_true(r->cost_per_gtoken == left[i].cost);
+            assert_true(r->value == left[i].cost);
             assert_int_equal(of[json_integer_value(r->json)].cost, left[i].cost);
             pp_row_free(&rows[i]);
         }
@@ -200,12 +200,12 @@ static void the_best_of_each_machine_stay(void **state)
 static void equal_rows_keep_their_order(void **state)
 {
     enum { ROWS = 9 };
-    static const struct pp_config config = {.price = {1, {1}}};
+    static const struct pp_config config = {0};
     static const int order[ROWS] = {0, 3, 6, 1, 2, 4, 5, 7, 8};
     struct pp_row rows[ROWS];
     int64_t n = ROWS;
     (void)state;
-    for (int i = 0; i < ROWS; i++) rows[i] = (struct pp_row){.workers = i, .cost_per_gtoken = i % 3 ? 5 : 4};
+    for (int i = 0; i < ROWS; i++) rows[i] = (struct pp_row){.workers = i, .value = i % 3 ? 5 : 4};
     assert_int_equal(pp_rank(rows, &n, &config), PP_OK);
     assert_int_equal(n, ROWS);
     for (int i = 0; i < ROWS; i++) assert_int_equal(rows[i].workers, order[i]);
@@ -223,7 +223,7 @@ static void rows_that_do_not_fit_go_last(void **state)
         int64_t n = ROWS;
         for (int i = 0; i < ROWS; i++)
             rows[i] = (struct pp_row){.workers = i,
-                                      .ms_per_batch = (double[]){2, 7, 3, 6}[i],
+                                      .value = (double[]){2, 7, 3, 6}[i],
                                       .device_bytes = (int[]){40, 10, 30, 20}[i],
                                       .too_large = !fitting || i % 2 == 0};
         assert_int_equal(pp_rank(rows, &n, &config), PP_OK);
