@@ -52,6 +52,11 @@ struct pp_cost_origin {
     const char *transport; /* the mover whose links were used (core/plan/movers.h); NULL: links of the machine */
 };
 
+/* Was any time of a computation measured? */
+static inline bool pp_cost_measured(const struct pp_cost_origin *origin)
+{
+    return origin->classes > origin->from[PP_COST_MACHINE];
+}
 /* The least certain source of all computations. */
 int pp_cost_worst_source(const struct pp_cost_origin *origin);
 /* A remark about times of each source ("are interpolated between ..."); NULL: none. */

@@ -154,16 +154,25 @@ static pp_status take_point(void *session, int64_t i, struct pp_outcome *outcome
     struct session *s = session;
     struct pp_remarks *remarks = &s->remarks[i / s->listed.each];
     const struct pp_listed_point *at = &s->listed.points[i];
-    pp_progress("predicting %lld of %lld", (long long)++s->ntaken, (long long)s->npoints);
+    s->ntaken++;
     if (outcome->status == PP_USAGE && s->npoints > 1)
         return pp_remarks_all_leave_out(&s->remarks_all, at->point, remarks->machine, outcome->message);
     if (outcome->status != PP_OK) return pp_fail(outcome->status, "%s", outcome->message);
+    pp_progress("predicting %lld of %lld", (long long)s->ntaken, (long long)s->npoints);
     pp_remarks_memory(remarks, at->point, &outcome->row);
     if (remarks->machine) PP_TRY(pp_row_set_target(&outcome->row, (int)(i / s->listed.each), remarks->machine));
+    remarks->measured += pp_cost_measured(&outcome->row.notes->origin);
     s->rows[i] = outcome->row;
     outcome->row = (struct pp_row){0};
     if (s->config.draw) PP_TRY(draw(s, remarks->machine, &outcome->prediction));
     return s->config.db ? store(s, &outcome->predictor, &outcome->prediction) : PP_OK;
+}
+
+/* A race knows of each point whether it has measured times, and predicts only some. */
+static void look_at(void *session, int64_t i, const struct pp_least *least)
+{
+    struct session *s = session;
+    s->remarks[i / s->listed.each].measured += least->measured;
 }
 
 /* For whom points are left out: machine NULL: of all machines, or of the only one. */
@@ -224,17 +233,15 @@ static pp_status predict_all(struct session *s)
                                         .npoints = s->listed.npoints,
                                         .keep = s->config.draw || s->config.db,
                                         .take = take_point,
+                                        .look_at = look_at,
                                         .context = s};
-    if (pp_race_suits(&call, &s->config))
-        PP_TRY(pp_race(&call, &pp_schedules, s->config.top));
-    else
-        PP_TRY(pp_predict_points(&call, 0));
+    PP_TRY(pp_race_suits(&call, &s->config) ? pp_race(&call, &pp_schedules, s->config.top)
+                                            : pp_predict_points(&call, 0));
     pp_progress(NULL);
     PP_TRY(collect_rows(s));
     tell_rows(s);
     pp_remarks_all_left_out(&s->remarks_all, &s->config, s->config.usual && s->nrows > 0);
-    if (s->nrows == 0)
-        return pp_fail(PP_USAGE, "none of the %lld configurations is possible", (long long)s->npoints);
+    if (s->nrows == 0) return pp_fail(PP_USAGE, "none of the %lld configurations is possible", (long long)s->npoints);
     return PP_OK;
 }
 
@@ -312,7 +319,7 @@ static void close_database(void *session)
 {
     struct session *s = session;
     pthread_mutex_lock(&s->db_lock);
-    (void)pp_db_close(s->db);
+    (void)pp_db_end(s->db);
 }
 
 static pp_status predict_with(struct session *s)

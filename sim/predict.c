@@ -196,6 +196,7 @@ pp_status pp_predict_least(const struct pp_predictor *p, const struct pp_point *
     PP_TRY_DONE(pp_split_least_part(p, point, &part));
     out->first = pp_prediction_value(p, &first);
     out->any = out->first * part;
+    out->measured = pp_cost_measured(&first.origin);
     out->first_fits = fits(p, first.job, first.cost->sharers);
 done:
     pp_prediction_free(&first);

@@ -53,8 +53,9 @@ pp_status pp_predict_fitting(const struct pp_predictor *p, const struct pp_point
 /* What is known of a point before it is simulated. Values are those of pp_prediction_value() (sim/throughput.h). */
 struct pp_least {
     double first; /* the cut that is tried first has no smaller value */
-    double any;   /* nor has any other cut this one (pp_split_least_part()) */
+    double any;   /* nor has any cut this one; where there are several, by a formula (pp_split_least_part()) */
     bool first_fits; /* the first cut fits into memory, or that is not known */
+    bool measured;   /* the first cut has some measured times */
 };
 /* Status as of pp_predict(). */
 pp_status pp_predict_least(const struct pp_predictor *p, const struct pp_point *point,

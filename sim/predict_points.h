@@ -41,6 +41,8 @@ struct pp_points_call {
     bool keep; /* outcomes have the predictions, too, with their traces. Only a few for each thread exist at a time */
     /* Called for every point. If it fails, the sweep ends. */
     pp_status (*take)(void *context, int64_t i, struct pp_outcome *outcome);
+    /* Only of pp_race(), NULL is fine: called for each point that is possible, before any is predicted. */
+    void (*look_at)(void *context, int64_t i, const struct pp_least *least);
     void *context;
 };
 

@@ -63,6 +63,7 @@ static pp_status take_least(void *context, int64_t i, struct pp_outcome *outcome
     pp_progress("looking at %lld of %lld", (long long)i + 1, (long long)r->call->npoints);
     if (i == 0 || !same_group(&points[i], &points[i - 1])) r->ngroups++;
     if (outcome->status != PP_OK) return r->call->take(r->call->context, i, outcome);
+    if (r->call->look_at) r->call->look_at(r->call->context, i, &outcome->least);
     r->racers[r->nracers++] = (struct racer){i, r->ngroups - 1, outcome->least};
     return PP_OK;
 }

@@ -107,7 +107,6 @@ void pp_remarks_source(struct pp_remarks *r, const struct pp_point *point, const
     if (o->hop_missing && !r->hop_told)
         pp_warn("%s: %s", text, pp_waits_hop_remark(r->predictor->config, r->predictor->waits, remark, sizeof remark));
     r->hop_told |= o->hop_missing;
-    r->measured += o->classes > o->from[PP_COST_MACHINE];
     r->taken = fmax(r->taken, o->taken);
 }
 

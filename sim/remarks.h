@@ -19,13 +19,13 @@ struct pp_remarks {
     const struct pp_predictor *predictor;
     const char *machine;       /* its name, if several machines are compared; else NULL */
     bool db_new;               /* the database of --db was not there before */
-    int from[PP_COST_SOURCES]; /* configurations with times from each source */
-    int link_computed;         /* configurations with computed transfers or collectives */
-    int measured;              /* configurations with some measured times */
+    int from[PP_COST_SOURCES]; /* rows that are shown with times from each source */
+    int link_computed;         /* rows that are shown with computed transfers or collectives */
+    int64_t measured;          /* > 0: some configurations have measured times, shown or not (set by the caller) */
     bool computed;             /* a row of results has computed times of tasks (set by the caller) */
     bool hop_told;             /* the remark that hops take no time was printed */
-    double taken;              /* the largest pp_cost_origin.taken of all configurations */
-    int fit;                   /* configurations that fit into memory (or of which that is not known) */
+    double taken;              /* the largest pp_cost_origin.taken of the rows that are shown */
+    int fit;                   /* predicted ones that fit into memory (or of which that is not known) */
     bool checkpointed;         /* some configurations recompute stages or layers */
     int nlarge;
     /* [nlarge] Some configurations that do not fit; the first one needs least memory. */

@@ -15,7 +15,7 @@ struct pp_left_out; /* all configurations that are impossible for the same reaso
 /* To begin with, set all to zero. Release with pp_remarks_all_free(). */
 struct pp_remarks_all {
     struct pp_left_out *left_out; /* list, in the order of the first configuration of each reason */
-    int said[PP_POINT_REMARKS];   /* number of configurations with each of these remarks */
+    int said[PP_POINT_REMARKS];   /* number of rows that are shown with each of these remarks */
 };
 
 /* Text for messages: pp_point_text(), and the machine (NULL: only one is predicted for). Returns buf. */

@@ -30,7 +30,8 @@ void pp_split_point_free(const struct pp_predictor *p, struct pp_config *config)
 struct pp_cut_way pp_split_way(const struct pp_point *point, int cut);
 
 /* What part of the time of the first cut another one takes at least, in (0, 1]: as the formula of core/plan/cut.h has
- * it, less 5 %. 1 if there is no other cut; not for blocks. */
+ * it, less 5 %. That is no proof: the formula knows neither schedule, STEP nor ZeRO. 1 if there is no other cut; not
+ * for blocks. */
 pp_status pp_split_least_part(const struct pp_predictor *p, const struct pp_point *point, double *part) PP_MUST_CHECK;
 
 #endif

@@ -268,24 +268,6 @@ pp_status pp_db_open(const char *path, enum pp_db_mode mode, struct pp_db **out)
     return status;
 }
 
-pp_status pp_db_flush(struct pp_db *db)
-{
-    if (sqlite3_get_autocommit(db->sql)) return PP_OK;
-    return pp_db_finish(db, PP_OK);
-}
-
-pp_status pp_db_close(struct pp_db *db)
-{
-    if (!db) return PP_OK;
-    pp_status status = db->sql ? pp_db_flush(db) : PP_OK;
-    for (int i = 0; i < db->nstatements; i++) sqlite3_finalize(db->statement[i].handle);
-    sqlite3_close(db->sql);
-    pp_db_forget(db);
-    free(db->path);
-    free(db);
-    return status;
-}
-
 static int bind(sqlite3_stmt *statement, int index, const struct pp_value *value)
 {
     switch (value->type) {

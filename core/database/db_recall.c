@@ -53,6 +53,8 @@ static struct pp_text question_of(const char *statement, const struct pp_value *
     for (int i = 0; i < n; i++) {
         if (values[i].type == SQLITE_TEXT)
             pp_text_add(&text, "\x1f%s", values[i].text);
+        else if (values[i].type == SQLITE_FLOAT)
+            pp_text_add(&text, "\x1f%a", values[i].real);
         else
             pp_text_add(&text, "\x1f%lld", (long long)values[i].integer);
     }
