@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 enum { SCRATCH_ALIGNMENT = 64 };
 
@@ -125,7 +126,7 @@ void pp_writer_take_again(struct pp_writer *w, bool reads_u)
 struct pp_call *pp_writer_call(struct pp_writer *w, enum pp_kernel kernel)
 {
     const int at = w->out->ncalls++;
-    struct pp_call *call = &w->out->calls[w->counts ? 0 : at];
+    struct pp_call *call = &w->out->calls[at < w->room ? at : 0];
     const int precision = w->model->local.precision;
     *call = (struct pp_call){.kernel = kernel, .precision = precision == PP_FP8 ? PP_BF16 : precision, .adds = w->adds};
     return call;
@@ -211,18 +212,39 @@ static void write_calls(struct pp_writer *w, const struct pp_class *cls)
     }
 }
 
-/* Writes the program once into the void, for the number of its calls. Places w->fp8 behind the scratch that it takes;
- * returns the number of calls and the bytes of all scratch. */
-static struct pp_program count_calls(struct pp_writer *w, const struct pp_class *cls)
+/* Of most programs, and more than of most. */
+enum { CALLS_OF_LAYER = 64 };
+
+/* Writes into memory for so many calls; what is beyond is only counted. */
+static pp_status write_into(struct pp_writer *w, const struct pp_class *cls, int room)
 {
-    struct pp_call one;
-    struct pp_program counted = {.calls = &one};
-    struct pp_writer counting = *w;
-    counting.out = &counted;
-    counting.counts = true;
-    write_calls(&counting, cls);
-    pp_writer_take_fp8(&counting, &w->fp8);
-    return (struct pp_program){.ncalls = counted.ncalls, .work_bytes = counted.work_bytes};
+    *w->out = (struct pp_program){.calls = malloc((size_t)room * sizeof *w->out->calls)};
+    if (!w->out->calls) return pp_fail(PP_NOMEM, "cannot allocate the %d kernel calls of a task", room);
+    w->room = room;
+    write_calls(w, cls);
+    return PP_OK;
+}
+
+/* Writes a second time if there were more calls than room, or if there is FP8 scratch, which lies behind all other. */
+static pp_status write_program(struct pp_writer *w, const struct pp_class *cls)
+{
+    const struct pp_writer blank = *w;
+    struct pp_program *out = w->out;
+    struct pp_fp8_scratch fp8;
+    PP_TRY(write_into(w, cls, CALLS_OF_LAYER * (w->stage->layers + 2)));
+    pp_writer_take_fp8(w, &fp8);
+    const struct pp_program counted = *out;
+    if (counted.ncalls > w->room || w->fp8.buffers[PP_FP8_A].bytes > 0) {
+        free(out->calls);
+        *w = blank;
+        w->fp8 = fp8;
+        PP_TRY(write_into(w, cls, counted.ncalls));
+        out->work_bytes = counted.work_bytes;
+    }
+    const size_t kept = out->ncalls > 0 ? (size_t)out->ncalls : 1;
+    struct pp_call *calls = realloc(out->calls, kept * sizeof *calls);
+    if (calls) out->calls = calls;
+    return PP_OK;
 }
 
 /* Each task that multiplies by weights, or, of workers that have FP8 copies of these, the first F. */
@@ -270,10 +292,7 @@ pp_status pp_model_program(const struct pp_model *model, const struct pp_class *
             "the activations of a microbatch of %d row%s of %d token%s are too large to be counted: use more "
             "chunks, fewer --tokens or more stages",
             spec->slot_rows, pp_plural(spec->slot_rows), spec->seq, pp_plural(spec->seq));
-    const struct pp_program counted = count_calls(&w, cls);
-    PP_TRY(PP_NEW(&out->calls, counted.ncalls));
-    write_calls(&w, cls);
-    out->work_bytes = counted.work_bytes;
+    PP_TRY(write_program(&w, cls));
     PP_TRY(pp_write_signature(&w, cls->kind));
     for (int i = 0; i < out->ncalls; i++) out->flops += pp_call_flops(&out->calls[i]);
     return PP_OK;

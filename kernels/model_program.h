@@ -106,7 +106,7 @@ struct pp_writer {
     struct pp_ref pieces[2];   /* context: [T, q], what attention reads and makes; or keys and values */
     struct pp_fp8_scratch fp8; /* behind all other scratch of the program */
     struct pp_program *out;
-    bool counts; /* calls are counted only: each overwrites the first one in out->calls */
+    int room; /* out->calls has memory for so many calls; each further one overwrites the first, and is counted */
 };
 
 static inline struct pp_ref pp_ref_to(enum pp_region region, int64_t offset)
