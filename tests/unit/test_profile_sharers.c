@@ -36,7 +36,7 @@ static void test_slowest_rank(void **state)
     last_rank_is_slow = true;
     assert_int_equal(pp_profile_run(profile), PP_OK);
     last_rank_is_slow = false;
-    assert_true(slow_runs < 250); /* as long as it takes where none is slow */
+    assert_true(slow_runs < 600); /* 160, or some hundred beside other things; 810 where it never has a load */
     for (int i = 0; i < profile->nshapes; i++)
         for (int load = 0; load < 2; load++) assert_true(profile->shapes[i].cell[load].ns.count > 0);
     assert_int_equal(disorders, 0);
