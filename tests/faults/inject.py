@@ -30,6 +30,8 @@ COMMANDS = {
     "ppsim-text": ["ppsim", *LAB, "--data", "text", "--no-eval", "--format", "json"],
     "ppsim-file": ["ppsim", *LAB, "--schedule", "./order.csv", "--format", "json"],
     "ppsim-workers": ["ppsim", *LAB, "--machine", "h100", "--workers", "2", "--global-rows", "8", "--chunks", "2,4,9", "--db", "run.db"],
+    "ppsim-top": ["ppsim", *LAB, "--machine", "h200", "--workers", "2,4", "--global-rows", "8", "--chunks", "1,2,4", "--split", "time",
+                  "--format", "json", "--top", "1"],
     "ppexec": ["ppexec", *LAB, "--tensor", "2", "--epochs", "2", "--trace-steps", "1", "--save", "out.safetensors", "--db", "run.db"],
     "ppexec-text": ["ppexec", *LAB, "--data", "text", "--rows", "2", "--eval-rows", "2", "--epochs", "1", "--tokens", "3", "--replicas", "2",
                     "--clip", "1", "--format", "json", "--init", "in.safetensors"],
