@@ -44,7 +44,7 @@ MEASURED = ("ppexec", "ppexec-text", "ppexec-resume", "ppprof")  # what these pr
 # kind, how many calls fail from the n-th on
 KINDS = [("memory", 1), ("memory", LASTING), ("full", LASTING), ("io", 1), ("io", LASTING), ("busy", 1)]
 # Kinds of which a program may have no call: it opens no database, or only reads one. Else the library misses them.
-NO_CALLS = {"ppsim-draw": ("busy",), "ppsim-text": ("busy",), "ppsim-file": ("busy",), "ppexec-text": ("busy",)}
+NO_CALLS = {"ppsim-draw": ("busy",), "ppsim-text": ("busy",), "ppsim-file": ("busy",), "ppsim-top": ("busy",), "ppexec-text": ("busy",)}
 
 
 def run(library, folder, command, kind=None, at=0, count=1):
