@@ -11,7 +11,6 @@
 
 struct known {
     const char *question; /* once it is kept: behind the answer, in `room` */
-    size_t size;
     char room[];
 };
 
