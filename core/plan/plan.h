@@ -243,8 +243,8 @@ uint64_t pp_plan_hash(const struct pp_plan *plan);
 /* NULL is fine. */
 void pp_plan_free(struct pp_plan *plan);
 
-/* Rows of each microbatch as torch.chunk cuts a batch: pieces of ceil(rows / chunks). rows_out has room for `chunks`.
- * Returns the number of microbatches (20 rows in 8 chunks: 3,3,3,3,3,3,2, so 7). */
+/* Rows of each microbatch as torch.chunk cuts a batch: pieces of ceil(rows / chunks). rows_out has room for `chunks`,
+ * or is NULL. Returns the number of microbatches (20 rows in 8 chunks: 3,3,3,3,3,3,2, so 7). */
 int pp_chunk_rows(int rows, int chunks, int *rows_out);
 
 #endif
