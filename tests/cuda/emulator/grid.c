@@ -16,6 +16,7 @@
 enum {
     STACK_BYTES = 128 << 10,
     GUARD_BYTES = 4096,
+    PLACE_BYTES = STACK_BYTES + GUARD_BYTES,
     CANARY_BYTES = 256,
     POISON = 0xff, /* NaN as float, double and bfloat16 */
     CANARY = 0xa5,
@@ -54,8 +55,9 @@ struct runner {
     struct pp_emu_copy copy[PP_EMU_BLOCK_THREADS][COPIES];
     char shown[2][PP_EMU_BLOCK_THREADS * PP_EMU_SHOWN]; /* a lane is one meeting ahead of another at most */
     struct warp warp[WARPS];
+    char *region;                      /* of all stacks, each above a page that nobody may touch */
     void *stack[PP_EMU_BLOCK_THREADS]; /* free ones */
-    int stacks;
+    int stacks, made;
     const struct pp_emu_kernel *kernel;
     int threads, started, ended, at_barrier, running;
     bool reversed;
@@ -80,13 +82,12 @@ static void complain(struct runner *r, const char *format, int a, int b)
 static void *take_stack(struct runner *r)
 {
     if (r->stacks) return r->stack[--r->stacks];
-    char *memory = mmap(NULL, STACK_BYTES + GUARD_BYTES, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
-    if (memory == MAP_FAILED || mprotect(memory, GUARD_BYTES, PROT_NONE)) {
+    char *stack = r->region + (size_t)r->made++ * PLACE_BYTES + GUARD_BYTES;
+    if (mprotect(stack, STACK_BYTES, PROT_READ | PROT_WRITE)) {
         perror("emulator: stack of a thread");
         abort();
     }
-    return memory + GUARD_BYTES;
+    return stack;
 }
 
 static void set_index(struct runner *r, int t)
@@ -337,7 +338,11 @@ static struct runner *get_runner(void)
 {
     if (runner) return runner;
     runner = calloc(1, sizeof(*runner));
-    if (!runner || !(runner->shared = aligned_alloc(256, PP_EMU_SHARED_MOST + CANARY_BYTES))) {
+    if (runner)
+        runner->region = mmap(NULL, (size_t)PP_EMU_BLOCK_THREADS * PLACE_BYTES, PROT_NONE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+    if (!runner || runner->region == MAP_FAILED ||
+        !(runner->shared = aligned_alloc(256, PP_EMU_SHARED_MOST + CANARY_BYTES))) {
         perror("emulator");
         abort();
     }
@@ -349,11 +354,8 @@ static struct runner *get_runner(void)
 void pp_emu_grid_end(void)
 {
     if (!runner) return;
-    while (runner->stacks) {
-        char *stack = runner->stack[--runner->stacks];
-        pp_fiber_forget(stack, STACK_BYTES);
-        munmap(stack - GUARD_BYTES, STACK_BYTES + GUARD_BYTES);
-    }
+    pp_fiber_forget(runner->region, (size_t)runner->made * PLACE_BYTES);
+    munmap(runner->region, (size_t)PP_EMU_BLOCK_THREADS * PLACE_BYTES);
     free(runner->shared);
     free(runner);
     runner = NULL;
