@@ -129,13 +129,4 @@ struct pp_queue_ops {
 
 enum { PP_SUM_PARTS = 64 }; /* most parts of one sum() */
 
-/* Runs the program once, for profiling, by itself. */
-static inline pp_status pp_queue_measure(const struct pp_queue_ops *ops, struct pp_device *device,
-                                         const struct pp_program *program, const struct pp_frame *frame,
-                                         struct pp_run_time *out, int64_t *kernel_ns)
-{
-    PP_TRY(ops->measure_begin(device, program, frame, 0, kernel_ns != NULL));
-    return ops->measure_end(device, program, 0, out, kernel_ns);
-}
-
 #endif

@@ -280,16 +280,16 @@ static void times(void)
     set_first(device, memory, 2);
     must_be_ahead(device, &few, &frame, 5 * least);
     check_chain(device, memory, 5, 2);
-    MUST_OK(pp_queue_measure(ops, device, &few, &frame, &time, ns));
+    MUST_OK(measure(device, &few, &frame, &time, ns));
     for (int i = 0; i < 5; i++) MUST(ns[i] >= least);
 
     set_first(device, memory, 3);
-    MUST_OK(pp_queue_measure(ops, device, &all, &frame, &time, ns));
+    MUST_OK(measure(device, &all, &frame, &time, ns));
     check_chain(device, memory, CALLS, 3);
     set_first(device, memory, 4);
     MUST_OK(ops->run(device, &all, &frame));
     check_chain(device, memory, CALLS, 4); /* a download goes after what is queued */
-    MUST_OK(pp_queue_measure(ops, device, &none, &frame, &time, ns));
+    MUST_OK(measure(device, &none, &frame, &time, ns));
     MUST_OK(cuda->run(device, &none, &frame, NULL, NULL));
     ops->push_range("nobody listens");
     ops->pop_range();

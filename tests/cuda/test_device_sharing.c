@@ -310,7 +310,7 @@ static void measure_fails(void)
             .kernel = PP_KERNEL_COPY, .matrix = {1, 4}, .ref = {{PP_MEM_ACT, 0, 0}, {PP_MEM_ACT, 16, 0}}};
     MUST_OK(cuda->alloc(device, 2 * 16, &frame.base[PP_MEM_ACT]));
     MUST_OK(ops->mark_create(device, false, &mark));
-    MUST(pp_queue_measure(ops, device, &program, &frame, &time, NULL) == PP_IO);
+    MUST(measure(device, &program, &frame, &time, NULL) == PP_IO);
     MUST_SAY("copy 1x4");
     MUST_OK(ops->record(device, ops->compute(device), mark));
     nanosleep(&moment, NULL);

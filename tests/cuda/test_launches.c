@@ -176,7 +176,7 @@ static void runs(void)
             MUST_OK(cuda->run(t.device, programs[i], &t.frame, NULL, NULL));
             break;
         case 3:
-            MUST_OK(pp_queue_measure(ops, t.device, programs[i], &t.frame, &time, NULL));
+            MUST_OK(measure(t.device, programs[i], &t.frame, &time, NULL));
             break;
         default:
             break;
@@ -313,7 +313,7 @@ static void failed_measure(void)
     MUST_OK(ops->prepare(device, &program));
     MUST_OK(cuda->upload(device, frame.base[PP_MEM_ACT], first, sizeof first));
     const int64_t begin = pp_now_ns();
-    MUST(pp_queue_measure(ops, device, &program, &frame, &time, NULL) == PP_IO);
+    MUST(measure(device, &program, &frame, &time, NULL) == PP_IO);
     MUST(pp_now_ns() - begin >= (FEW - 1) * least);
     MUST_OK(cuda->download(device, last, (char *)frame.base[PP_MEM_ACT] + (FEW - 1) * ROW_BYTES, sizeof last));
     MUST(!memcmp(last, first, sizeof last));

@@ -37,7 +37,7 @@ static void use_queues(struct pp_device *device, struct pp_device *other)
     MUST_OK(cuda->upload(device, memory, &from, sizeof from));
     MUST_OK(cuda->download(device, &back, memory, sizeof back));
     MUST(back == from);
-    MUST_OK(pp_queue_measure(ops, device, &program, &frame, &time, NULL));
+    MUST_OK(measure(device, &program, &frame, &time, NULL));
     cuda->release(device, memory, sizeof from);
     for (int i = 0; i < 2; i++) ops->mark_destroy(device, timed[i]);
     ops->mark_destroy(other, theirs);
@@ -56,7 +56,7 @@ static void fill_queue(struct pp_device *device)
             .kernel = PP_KERNEL_COPY, .matrix = {1, 4}, .ref = {{PP_MEM_ACT, 16, 0}, {PP_MEM_ACT, 0, 0}}};
     MUST_OK(ops->use(device));
     MUST_OK(cuda->alloc(device, 2 * 16, &frame.base[PP_MEM_ACT]));
-    MUST_OK(pp_queue_measure(ops, device, &program, &frame, &time, NULL));
+    MUST_OK(measure(device, &program, &frame, &time, NULL));
     printf("%d launches: queued in %.2f ms, run in %.2f ms\n", LAUNCHES, (double)time.host_ns * 1e-6,
            (double)time.device_ns * 1e-6);
     MUST(time.host_ns < GATE_OPENS_MS * INT64_C(1000000));
