@@ -185,17 +185,34 @@ pp_status pp_predict_fitting(const struct pp_predictor *p, const struct pp_point
     return PP_OK;
 }
 
+/* Lowers *ns to what another cut than that of `first` takes at least, if it is possible. */
+static pp_status lower_to_cut(const struct pp_predictor *p, const struct pp_point *point, int cut,
+                              const struct pp_prediction *first, int64_t *ns)
+{
+    struct pp_prediction other = {0};
+    int64_t least;
+    pp_status status = make_job(p, point, cut, first->job, &other.job);
+    if (status != PP_OK) return status == PP_USAGE ? PP_OK : status;
+    if (!other.job) return PP_OK;
+    PP_TRY_DONE(add_cost(p, &other));
+    PP_TRY_DONE(pp_sim_least(other.job->train, other.cost, &least));
+    if (least < *ns) *ns = least;
+done:
+    pp_prediction_free(&other);
+    return status;
+}
+
 pp_status pp_predict_least(const struct pp_predictor *p, const struct pp_point *point, struct pp_least *out)
 {
     struct pp_prediction first = {0};
-    double part;
+    int64_t *ns = &first.result.batch_ns;
     pp_status status;
     PP_TRY_DONE(make_job(p, point, 0, NULL, &first.job));
     PP_TRY_DONE(add_cost(p, &first));
-    PP_TRY_DONE(pp_sim_least(first.job->train, first.cost, &first.result.batch_ns));
-    PP_TRY_DONE(pp_split_least_part(p, point, &part));
+    PP_TRY_DONE(pp_sim_least(first.job->train, first.cost, ns));
     out->first = pp_prediction_value(p, &first);
-    out->any = out->first * part;
+    for (int cut = 1; cut < pp_split_cuts(p, point); cut++) PP_TRY_DONE(lower_to_cut(p, point, cut, &first, ns));
+    out->any = pp_prediction_value(p, &first);
     out->measured = pp_cost_measured(&first.origin);
     out->first_fits = fits(p, first.job, first.cost->sharers);
 done:

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A sweep of which only the best rows are wanted (--top): most configurations need not be simulated. Of each one a
- * value is computed that a simulation is not below (pp_predict_least(), which also says how sure that is); then the
- * most promising ones are predicted, some at a time, until every other one is behind as many as are wanted. Which ones
- * are predicted depends on nothing but the configurations, and not on the number of threads.
+ * value is computed that a simulation is not below (pp_predict_least()); then the most promising ones are predicted,
+ * some at a time, until every other one is behind as many as are wanted. Which ones are predicted depends on nothing
+ * but the configurations, and not on the number of threads.
  */
 #ifndef PP_SIM_RACE_H
 #define PP_SIM_RACE_H

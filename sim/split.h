@@ -13,7 +13,8 @@
 pp_status pp_split_find(struct pp_config *config, const struct pp_predictor *p, struct pp_db *texts) PP_MUST_CHECK;
 
 /* How many cuts of a point are worth trying, since no rule says which is quickest: with --split time and --machine, and
- * with blocks, those of enum pp_even, and for ranks with several stages of a model also as many layers for each. */
+ * with blocks, those of enum pp_even; of a model for ranks with several stages also as many layers for each, and with
+ * ZeRO 3 also as many parameters. */
 int pp_split_cuts(const struct pp_predictor *p, const struct pp_point *point);
 
 /* Is the cut not worth trying, since that one is the best of those before it? PP_EVEN_LEAN is for where PP_EVEN_EARLY
@@ -28,10 +29,5 @@ pp_status pp_split_point(const struct pp_predictor *p, const struct pp_point *po
 void pp_split_point_free(const struct pp_predictor *p, struct pp_config *config);
 /* The same for blocks: the way of one of the cuts. */
 struct pp_cut_way pp_split_way(const struct pp_point *point, int cut);
-
-/* What part of the time of the first cut another one takes at least, in (0, 1]: as the formula of core/plan/cut.h has
- * it, less 5 %. That is no proof: the formula knows neither schedule, STEP nor ZeRO. 1 if there is no other cut; not
- * for blocks. */
-pp_status pp_split_least_part(const struct pp_predictor *p, const struct pp_point *point, double *part) PP_MUST_CHECK;
 
 #endif

@@ -33,33 +33,56 @@ static pp_status profiled_ns(void *from, const struct pp_call *call, double *out
     *out = (double)ns;
     if (found) return PP_OK;
     return pp_fail(PP_INPUT,
-                   "--split time: the profile has no time of the kernel %s; run ppprof with the same model, rows and "
-                   "chunks first",
+                   "--split time: the profile has no time of the kernel %s; run ppprof with the same model, rows, "
+                   "chunks and --checkpoint first",
                    name);
 }
 
-/* Time of forward and backward of one stage of the small model. */
-static pp_status stage_ns(const struct pp_model *model, const struct pp_class *of, int seq,
-                          const struct pp_model_ops *ops, const struct pp_call_times *times, double *sum)
+/* What is added up. */
+struct adding {
+    const struct pp_model_ops *ops;
+    const struct pp_call_times *times;
+    struct pp_program_spec spec;
+    double again; /* part of the microbatches of which R runs the stage again */
+};
+
+/* All layers but those beyond N of a stage are run again by --checkpoint layers:N. Where stages have more than N, it
+ * takes as long in each of them, and does not say where to cut. */
+static void set_again(const struct pp_config *config, const struct pp_point *point, struct adding *a)
 {
-    static const int kinds[] = {PP_F, PP_B};
-    *sum = 0;
-    for (int i = 0; i < 2; i++) {
-        struct pp_program program;
-        struct pp_class cls = *of;
-        cls.kind = kinds[i];
-        cls.adds = true;
-        struct pp_program_spec spec = {.seq = seq, .slot_rows = cls.rows, .training = true};
-        PP_TRY(ops->program(model, &cls, &spec, &program));
-        pp_status status = PP_OK;
-        double ns = 0;
-        for (int k = 0; k < program.ncalls && status == PP_OK; k++) {
-            status = times->ns(times->from, &program.calls[k], &ns);
-            *sum += ns;
-        }
-        pp_program_free(&program);
-        PP_TRY(status);
+    const int some = pp_checkpoint_some(point->checkpoint);
+    a->spec.checkpoint_layers = point->checkpoint == PP_CHECKPOINT_LAYERS;
+    a->spec.activation_again = point->checkpoint == PP_CHECKPOINT_ACTIVATION;
+    if ((int64_t)some * point->ranks * point->virtual_stages >= config->layers) a->spec.again = some;
+    if (point->checkpoint == PP_CHECKPOINT_ALWAYS) a->again = 1;
+    if (point->checkpoint == PP_CHECKPOINT_EXCEPT_LAST)
+        a->again = 1 - 1.0 / pp_chunk_rows(config->rows, point->chunks, NULL);
+}
+
+static pp_status add_task(const struct adding *a, const struct pp_model *model, int stage, int kind, double *sum)
+{
+    const struct pp_class cls = {.kind = kind, .stage = stage, .rows = a->spec.slot_rows, .adds = true};
+    struct pp_program program;
+    pp_status status = PP_OK;
+    double ns = 0;
+    PP_TRY(a->ops->program(model, &cls, &a->spec, &program));
+    for (int k = 0; k < program.ncalls && status == PP_OK; k++) {
+        status = a->times->ns(a->times->from, &program.calls[k], &ns);
+        *sum += ns;
     }
+    pp_program_free(&program);
+    return status;
+}
+
+/* Time that one stage of the small model takes of a microbatch. */
+static pp_status stage_ns(const struct adding *a, const struct pp_model *model, int stage, double *sum)
+{
+    double again = 0;
+    *sum = 0;
+    PP_TRY(add_task(a, model, stage, PP_F, sum));
+    PP_TRY(add_task(a, model, stage, PP_B, sum));
+    if (a->again > 0) PP_TRY(add_task(a, model, stage, PP_R, &again));
+    *sum += a->again * again;
     return PP_OK;
 }
 
@@ -75,21 +98,17 @@ static void stand_in(const struct pp_config *config, enum pp_layer_kind kind, in
     out->window_skip = 0;
 }
 
-/* Times of forward and backward of the stages of such a model. ns: [STAND_IN]. */
-static pp_status stand_in_ns(const struct pp_config *config, enum pp_layer_kind kind, int window,
-                             const struct pp_model_ops *ops, const struct pp_call_times *times, double *ns)
+/* Times of the stages of such a model. ns: [STAND_IN]. */
+static pp_status stand_in_ns(const struct adding *a, const struct pp_config *config, enum pp_layer_kind kind,
+                             int window, double *ns)
 {
-    const int rows = (config->rows + config->chunks.v[0] - 1) / config->chunks.v[0];
     struct pp_model *model;
     struct pp_shape shape;
     pp_status status = PP_OK;
     stand_in(config, kind, window, &shape);
-    PP_TRY(ops->create(&shape, &stand_in_cut, &model));
-    for (int s = 0; s < STAND_IN && status == PP_OK; s++) {
-        const struct pp_class of = {.stage = s, .rows = rows};
-        status = stage_ns(model, &of, config->tokens, ops, times, &ns[s]);
-    }
-    ops->destroy(model);
+    PP_TRY(a->ops->create(&shape, &stand_in_cut, &model));
+    for (int s = 0; s < STAND_IN && status == PP_OK; s++) status = stage_ns(a, model, s, &ns[s]);
+    a->ops->destroy(model);
     return status;
 }
 
@@ -126,8 +145,7 @@ void pp_split_time_workers(const struct pp_config *config, const struct pp_model
 }
 
 /* The time of each layer, and what the embedding takes in addition to the first layer, and the decoder to the last. */
-static pp_status fill(const struct pp_config *workers, const struct pp_model_ops *ops,
-                      const struct pp_call_times *times, double *layer_ns)
+static pp_status fill(const struct adding *a, const struct pp_config *workers, double *layer_ns)
 {
     struct pp_shape shape;
     double ns[PP_LAYER_KINDS][2][STAND_IN]; /* by kind; without and with a window */
@@ -137,7 +155,7 @@ static pp_status fill(const struct pp_config *workers, const struct pp_model_ops
     for (int l = 0; l < shape.layers; l++) {
         const enum pp_layer_kind kind = pp_layer_kind(&shape, l);
         const int window = pp_layer_window(&shape, l);
-        if (!known[kind][window > 0]) PP_TRY(stand_in_ns(workers, kind, window, ops, times, ns[kind][window > 0]));
+        if (!known[kind][window > 0]) PP_TRY(stand_in_ns(a, workers, kind, window, ns[kind][window > 0]));
         known[kind][window > 0] = true;
         last = ns[kind][window > 0];
         if (l == 0) first = last;
@@ -148,13 +166,17 @@ static pp_status fill(const struct pp_config *workers, const struct pp_model_ops
     return PP_OK;
 }
 
-pp_status pp_split_time_by(struct pp_config *config, const struct pp_config *workers, const struct pp_model_ops *ops,
-                           const struct pp_call_times *times)
+pp_status pp_split_time_by(struct pp_config *config, const struct pp_config *workers, const struct pp_point *point,
+                           const struct pp_model_ops *ops, const struct pp_call_times *times)
 {
+    struct adding adding = {.ops = ops, .times = times};
     double *layer_ns;
     if (!pp_config_splits_by_time(config)) return PP_OK;
     PP_TRY(PP_NEW(&layer_ns, config->layers + 2));
-    const pp_status status = fill(workers, ops, times, layer_ns);
+    adding.spec = (struct pp_program_spec){
+        .seq = config->tokens, .slot_rows = (config->rows + point->chunks - 1) / point->chunks, .training = true};
+    set_again(config, point, &adding);
+    const pp_status status = fill(&adding, workers, layer_ns);
     if (status == PP_OK)
         config->layer_ns = layer_ns;
     else
@@ -169,16 +191,17 @@ pp_status pp_split_time(struct pp_config *config, const struct pp_schedules *sch
     struct profiled profiled = {config, ops, device, db};
     const struct pp_call_times times = {profiled_ns, &profiled};
     struct pp_config workers;
+    struct pp_point first;
     if (!pp_config_splits_by_time(config)) return PP_OK;
     pp_split_time_workers(config, ops, &workers);
-    PP_TRY(pp_points_first_chunks(config, schedules, &workers.chunks));
-    if (db) return pp_split_time_by(config, &workers, ops, &times);
+    PP_TRY(pp_points_first(config, schedules, &first));
+    if (db) return pp_split_time_by(config, &workers, &first, ops, &times);
     if (access(path, F_OK) != 0)
         return pp_fail(PP_INPUT, "--split time needs the kernel times in %s, which is not there; run ppprof first",
                        path);
     /* One that is named is written to later. */
     PP_TRY(config->db ? pp_db_open_updated(path, &profiled.db) : pp_db_open(path, PP_DB_READ, &profiled.db));
-    pp_status status = pp_split_time_by(config, &workers, ops, &times);
+    pp_status status = pp_split_time_by(config, &workers, &first, ops, &times);
     pp_status closed = pp_db_close(profiled.db);
     return status == PP_OK ? closed : status;
 }

@@ -134,9 +134,9 @@ const char *pp_point_text(const struct pp_point *point, char buf[PP_POINT_TEXT])
 pp_status pp_points(const struct pp_config *config, const struct pp_schedules *schedules, struct pp_point **points,
                     int *n) PP_MUST_CHECK;
 
-/* The chunks of these points, for the first schedule. */
-pp_status pp_points_first_chunks(const struct pp_config *config, const struct pp_schedules *schedules,
-                                 struct pp_ints *chunks) PP_MUST_CHECK;
+/* Schedule, P, V, chunks and checkpoint mode of the first of these points; the rest of *out is 0. */
+pp_status pp_points_first(const struct pp_config *config, const struct pp_schedules *schedules,
+                          struct pp_point *out) PP_MUST_CHECK;
 
 /* PP_USAGE for what no schedule makes possible, such as:
  *   - more stages (P V) than layers; unless --split is uniform, embedding and decoder count as two layers;

@@ -165,13 +165,17 @@ static pp_status find_schedules(const struct pp_config *config, const struct pp_
     return PP_OK;
 }
 
-pp_status pp_points_first_chunks(const struct pp_config *config, const struct pp_schedules *schedules,
-                                 struct pp_ints *chunks)
+pp_status pp_points_first(const struct pp_config *config, const struct pp_schedules *schedules, struct pp_point *out)
 {
-    struct asked asked = {0};
-    PP_TRY(known(schedules, config->schedule.v[0], &asked.found));
+    struct asked asked = {.text = config->schedule.v[0]};
+    const struct pp_ints *v = &config->virtual_stages;
+    PP_TRY(known(schedules, asked.text, &asked.found));
     set_lists(config, &asked);
-    *chunks = *asked.chunks;
+    *out = (struct pp_point){.schedule = asked.text,
+                             .ranks = asked.stages->v[0],
+                             .virtual_stages = v->n ? v->v[0] : asked.found.virtual_stages,
+                             .chunks = asked.chunks->v[0],
+                             .checkpoint = config->checkpoint.v[0]};
     return PP_OK;
 }
 
