@@ -341,8 +341,8 @@ static int64_t longer(int64_t a, int64_t b) { return a > b ? a : b; }
 
 int64_t pp_placement_hop_ns(const struct pp_placement *p, int64_t latency_ns)
 {
-    const int each = p->plan->zero ? pp_norm_workers(p->plan) : p->plan->ranks * pp_plan_neighbours(p->plan);
     for (int w = 0; w < pp_plan_workers(p->plan); w++)
-        if (host_of(p, w) != host_of(p, w - w % each)) return longer(p->network.latency_ns, latency_ns);
+        if (host_of(p, w) != host_of(p, pp_norm_group(p->plan, w).first))
+            return longer(p->network.latency_ns, latency_ns);
     return latency_ns;
 }

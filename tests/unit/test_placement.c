@@ -68,6 +68,8 @@ static void test_placement(void **state)
         {SHAPE TENSOR "--tokens 40 --stages 4 --replicas 2 --context-parallel 2", 8, "", 13000, 20, 2 * 1000},
         {SHAPE TENSOR "--tokens 40 --stages 4 --replicas 1 --context-parallel 4", 8, "1", 3000, 200, 2 * 5000},
         {SHAPE TENSOR "--tokens 40 --stages 2 --replicas 1 --context-parallel 8", 4, "0", 13000, 40, 5000},
+        /* a host for each that has parts of rows: the tensor ranks of each add up their norms by themselves */
+        {SHAPE TENSOR "--tokens 40 --stages 1 --tensor 4 --replicas 2 --context-parallel 2", 4, "", 33000, 10, 2000},
         /* a host for all replicas of a rank; of two ranks */
         {SHAPE REPLICAS "--stages 4 --replicas 8", 8, "0 1 2", 3000, 200, 2 * 5000},
         {SHAPE REPLICAS TENSOR "--stages 2 --replicas 4 --tensor 2", 8, "0", 3000, 200, 2 * 5000},
