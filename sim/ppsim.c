@@ -87,8 +87,8 @@ static pp_status check_usage(const struct session *s)
         return pp_fail(PP_USAGE, "--draw goes with --format table: the other formats are for programs");
     PP_TRY(pp_check_times(config));
     PP_TRY(pp_targets_check(config));
-    if (config->emit && config->format != PP_FORMAT_TABLE)
-        return pp_fail(PP_USAGE, "--emit writes a format of its own; leave out --format");
+    if (config->emit && (config->draw || config->format != PP_FORMAT_TABLE))
+        return pp_fail(PP_USAGE, "--emit writes a format of its own; leave out --%s", config->draw ? "draw" : "format");
     if (config->emit && (config->price.n > 0 || config->train_tokens > 0))
         return pp_fail(PP_USAGE, "--%s is of predictions, and --emit prints none; leave one out",
                        config->price.n > 0 ? "price" : "train-tokens");
