@@ -122,10 +122,11 @@ static pp_status join(struct joining *j)
     return pp_nccl_check(j->nccl, comm, exchange(j, (size_t)j->bytes), "the first exchange");
 }
 
-/* Does the other party go on? */
-static bool leave(struct joining *j)
+/* Does the other party go on? If not, *comm is what was made. */
+static bool leave(struct joining *j, ncclComm_t *comm)
 {
     if (atomic_fetch_sub(&j->parties, 1) > 1) return true;
+    *comm = j->comm;
     free(j);
     return false;
 }
@@ -133,9 +134,10 @@ static bool leave(struct joining *j)
 static void *join_main(void *arg)
 {
     struct joining *j = arg;
+    ncclComm_t comm;
     j->status = join(j);
     if (j->status != PP_OK) snprintf(j->message, sizeof j->message, "%s", pp_message());
-    (void)leave(j);
+    (void)leave(j, &comm);
     return NULL;
 }
 
@@ -212,7 +214,7 @@ pp_status pp_nccl_line_join(struct pp_nccl_line *line, const struct pp_nccl_plac
         status = run_joining(line, j, mark);
     }
     /* After a failure the thread may still be at it: what it uses stays, the process ends soon. */
-    line->held = leave(j);
+    line->held = leave(j, &line->comm);
     if (line->held) atomic_store(&line->port.world->devices_held, true);
     if (mark) line->ops->mark_destroy(line->port.device, mark);
     if (status == PP_OK) backend->release(line->port.device, memory, first_bytes(place));

@@ -35,13 +35,13 @@ static pp_status add(struct file *f, int64_t at, int64_t n, char *out)
 static pp_status add_header(struct file *f, bool *sums)
 {
     char length[LENGTH_BYTES], *header;
-    int64_t n = 0;
+    uint64_t n = 0;
     PP_TRY(add(f, 0, LENGTH_BYTES, length));
     for (int i = LENGTH_BYTES - 1; i >= 0; i--) n = n << 8 | (unsigned char)length[i];
-    if (n < 0 || n > f->bytes - LENGTH_BYTES) return pp_fail(PP_INPUT, "%s is no safetensors file", f->path);
+    if (n > (uint64_t)f->bytes - LENGTH_BYTES) return pp_fail(PP_INPUT, "%s is no safetensors file", f->path);
     PP_TRY(PP_NEW(&header, n));
-    const pp_status status = add(f, LENGTH_BYTES, n, header);
-    *sums = status == PP_OK && pp_sums_find(header, (size_t)n);
+    const pp_status status = add(f, LENGTH_BYTES, (int64_t)n, header);
+    *sums = status == PP_OK && pp_sums_find(header, n);
     free(header);
     return status;
 }

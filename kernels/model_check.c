@@ -209,5 +209,8 @@ pp_status pp_model_check_size(const struct pp_model *model, const struct pp_clas
         (tokens + (int64_t)cls->rows * tensor) * tensor > INT_MAX)
         return pp_fail(PP_USAGE, "a microbatch of %d row%s of %d token%s is too large: use more chunks", cls->rows,
                        pp_plural(cls->rows), seq, pp_plural(seq));
+    if (context * pp_keys_width(&model->local) > INT_MAX)
+        return pp_fail(PP_USAGE, "--context-parallel %d x %lld keys and values of a token are too many", context,
+                       (long long)pp_keys_width(&model->local));
     return check_places(model, tokens / context);
 }

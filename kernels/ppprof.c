@@ -338,7 +338,7 @@ static pp_status agree(struct session *s, pp_status status)
 static pp_status measure(struct session *s)
 {
     PP_TRY(agree(s, prepare(s)));
-    PP_TRY(pp_carrier_choose(&s->config, s->backend, s->transport, &s->processes, 1, &s->carrier));
+    PP_TRY(agree(s, pp_carrier_choose(&s->config, s->backend, s->transport, &s->processes, 1, &s->carrier)));
     PP_TRY(agree(s, make_profile(s)));
     if (s->config.algorithms) PP_TRY(pp_link_profile_alone(s->transport, &s->processes, choose_algorithms, s));
     /* Before anything is measured: a process that is measured has it open, as ppexec's would. */

@@ -8,6 +8,7 @@
 
 #include "core/base/printable.h"
 #include "core/database/db_query.h"
+#include "core/job/job.h"
 #include "core/plan/longest.h"
 
 #define HEADER "# ppkit profile 1"
@@ -173,7 +174,7 @@ static pp_status take_task(struct reader *r, char **f)
 /* A kernel of whatever task, or `issue` of the task that is named before the share. */
 static pp_status add_kernel(struct reader *r, const char *name, const char *task, char **f)
 {
-    char context[256];
+    char context[PP_SIGNATURE_BYTES + PP_CONTEXT_SIZE];
     const bool whole = strcmp(f[2], nothing) == 0;
     if (!whole && strncmp(f[2], "share ", 6) != 0) return bad(r, "the share of a GPU is neither - nor share 1/N");
     int64_t n[2], ns = 0;

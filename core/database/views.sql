@@ -19,7 +19,7 @@ WITH counted AS (
         count(*) OVER (PARTITION BY c.run) AS n
     FROM counted c LEFT JOIN run_config w ON w.run = c.run AND w.name = 'warmup'
     WHERE NOT c.traced AND c.tokens = c.full_tokens
-        AND c.ordinal > CASE WHEN w.value GLOB '[0-9]*' THEN CAST(w.value AS INTEGER) ELSE min(3, c.steps / 4) END
+        AND c.ordinal > CASE WHEN w.value GLOB '[0-9]*' THEN min(CAST(w.value AS INTEGER), c.steps - 1) ELSE min(3, c.steps / 4) END
 ), spread AS (
     SELECT run, n AS plain_steps,
         avg(ms) FILTER (WHERE place IN ((n + 1) / 2, n / 2 + 1)) AS median_ms,

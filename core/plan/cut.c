@@ -80,6 +80,8 @@ static void cut_rows(struct cutting *c, int stages)
 static pp_status cut_items(struct cutting *c, int items, int stages, int *out)
 {
     pp_status status;
+    c->before = c->now = NULL;
+    c->last = NULL;
     c->width = items - stages + 1;
     PP_TRY_DONE(PP_NEW(&c->before, c->width));
     PP_TRY_DONE(PP_NEW(&c->now, c->width));
