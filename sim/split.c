@@ -23,8 +23,8 @@ pp_status pp_split_find(struct pp_config *config, const struct pp_predictor *p, 
     return pp_split_time(config, p->schedules, p->ops, p->waits ? p->waits : config->device, texts);
 }
 
-/* The cuts to try, of ranks with one stage and with several. The last ones are of a model only: by layers, and with
- * ZeRO 3 by parameters, of which a stage then takes longer to gather the more it has, and no time of a layer has that. */
+/* The cuts to try, of ranks with one stage and with several. The last ones are of a model only: by layers; and by
+ * parameters, with ZeRO 3, where the more of them a stage has, the longer it gathers, which no time of a layer has. */
 enum { UNIFORM = PP_EVENS, PARAMETERS };
 static const int cuts_of_one[] = {PP_EVEN_RANKS, PP_EVEN_EARLY, PP_EVEN_LEAN, PARAMETERS},
                  cuts_of_several[] = {PP_EVEN_RANKS, PP_EVEN_EARLY, PP_EVEN_STAGES, UNIFORM, PARAMETERS};
