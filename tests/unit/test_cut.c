@@ -133,10 +133,35 @@ static void so_it_is_with_several_stages(void **state)
     }
 }
 
+static int calls, fails_at; /* of calloc */
+
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size) { return ++calls == fails_at ? NULL : __real_calloc(n, size); }
+
+/* PP_EVEN_LEAN cuts twice: the second time, what the first one has freed is not freed again. */
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    static const double cost[] = {0.5, 1, 1, 1, 1, 1, 1, 1, 1, 2};
+    const struct pp_cut_row row = {8, cost};
+    int out[3], failed = 0;
+    pp_status status;
+    do {
+        calls = 0;
+        fails_at = failed + 1;
+        status = pp_cut_balanced(&row, (struct pp_cut_way){PP_EVEN_LEAN, 4}, 3, out);
+        failed += status == PP_NOMEM;
+    } while (status == PP_NOMEM);
+    fails_at = 0;
+    assert_int_equal(status, PP_OK);
+    assert_int_equal(failed, 7); /* a row, and three for each time */
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(balanced_cuts_are_the_best_of_all),
-                                       cmocka_unit_test(the_rank_with_more_is_an_early_one),
-                                       cmocka_unit_test(so_it_is_with_several_stages)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(balanced_cuts_are_the_best_of_all), cmocka_unit_test(the_rank_with_more_is_an_early_one),
+        cmocka_unit_test(so_it_is_with_several_stages), cmocka_unit_test(every_allocation_may_fail)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
