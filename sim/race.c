@@ -169,6 +169,14 @@ static pp_status predict_round(struct race *r)
     return status;
 }
 
+/* Also where a round had none: where those that came next in a group were too slow, others after them may not be. */
+static bool some_left(const struct race *r)
+{
+    for (int g = 0; g < r->ngroups; g++)
+        if (r->groups[g].next < r->groups[g].end) return true;
+    return false;
+}
+
 static pp_status run(struct race *r)
 {
     PP_TRY(PP_NEW(&r->racers, r->call->npoints));
@@ -178,8 +186,8 @@ static pp_status run(struct race *r)
     do {
         r->nround = 0;
         for (int g = 0; g < r->ngroups; g++) start_some(r, &r->groups[g]);
-        PP_TRY(predict_round(r));
-    } while (r->nround > 0);
+        if (r->nround > 0) PP_TRY(predict_round(r));
+    } while (some_left(r));
     return PP_OK;
 }
 
