@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Durations of computations from a profile: measured as a whole, or the sum of kernels, or interpolated; or scaled
+ * The duration of a computation from a profile: measured as a whole, or the sum of kernels, or interpolated; or scaled
  * (cost_scaled.c).
  */
 #include <math.h>
@@ -303,71 +303,4 @@ pp_status pp_search_measured(const struct pp_search *s, const struct pp_wanted *
     if (wanted->class->rows == 0 || counts->n < 2) return PP_OK;
     PP_TRY(interpolate(s, wanted, load, ns));
     return *ns == 0 ? interpolate_kernels(s, wanted, load, ns) : PP_OK;
-}
-
-/* The time under one load (pp_cost_from_profile()); *ns = 0 if there is none. *source becomes less certain, if the
- * source of this time is. */
-static pp_status look_up(const struct pp_search *s, const struct pp_wanted *wanted, int load, int64_t *ns, int *source)
-{
-    int from;
-    PP_TRY(pp_search_measured(s, wanted, load, ns, &from));
-    if (*ns == 0) {
-        from = PP_COST_SCALED;
-        PP_TRY(pp_search_scaled(s, wanted, load, ns));
-    }
-    if (*ns > 0 && from > *source) *source = from;
-    return PP_OK;
-}
-
-static void count(struct pp_cost_origin *origin, int source, const char *signature)
-{
-    origin->classes++;
-    if (origin->from[source]++ == 0) snprintf(origin->first[source], sizeof origin->first[source], "%s", signature);
-}
-
-/* GPUs: sets the host's time to issue the task, if it was measured. */
-static pp_status set_issue(const struct pp_search *s, const char *signature, struct pp_class_cost *class)
-{
-    const struct pp_db_setting setting = pp_search_setting(s);
-    bool found;
-    int64_t ns;
-    if (!s->gpu) return PP_OK;
-    PP_TRY(pp_db_find_issue(s->db, &setting, signature, s->load, &ns, &found));
-    if (!found) return PP_OK;
-    PP_TRY(pp_check_figure((double)ns, 0, PP_LONGEST_MEASURED_NS, "ns of issuing \"%s\" are", signature));
-    class->host_ns = ns + llround(s->task_host_ns);
-    return PP_OK;
-}
-
-static pp_status search(const struct pp_search *s, struct pp_cost *cost, struct pp_cost_origin *origin)
-{
-    for (int c = 0; c < cost->nclasses; c++) {
-        const struct pp_class *class = &s->job->train->classes[c];
-        if (!pp_kinds[class->kind].computes) continue;
-        const struct pp_wanted wanted = {class, &s->job->phase[PP_TRAIN].programs[c]};
-        if (wanted.program->ncalls == 0) continue; /* such as R of an embedding: it takes no time */
-        int64_t alone, loaded = 0;
-        int source = PP_COST_PROFILE;
-        PP_TRY(look_up(s, &wanted, 1, &alone, &source));
-        if (alone > 0) PP_TRY(look_up(s, &wanted, s->load, &loaded, &source));
-        if (loaded == 0) source = PP_COST_MACHINE;
-        count(origin, source, wanted.program->signature);
-        if (loaded == 0) continue;
-        cost->classes[c].ns = alone + cost->classes[c].sums_ns; /* profiles do not have collectives */
-        cost->classes[c].loaded_ns = loaded + cost->classes[c].sums_ns;
-        cost->classes[c].source = source;
-        PP_TRY(set_issue(s, wanted.program->signature, &cost->classes[c]));
-    }
-    return PP_OK;
-}
-
-pp_status pp_search_computations(const struct pp_search *s, struct pp_cost *cost, struct pp_cost_origin *origin)
-{
-    struct pp_search with_memory = *s;
-    PP_TRY(PP_NEW(&with_memory.memory, 1));
-    pp_status status = pp_search_begin_sheet(&with_memory);
-    if (status == PP_OK) status = search(&with_memory, cost, origin);
-    for (int i = 0; i <= PP_SEARCH_SHARERS; i++) free(with_memory.memory->sheet[i]);
-    free(with_memory.memory);
-    return status;
 }
