@@ -216,22 +216,6 @@ static pp_status fill_stage(struct pp_model *model, int stage, int *layer_at)
     return PP_OK;
 }
 
-/* Of how many first layers are the kinds the same in both stages? */
-static int alike_layers(const struct pp_shape *shape, const struct pp_stage *a, const struct pp_stage *b)
-{
-    int n = 0;
-    while (n < a->layers && n < b->layers &&
-           pp_layer_kind(shape, a->first_layer + n) == pp_layer_kind(shape, b->first_layer + n))
-        n++;
-    return n;
-}
-
-static bool same_make(const struct pp_shape *shape, const struct pp_stage *a, const struct pp_stage *b)
-{
-    return a->layers == b->layers && a->embed == b->embed && a->decode == b->decode && a->common == b->common &&
-           alike_layers(shape, a, b) == a->layers;
-}
-
 /* pp_stage.common of all stages. */
 static pp_status set_common(struct pp_model *model, const int *stage_rank)
 {
@@ -241,7 +225,7 @@ static pp_status set_common(struct pp_model *model, const int *stage_rank)
         struct pp_stage **of_rank = &first[stage_rank[s]];
         if (stages[s].layers == 0) continue;
         if (!*of_rank) *of_rank = &stages[s];
-        const int alike = alike_layers(&model->shape, *of_rank, &stages[s]);
+        const int alike = pp_stages_layers_alike(&model->shape, *of_rank, &stages[s]);
         if (*of_rank == &stages[s] || alike < (*of_rank)->common) (*of_rank)->common = alike;
     }
     for (int s = 0; s < model->nstages; s++)
@@ -250,11 +234,11 @@ static pp_status set_common(struct pp_model *model, const int *stage_rank)
     return PP_OK;
 }
 
-/* The first earlier stage of the same make, or the stage itself. */
+/* The first earlier stage that is alike, or the stage itself. */
 static int stage_group(const struct pp_model *model, int stage)
 {
     for (int i = 0; i < stage; i++)
-        if (same_make(&model->shape, &model->stages[i], &model->stages[stage])) return model->stages[i].group;
+        if (pp_stages_alike(&model->shape, &model->stages[i], &model->stages[stage])) return model->stages[i].group;
     return stage;
 }
 

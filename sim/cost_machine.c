@@ -173,6 +173,18 @@ static int same_time(const struct pp_job *job, const struct pp_placement *placem
     return pp_placement_joins_alike(placement, rank, own) ? same : cls;
 }
 
+/* What the class costs by the job's lender, if a class there has the same calls and its workers meet in the same way;
+ * NULL: none has. */
+static const struct pp_class_cost *lent_cost(const struct pp_job *job, const struct pp_placement *placement, int cls)
+{
+    const int lent = job->phase[PP_TRAIN].lent[cls];
+    if (lent < 0 || !job->lender->cost) return NULL;
+    const struct pp_plan *plan = job->train, *lending = job->lender->job->train;
+    const int theirs = lending->stage_rank[lending->classes[lent].stage];
+    const int own = plan->stage_rank[plan->classes[cls].stage];
+    return pp_placement_joins_alike(placement, theirs, own) ? &job->lender->cost->classes[lent] : NULL;
+}
+
 static pp_status set_class(const struct pp_job *job, struct pp_machine_calls *calls, int cls,
                            const struct pp_placement *placement, struct pp_class_cost *out)
 {
@@ -213,8 +225,9 @@ pp_status pp_cost_from_machine(const struct pp_job *job, const struct pp_machine
     pp_machine_calls_begin(&calls, m, job->model_ops, sharers);
     for (int c = 0; c < cost->nclasses && status == PP_OK; c++) {
         const int same = pp_kinds[job->train->classes[c].kind].computes ? same_time(job, &placement, c) : c;
-        if (same < c)
-            cost->classes[c] = cost->classes[same];
+        const struct pp_class_cost *known = same < c ? &cost->classes[same] : lent_cost(job, &placement, c);
+        if (known)
+            cost->classes[c] = *known;
         else
             status = set_class(job, &calls, c, &placement, &cost->classes[c]);
     }

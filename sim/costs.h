@@ -26,7 +26,7 @@ pp_status pp_cost_check_sharers(const struct pp_job *job) PP_MUST_CHECK;
 int pp_cost_count_sums(const struct pp_job *job, int cls);
 
 /* The cost of the job on a machine. A computation takes the sum of its calls, and of its collectives the part that no
- * kernels hide (pp_placement_set_sums()). */
+ * kernels hide (pp_placement_set_sums()). Where its lender's cost has the time, it is taken from there. */
 pp_status pp_cost_from_machine(const struct pp_job *job, const struct pp_machine *machine,
                                struct pp_cost **out) PP_MUST_CHECK;
 

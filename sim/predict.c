@@ -38,27 +38,58 @@ bool pp_predict_only_times(const struct pp_config *config)
     return config->times && !pp_device_kind(config->device)->waits;
 }
 
-/* cut: of pp_split_cuts(). unlike: *out = NULL if the job would be cut as this one is; NULL: there is none. Given times
- * have no model, and are never said to be alike. */
-static pp_status make_job(const struct pp_predictor *p, const struct pp_point *point, int cut,
-                          const struct pp_job *unlike, struct pp_job **out)
-{
+/* The cuts of a point, and the config by which they are made (pp_split_begin()). */
+struct cuts {
+    const struct pp_predictor *p;
+    const struct pp_point *point;
     struct pp_config config;
-    struct pp_job *job = NULL;
+};
+
+/* Begins the job of a cut. *out = NULL if it would be cut as `unlike` is (NULL: there is none), or if the cut is not
+ * possible. Those of given times have no model, and are never said to be alike. */
+static pp_status begin_cut(struct cuts *c, int cut, const struct pp_job *unlike, struct pp_job **out)
+{
+    pp_split_choose(c->p, c->point, cut, &c->config);
+    const pp_status status = pp_job_begin(&c->config, c->point, c->p->schedules, c->p->ops, out);
+    if (status != PP_OK || !unlike || !pp_same_cut((*out)->model, unlike->model)) return status;
+    pp_job_free(*out);
     *out = NULL;
-    if (pp_predict_only_times(p->config)) return pp_given_job(p, point, pp_split_way(point, cut), out);
-    PP_TRY(pp_split_point(p, point, cut, &config));
-    pp_status status = pp_job_begin(&config, point, p->schedules, p->ops, &job);
-    const bool alike = status == PP_OK && unlike && pp_same_cut(job->model, unlike->model);
-    if (status == PP_OK && !alike) status = pp_job_complete(job, p->schedules, evaluates(p->config), NULL);
-    pp_split_point_free(p, &config);
-    if (status != PP_OK || alike) {
-        pp_job_free(job);
-        return status;
-    }
-    job->config = p->config; /* `config` is local; p->config outlives the job */
-    *out = job;
     return PP_OK;
+}
+
+/* Ends what was done with a job that was begun, which needed the config of the cuts. */
+static pp_status end_cut(const struct cuts *c, pp_status status, struct pp_job *job, struct pp_job **out)
+{
+    job->config = c->p->config;
+    if (status == PP_OK)
+        *out = job;
+    else
+        pp_job_free(job);
+    return status;
+}
+
+/* cut: of pp_split_cuts(). */
+static pp_status make_job(struct cuts *c, int cut, const struct pp_job *unlike, struct pp_job **out)
+{
+    const struct pp_predictor *p = c->p;
+    struct pp_job *job;
+    *out = NULL;
+    if (pp_predict_only_times(p->config)) return pp_given_job(p, c->point, pp_split_way(c->point, cut), out);
+    PP_TRY(begin_cut(c, cut, unlike, &job));
+    if (!job) return PP_OK;
+    return end_cut(c, pp_job_complete(job, p->schedules, evaluates(p->config), NULL), job, out);
+}
+
+/* The same for who only asks what it costs. */
+static pp_status make_lean_job(struct cuts *c, int cut, const struct pp_job_lender *lender, struct pp_job **out)
+{
+    const struct pp_predictor *p = c->p;
+    struct pp_job *job;
+    if (pp_predict_only_times(p->config)) return make_job(c, cut, NULL, out);
+    *out = NULL;
+    PP_TRY(begin_cut(c, cut, lender->job, &job));
+    if (!job) return PP_OK;
+    return end_cut(c, pp_job_train(job, p->schedules, lender), job, out);
 }
 
 /* Finds the measured memory of processes, for --transport, else for the mover whose links were used, else for threads.
@@ -111,7 +142,7 @@ static bool fits(const struct pp_predictor *p, const struct pp_job *job, int sha
 
 struct trying {
     const struct pp_predictor *p;
-    const struct pp_point *point;
+    struct cuts cuts;
     bool trace;
     bool only_fitting; /* a cut that does not fit is not simulated */
     int best_cut;      /* of *best; without a result, if that cut does not fit and only_fitting is set */
@@ -124,11 +155,39 @@ static pp_status simulate(const struct trying *t, struct pp_prediction *out)
     return pp_sim_run(out->job->train, out->cost, &options, &out->result);
 }
 
-static pp_status try_first_cut(const struct trying *t)
+static pp_status try_first_cut(struct trying *t)
 {
-    PP_TRY(make_job(t->p, t->point, 0, NULL, &t->best->job));
+    PP_TRY(make_job(&t->cuts, 0, NULL, &t->best->job));
     PP_TRY(add_cost(t->p, t->best));
     return t->only_fitting && !fits(t->p, t->best->job, t->best->cost->sharers) ? PP_OK : simulate(t, t->best);
+}
+
+/* Sets *ns to what another cut than that of `known` takes at least; INT64_MAX: it is the same cut, or none is possible.
+ */
+static pp_status find_least(struct cuts *c, int cut, const struct pp_prediction *known, int64_t *ns)
+{
+    const struct pp_job_lender lender = {known->job, pp_cost_measured(&known->origin) ? NULL : known->cost};
+    struct pp_prediction other = {0};
+    *ns = INT64_MAX;
+    pp_status status = make_lean_job(c, cut, &lender, &other.job);
+    if (status != PP_OK) return status == PP_USAGE ? PP_OK : status;
+    if (!other.job) return PP_OK;
+    PP_TRY_DONE(add_cost(c->p, &other));
+    PP_TRY_DONE(pp_sim_least(other.job->train, other.cost, ns));
+done:
+    pp_prediction_free(&other);
+    return status;
+}
+
+/* May the cut be better than the best one, as far as is known without making and simulating all of it? */
+static pp_status may_be_better(struct trying *t, int cut, bool best_fits, bool *out)
+{
+    int64_t least;
+    *out = !(best_fits && pp_split_is_spare(t->cuts.point, cut, t->best_cut));
+    if (!*out || !best_fits || t->p->config->jitter > 0) return PP_OK; /* bounds are without jitter */
+    PP_TRY(find_least(&t->cuts, cut, t->best, &least));
+    *out = least < t->best->result.batch_ns;
+    return PP_OK;
 }
 
 static pp_status predict_cut(const struct trying *t, struct pp_prediction *out)
@@ -142,13 +201,15 @@ static pp_status try_cut(struct trying *t, int cut)
 {
     struct pp_prediction other = {0};
     const int sharers = t->best->cost->sharers;
-    const bool best_fits = fits(t->p, t->best->job, sharers), spare = pp_split_is_spare(t->point, cut, t->best_cut);
-    if (spare && best_fits) return PP_OK;
-    pp_status status = make_job(t->p, t->point, cut, t->best->job, &other.job);
+    const bool best_fits = fits(t->p, t->best->job, sharers);
+    bool may_win;
+    PP_TRY(may_be_better(t, cut, best_fits, &may_win));
+    if (!may_win) return PP_OK;
+    pp_status status = make_job(&t->cuts, cut, t->best->job, &other.job);
     if (status != PP_OK) return status == PP_USAGE ? PP_OK : status;
     if (!other.job) return PP_OK; /* it is the best one's cut */
     const bool other_fits = fits(t->p, other.job, sharers);
-    const bool may_win = other_fits || !(best_fits || spare || t->only_fitting);
+    may_win = other_fits || !(best_fits || pp_split_is_spare(t->cuts.point, cut, t->best_cut) || t->only_fitting);
     if (may_win) status = predict_cut(t, &other);
     if (status == PP_OK && may_win && (other_fits > best_fits || other.result.batch_ns < t->best->result.batch_ns)) {
         const struct pp_prediction slower = *t->best;
@@ -160,70 +221,70 @@ static pp_status try_cut(struct trying *t, int cut)
     return status;
 }
 
-static pp_status try_cuts(struct trying *t)
+static pp_status try_cuts(struct trying *t, const struct pp_point *point)
 {
     pp_status status;
+    t->cuts = (struct cuts){.p = t->p, .point = point};
     *t->best = (struct pp_prediction){0};
+    PP_TRY(pp_split_begin(t->p, point, &t->cuts.config));
     PP_TRY_DONE(try_first_cut(t));
-    for (int cut = 1; cut < pp_split_cuts(t->p, t->point); cut++) PP_TRY_DONE(try_cut(t, cut));
+    for (int cut = 1; cut < pp_split_cuts(t->p); cut++) PP_TRY_DONE(try_cut(t, cut));
 done:
+    pp_split_end(t->p, &t->cuts.config);
     if (status != PP_OK) pp_prediction_free(t->best);
     return status;
 }
 
 pp_status pp_predict(const struct pp_predictor *p, const struct pp_point *point, bool trace, struct pp_prediction *out)
 {
-    struct trying t = {.p = p, .point = point, .trace = trace, .best = out};
-    return try_cuts(&t);
+    struct trying t = {.p = p, .trace = trace, .best = out};
+    return try_cuts(&t, point);
 }
 
 pp_status pp_predict_fitting(const struct pp_predictor *p, const struct pp_point *point, struct pp_prediction *out)
 {
-    struct trying t = {.p = p, .point = point, .only_fitting = true, .best = out};
-    PP_TRY(try_cuts(&t));
+    struct trying t = {.p = p, .only_fitting = true, .best = out};
+    PP_TRY(try_cuts(&t, point));
     if (!fits(p, out->job, out->cost->sharers)) pp_prediction_free(out);
     return PP_OK;
 }
 
-/* Lowers *ns to what another cut than that of `first` takes at least, if it is possible. */
-static pp_status lower_to_cut(const struct pp_predictor *p, const struct pp_point *point, int cut,
-                              const struct pp_prediction *first, int64_t *ns)
+/* first: empty; the caller frees it. */
+static pp_status find_leasts(struct cuts *c, struct pp_prediction *first, struct pp_least *out)
 {
-    struct pp_prediction other = {0};
-    int64_t least;
-    pp_status status = make_job(p, point, cut, first->job, &other.job);
-    if (status != PP_OK) return status == PP_USAGE ? PP_OK : status;
-    if (!other.job) return PP_OK;
-    PP_TRY_DONE(add_cost(p, &other));
-    PP_TRY_DONE(pp_sim_least(other.job->train, other.cost, &least));
-    if (least < *ns) *ns = least;
-done:
-    pp_prediction_free(&other);
-    return status;
+    int64_t *ns = &first->result.batch_ns, least, any;
+    PP_TRY(make_job(c, 0, NULL, &first->job));
+    PP_TRY(add_cost(c->p, first));
+    PP_TRY(pp_sim_least(first->job->train, first->cost, ns));
+    out->first = pp_prediction_value(c->p, first);
+    out->measured = pp_cost_measured(&first->origin);
+    out->first_fits = fits(c->p, first->job, first->cost->sharers);
+    any = *ns;
+    for (int cut = 1; cut < pp_split_cuts(c->p); cut++) {
+        PP_TRY(find_least(c, cut, first, &least));
+        if (least < any) any = least;
+    }
+    *ns = any;
+    out->any = pp_prediction_value(c->p, first);
+    return PP_OK;
 }
 
 pp_status pp_predict_least(const struct pp_predictor *p, const struct pp_point *point, struct pp_least *out)
 {
+    struct cuts cuts = {.p = p, .point = point};
     struct pp_prediction first = {0};
-    int64_t *ns = &first.result.batch_ns;
-    pp_status status;
-    PP_TRY_DONE(make_job(p, point, 0, NULL, &first.job));
-    PP_TRY_DONE(add_cost(p, &first));
-    PP_TRY_DONE(pp_sim_least(first.job->train, first.cost, ns));
-    out->first = pp_prediction_value(p, &first);
-    for (int cut = 1; cut < pp_split_cuts(p, point); cut++) PP_TRY_DONE(lower_to_cut(p, point, cut, &first, ns));
-    out->any = pp_prediction_value(p, &first);
-    out->measured = pp_cost_measured(&first.origin);
-    out->first_fits = fits(p, first.job, first.cost->sharers);
-done:
+    PP_TRY(pp_split_begin(p, point, &cuts.config));
+    const pp_status status = find_leasts(&cuts, &first, out);
+    pp_split_end(p, &cuts.config);
     pp_prediction_free(&first);
     return status;
 }
 
 pp_status pp_predict_job(const struct pp_predictor *p, const struct pp_point *point, struct pp_job **out)
 {
+    struct cuts cuts = {.p = p, .point = point, .config = *p->config};
     struct pp_prediction prediction;
-    if (pp_split_cuts(p, point) == 1) return make_job(p, point, 0, NULL, out);
+    if (pp_split_cuts(p) == 1) return make_job(&cuts, 0, NULL, out);
     *out = NULL;
     PP_TRY(pp_predict(p, point, false, &prediction));
     *out = prediction.job;

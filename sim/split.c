@@ -23,15 +23,13 @@ pp_status pp_split_find(struct pp_config *config, const struct pp_predictor *p, 
     return pp_split_time(config, p->schedules, p->ops, p->waits ? p->waits : config->device, texts);
 }
 
-/* The cuts to try, of ranks with one stage and with several. The last ones are of a model only: by layers; and by
- * parameters, with ZeRO 3, where the more of them a stage has, the longer it gathers, which no time of a layer has. */
+/* The cuts to try, of ranks with one stage and with several. The last ones are of a model only: by layers, and by
+ * parameters. Where replicas exchange gradients and parameters, a stage with more of them takes longer, which no time
+ * of a layer has. */
 enum { UNIFORM = PP_EVENS, PARAMETERS };
-static const int cuts_of_one[] = {PP_EVEN_RANKS, PP_EVEN_EARLY, PP_EVEN_LEAN, PARAMETERS},
+static const int cuts_of_one[] = {PP_EVEN_RANKS, PP_EVEN_EARLY, PP_EVEN_LEAN, UNIFORM, PARAMETERS},
                  cuts_of_several[] = {PP_EVEN_RANKS, PP_EVEN_EARLY, PP_EVEN_STAGES, UNIFORM, PARAMETERS};
-enum {
-    CUTS_OF_ONE = sizeof cuts_of_one / sizeof *cuts_of_one,
-    CUTS_OF_SEVERAL = sizeof cuts_of_several / sizeof *cuts_of_several
-};
+enum { CUTS_OF_BLOCKS = 3, CUTS = sizeof cuts_of_one / sizeof *cuts_of_one };
 
 static int cut_of(const struct pp_point *point, int cut)
 {
@@ -44,12 +42,10 @@ static bool cuts_blocks(const struct pp_config *config)
     return config->blocks && (!pp_config_given(config, "split") || pp_config_splits_by_time(config));
 }
 
-int pp_split_cuts(const struct pp_predictor *p, const struct pp_point *point)
+int pp_split_cuts(const struct pp_predictor *p)
 {
-    const bool several = point->virtual_stages > 1;
-    if (pp_predict_only_times(p->config))
-        return !cuts_blocks(p->config) ? 1 : several ? CUTS_OF_SEVERAL - 2 : CUTS_OF_ONE - 1;
-    return !is_own(p) ? 1 : (several ? CUTS_OF_SEVERAL : CUTS_OF_ONE) - (point->zero < 3);
+    if (pp_predict_only_times(p->config)) return cuts_blocks(p->config) ? CUTS_OF_BLOCKS : 1;
+    return is_own(p) ? CUTS : 1;
 }
 
 bool pp_split_is_spare(const struct pp_point *point, int cut, int best)
@@ -62,15 +58,10 @@ struct pp_cut_way pp_split_way(const struct pp_point *point, int cut)
     return (struct pp_cut_way){cut_of(point, cut), point->chunks};
 }
 
-pp_status pp_split_point(const struct pp_predictor *p, const struct pp_point *point, int cut, struct pp_config *out)
+pp_status pp_split_begin(const struct pp_predictor *p, const struct pp_point *point, struct pp_config *out)
 {
-    const int by = cut_of(point, cut);
     *out = *p->config;
-    if (!is_own(p)) return PP_OK;
-    if (by < PP_EVENS)
-        out->even = by;
-    else
-        out->split = by == UNIFORM ? "uniform" : "parameters";
+    if (pp_predict_only_times(p->config) || !is_own(p)) return PP_OK;
     out->tensor = (struct pp_ints){1, {point->tensor}};
     out->overlap_tensor_sums = (struct pp_ints){1, {point->sum_pieces}};
     out->overlap_expert_exchange = (struct pp_ints){1, {point->exchange_pieces}};
@@ -79,7 +70,15 @@ pp_status pp_split_point(const struct pp_predictor *p, const struct pp_point *po
     return pp_machine_split_time(&p->machine, out, point, p->ops);
 }
 
-void pp_split_point_free(const struct pp_predictor *p, struct pp_config *config)
+void pp_split_choose(const struct pp_predictor *p, const struct pp_point *point, int cut, struct pp_config *config)
+{
+    const int by = cut_of(point, cut);
+    if (!is_own(p)) return;
+    config->even = by < PP_EVENS ? by : p->config->even;
+    config->split = by == UNIFORM ? "uniform" : by == PARAMETERS ? "parameters" : p->config->split;
+}
+
+void pp_split_end(const struct pp_predictor *p, struct pp_config *config)
 {
     if (config->layer_ns != p->config->layer_ns) pp_split_time_free(config);
 }

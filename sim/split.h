@@ -13,20 +13,21 @@
 pp_status pp_split_find(struct pp_config *config, const struct pp_predictor *p, struct pp_db *texts) PP_MUST_CHECK;
 
 /* How many cuts of a point are worth trying, since no rule says which is quickest: with --split time and --machine, and
- * with blocks, those of enum pp_even; of a model for ranks with several stages also as many layers for each, and with
- * ZeRO 3 also as many parameters. */
-int pp_split_cuts(const struct pp_predictor *p, const struct pp_point *point);
+ * with blocks, those of enum pp_even for as many stages on a rank; of a model also as many layers for each stage, and
+ * as many parameters. */
+int pp_split_cuts(const struct pp_predictor *p);
 
 /* Is the cut not worth trying, since that one is the best of those before it? PP_EVEN_LEAN is for where PP_EVEN_EARLY
  * takes too much memory, or more time. */
 bool pp_split_is_spare(const struct pp_point *point, int cut, int best);
 
-/* The config from which the job of a point is made by one of them, counted from 0: p->config, but with --machine with
- * layer_ns computed by its data sheet for this point (its rows, T and so on), as if it had been asked for alone.
- * Release it when the job is made. */
-pp_status pp_split_point(const struct pp_predictor *p, const struct pp_point *point, int cut,
+/* The config from which the jobs of a point are made: p->config, but with --machine with layer_ns computed by its data
+ * sheet for this point (its rows, T and so on), as if it had been asked for alone. Choose one of the cuts, counted from
+ * 0, before a job is made, and end it when all are. A failure leaves nothing to end. */
+pp_status pp_split_begin(const struct pp_predictor *p, const struct pp_point *point,
                          struct pp_config *out) PP_MUST_CHECK;
-void pp_split_point_free(const struct pp_predictor *p, struct pp_config *config);
+void pp_split_choose(const struct pp_predictor *p, const struct pp_point *point, int cut, struct pp_config *config);
+void pp_split_end(const struct pp_predictor *p, struct pp_config *config);
 /* The same for blocks: the way of one of the cuts. */
 struct pp_cut_way pp_split_way(const struct pp_point *point, int cut);
 

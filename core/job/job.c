@@ -134,6 +134,17 @@ static pp_status check_activation(const struct pp_job *job)
     return PP_OK;
 }
 
+/* rows: has room for as many as there are in a batch. Free *stages also after a failure. */
+static pp_status build_train(struct pp_job *job, const struct pp_schedules *schedules, bool evaluate, int *rows,
+                             struct pp_plan_stages *stages)
+{
+    const int m = pp_chunk_rows(job->config->rows, job->point.chunks, rows);
+    PP_TRY(pp_plan_stages_make(job, rows[0], evaluate, stages));
+    PP_TRY(check_point(job, schedules, job->config->rows, m));
+    const struct pp_plan_spec spec = spec_of(job, rows, m, stages);
+    return pp_job_build_train(job, schedules, &spec);
+}
+
 static pp_status build_plans(struct pp_job *job, const struct pp_schedules *schedules, bool evaluate)
 {
     const struct pp_config *config = job->config;
@@ -142,11 +153,7 @@ static pp_status build_plans(struct pp_job *job, const struct pp_schedules *sche
     struct pp_plan_stages stages = {0};
     pp_status status;
     PP_TRY_DONE(PP_NEW(&rows, most));
-    int m = pp_chunk_rows(config->rows, job->point.chunks, rows);
-    PP_TRY_DONE(pp_plan_stages_make(job, rows[0], &stages));
-    PP_TRY_DONE(check_point(job, schedules, config->rows, m));
-    struct pp_plan_spec spec = spec_of(job, rows, m, &stages);
-    PP_TRY_DONE(pp_job_build_train(job, schedules, &spec));
+    PP_TRY_DONE(build_train(job, schedules, evaluate, rows, &stages));
     PP_TRY_DONE(pp_plan_check(job->train));
     PP_TRY_DONE(check_activation(job));
     if (evaluate) status = build_eval(job, schedules, rows, &stages);
@@ -159,7 +166,7 @@ done:
 static pp_status make_phase(struct pp_job *job, int id, const struct pp_plan *plan, int seq)
 {
     if (!plan || seq <= 0) return PP_OK;
-    return pp_phase_create(job->model, job->model_ops, plan, seq, &job->phase[id]);
+    return pp_phase_create(job->model, job->model_ops, plan, seq, NULL, &job->phase[id]);
 }
 
 /* Programs depend on the tokens per row alone, so test and validation tails of equal length share a phase. */
@@ -324,6 +331,23 @@ pp_status pp_job_complete(struct pp_job *job, const struct pp_schedules *schedul
     PP_TRY(make_phases(job, tails ? tails : &(struct pp_tails){0}));
     PP_TRY(make_layout(job));
     return name_key(job);
+}
+
+pp_status pp_job_train(struct pp_job *job, const struct pp_schedules *schedules, const struct pp_job_lender *lender)
+{
+    const struct pp_job *from = lender ? lender->job : NULL;
+    const struct pp_lender lends = {from ? from->model : NULL, from ? &from->phase[PP_TRAIN] : NULL};
+    struct pp_plan_stages stages = {0};
+    int *rows;
+    PP_TRY(PP_NEW(&rows, job->config->rows));
+    pp_status status = build_train(job, schedules, false, rows, &stages);
+    if (status == PP_OK)
+        status = pp_phase_create(job->model, job->model_ops, job->train, job->config->tokens, from ? &lends : NULL,
+                                 &job->phase[PP_TRAIN]);
+    job->lender = lender;
+    pp_plan_stages_free(&stages);
+    free(rows);
+    return status;
 }
 
 pp_status pp_job_create(const struct pp_config *config, const struct pp_point *point,

@@ -82,6 +82,14 @@ enum {
                                  "2147483647x2147483647 1x2147483647 batch-w 2147483647 order 01234567"
 };
 
+struct pp_cost;
+
+/* The job of the same point with another cut, and what it costs. */
+struct pp_job_lender {
+    const struct pp_job *job;
+    const struct pp_cost *cost; /* NULL: some of its times were measured, and it lends none */
+};
+
 struct pp_job {
     const struct pp_config *config;
     const struct pp_model_ops *model_ops;
@@ -92,6 +100,7 @@ struct pp_job {
     int phase_layout[PP_PHASES];      /* index into layout->slot_offset for the phase */
     struct pp_layout *layout;
     int sharers; /* workers that share a device; 0, 1: each has one to itself. The program, which knows, sets it */
+    const struct pp_job_lender *lender; /* of pp_job_train(); else NULL */
     struct pp_given_times times; /* from the config. The program may set times.measured; it is freed with the job */
     /* Names all that losses and weights depend on to the bit, apart from model, options and data: M, D, order and
      * batching of W, kernel variant, ... Runs with equal keys have the same bits (ARCHITECTURE.md). */
@@ -158,6 +167,11 @@ pp_status pp_job_begin(const struct pp_config *config, const struct pp_point *po
                        struct pp_job **out) PP_MUST_CHECK;
 pp_status pp_job_complete(struct pp_job *job, const struct pp_schedules *schedules, bool evaluate,
                           const struct pp_tails *tails) PP_MUST_CHECK;
+/* In place of pp_job_complete(), for those who only ask what a step costs: the job has its training plan, unchecked,
+ * and the programs of PP_TRAIN, but no layout and no key. Where stages are alike, programs are the lender's, and costs
+ * may be; it must outlive the job. NULL: there is no lender. */
+pp_status pp_job_train(struct pp_job *job, const struct pp_schedules *schedules,
+                       const struct pp_job_lender *lender) PP_MUST_CHECK;
 void pp_job_free(struct pp_job *job);
 
 /* Number of pieces into which sums over tensor ranks are cut in the largest microbatch (pp_sum_pieces()). */

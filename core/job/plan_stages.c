@@ -39,7 +39,7 @@ static pp_status make_act_bytes(const struct pp_job *job, int rows, bool trainin
     return PP_OK;
 }
 
-pp_status pp_plan_stages_make(const struct pp_job *job, int rows, struct pp_plan_stages *out)
+pp_status pp_plan_stages_make(const struct pp_job *job, int rows, bool evaluate, struct pp_plan_stages *out)
 {
     const struct pp_model *model = job->model;
     const int checkpoint = job->point.checkpoint;
@@ -47,7 +47,7 @@ pp_status pp_plan_stages_make(const struct pp_job *job, int rows, struct pp_plan
     const bool may_split = checkpoint != PP_CHECKPOINT_LAYERS && pp_checkpoint_some(checkpoint) == 0;
     PP_TRY(make_act_bytes(job, rows, true, false, &out->act_bytes[0]));
     if (may_split) PP_TRY(make_act_bytes(job, rows, true, true, &out->act_bytes[1]));
-    PP_TRY(make_act_bytes(job, rows, false, false, &out->eval_act_bytes));
+    if (evaluate) PP_TRY(make_act_bytes(job, rows, false, false, &out->eval_act_bytes));
     PP_TRY(PP_NEW(&out->parts, model->nstages));
     for (int s = 0; s < model->nstages; s++) out->parts[s] = parts_of(job->config, model, s);
     return PP_OK;

@@ -13,8 +13,10 @@ struct pp_plan_stages {
     int *parts;
 };
 
-/* job: has its model. rows: of the largest microbatch. PP_NOMEM. Call pp_plan_stages_free() also after a failure. */
-pp_status pp_plan_stages_make(const struct pp_job *job, int rows, struct pp_plan_stages *out) PP_MUST_CHECK;
+/* job: has its model. rows: of the largest microbatch. evaluate: there is an evaluation plan. PP_NOMEM. Call
+ * pp_plan_stages_free() also after a failure. */
+pp_status pp_plan_stages_make(const struct pp_job *job, int rows, bool evaluate,
+                              struct pp_plan_stages *out) PP_MUST_CHECK;
 void pp_plan_stages_free(struct pp_plan_stages *stages);
 
 #endif

@@ -40,6 +40,14 @@ struct pp_phase {
     /* [plan->nclasses] the first class whose program has the same calls; the class itself if there is none before it.
      * Equal programs have their calls at one place in memory. */
     int *same_as;
+    int *lent; /* [plan->nclasses] whose program it is, of a class of the lender; -1: its own */
+};
+
+/* The same phase of the same point with the model cut into stages in another way. It lends its programs to stages that
+ * are alike (pp_stages_alike()), and must outlive who borrows them. */
+struct pp_lender {
+    const struct pp_model *model;
+    const struct pp_phase *phase;
 };
 
 /* Offsets are bytes from the beginning of a rank's arena. */
@@ -68,10 +76,10 @@ struct pp_layout {
 /* What the programs of the phase are written for, if activation slots have room for `rows` rows. */
 struct pp_program_spec pp_phase_spec(const struct pp_phase *phase, int rows);
 
-/* Makes the phase of a plan for rows of `seq` tokens. The plan must outlive it. Call pp_phase_free() also after a
- * failure. */
+/* Makes the phase of a plan for rows of `seq` tokens. The plan must outlive it. lender: NULL if there is none. Call
+ * pp_phase_free() also after a failure. */
 pp_status pp_phase_create(const struct pp_model *model, const struct pp_model_ops *ops, const struct pp_plan *plan,
-                          int seq, struct pp_phase *out) PP_MUST_CHECK;
+                          int seq, const struct pp_lender *lender, struct pp_phase *out) PP_MUST_CHECK;
 void pp_phase_free(struct pp_phase *phase);
 
 /* Bytes of the checkpoint of a microbatch of `rows` rows: what it keeps to run the stage, or its layers, again. */

@@ -1,6 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/model/model.h"
 
+int pp_stages_layers_alike(const struct pp_shape *shape, const struct pp_stage *a, const struct pp_stage *b)
+{
+    int n = 0;
+    while (n < a->layers && n < b->layers &&
+           pp_layer_kind(shape, a->first_layer + n) == pp_layer_kind(shape, b->first_layer + n))
+        n++;
+    return n;
+}
+
+bool pp_stages_alike(const struct pp_shape *shape, const struct pp_stage *a, const struct pp_stage *b)
+{
+    return a->layers == b->layers && a->embed == b->embed && a->decode == b->decode && a->common == b->common &&
+           pp_stages_layers_alike(shape, a, b) == a->layers;
+}
+
 /* The first and the last tensor of a part that are of a set; first > last: none is. */
 struct span {
     const struct pp_tensor *first, *last;

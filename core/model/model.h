@@ -109,6 +109,12 @@ static inline bool pp_same_cut(const struct pp_model *a, const struct pp_model *
     return true;
 }
 
+/* Of how many first layers are the kinds the same in both stages? They may be of two models of one shape, cut in two
+ * ways. */
+int pp_stages_layers_alike(const struct pp_shape *shape, const struct pp_stage *a, const struct pp_stage *b);
+/* Are they of one group (pp_stage.group), or would be if they were of one model? */
+bool pp_stages_alike(const struct pp_shape *shape, const struct pp_stage *a, const struct pp_stage *b);
+
 /* How many of a stage's first n layers have experts. */
 static inline int pp_stage_layers_with_experts(const struct pp_model *model, const struct pp_stage *stage, int n)
 {

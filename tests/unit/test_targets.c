@@ -158,10 +158,10 @@ static void layers_have_times_of_their_machine(void **state)
         const struct pp_predictor *p = &f.targets[i].predictor;
         const struct pp_point point = {.tensor = 1, .chunks = 1};
         struct pp_config cut;
-        assert_int_equal(pp_split_point(p, &point, 0, &cut), PP_OK);
+        assert_int_equal(pp_split_begin(p, &point, &cut), PP_OK);
         ns[i] = cut.layer_ns[1];
         assert_null(p->config->layer_ns);
-        pp_split_point_free(p, &cut);
+        pp_split_end(p, &cut);
     }
     assert_true(ns[0] > ns[1]);
     release(&f);
