@@ -57,6 +57,7 @@ static pp_status check(const struct pp_plan_spec *spec, struct pp_schedule_shape
                                         .stages = ranks * virtual_stages,
                                         .microbatches = microbatches,
                                         .training = spec->training,
+                                        .meets = spec->optimizer && spec->clip,
                                         .number = number,
                                         .costs = spec->costs};
     if (!schedule) return pp_file_check(name, shape);

@@ -33,6 +33,7 @@ struct pp_order {
 struct pp_schedule_shape {
     int ranks, virtual_stages, stages, microbatches; /* P, V, P V, M */
     bool training;                                   /* false: only the forwards of the order are used */
+    bool meets;                                      /* ranks wait for the global norm; else their steps overlap */
     int number;                                      /* N of NAME:N; 0: the schedule's default */
     const struct pp_stage_costs *costs;              /* core/plan/plan_spec.h; NULL: nothing is known */
 };

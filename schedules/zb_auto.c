@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Automatic zero bubble (see zb_search.h): the order with the least makespan that the search finds for the times of the
- * job's stages, if no rank may hold more than N microbatches between F and W (zb-auto:N; P by default). It is the
- * makespan, not the span, that counts, because all ranks wait for the global norm.
+ * Automatic zero bubble (see zb_search.h): the order that takes least time of those that the search finds for the times
+ * of the job's stages, if no rank may hold more than N microbatches between F and W (zb-auto:N; P by default). Where all
+ * ranks wait for the global norm, that is the least makespan. Else each rank goes on with the next step, and steps follow
+ * each other by the span of the rank that has the longest one.
  *
  * The limits of the paper's ZB-1p and ZB-2p are the memory of P and 2P microbatches, too, but in bytes, of which I
  * frees some. Here a microbatch keeps its whole slot until W.
@@ -24,8 +25,13 @@ static pp_status set_problem(const struct pp_schedule_shape *shape, int64_t **ar
         cap[j] = shape->number ? shape->number : n;
     }
     *costs = shape->costs ? *shape->costs : (struct pp_stage_costs){.forward = ones, .input = ones, .weight = ones};
-    *out = (struct pp_zb_problem){
-        .ranks = n, .microbatches = shape->microbatches, .costs = costs, .held = ones, .held_weight = ones, .cap = cap};
+    *out = (struct pp_zb_problem){.ranks = n,
+                                  .microbatches = shape->microbatches,
+                                  .costs = costs,
+                                  .held = ones,
+                                  .held_weight = ones,
+                                  .cap = cap,
+                                  .span = !shape->meets};
     return PP_OK;
 }
 

@@ -31,7 +31,8 @@ static struct sim_case limited_case(const char *schedule, int p, int m, struct p
     return c;
 }
 
-/* The plan is what the search found: simulated it takes as long, and no rank has more activation slots. */
+/* The plan is what the search found: simulated it takes as long, and no rank has more activation slots. Steps of given
+ * times overlap, so the least span is sought. */
 static void test_plans(void **state)
 {
     (void)state;
@@ -41,6 +42,7 @@ static void test_plans(void **state)
             for (int k = 1; k <= 2 * p; k++) {
                 struct problem t;
                 uniform(&t, p, m, 10, 12, 8, 1, k);
+                t.p.span = true;
                 const struct found found = search(&t, kinds);
                 struct sim_case c = limited_case("zb-auto", p, m, times, k, &t.costs);
                 expect_near(in_ms(c.result.metrics.makespan_ns), (double)found.makespan, 1e-5, "makespan");
@@ -49,6 +51,50 @@ static void test_plans(void **state)
                     if (c.plan->pools[i].kind == PP_POOL_ACT) assert_true(c.plan->pools[i].slots <= k);
                 release_case(&c);
             }
+}
+
+/* Kinds of the first tasks of each rank in issue order: all computations of the microbatches. */
+static void read_order(const struct pp_plan *plan, uint8_t *out)
+{
+    for (int r = 0; r < plan->ranks; r++)
+        for (int64_t i = plan->issue_start[r]; i < plan->issue_start[r + 1]; i++) {
+            const struct pp_task *task = &plan->tasks[pp_issue_task(plan->issue[i])];
+            if (task->kind == PP_F || task->kind == PP_I || task->kind == PP_W) *out++ = (uint8_t)task->kind;
+        }
+}
+
+/* Where all ranks wait for the global norm, the least makespan is sought. */
+static void test_norm(void **state)
+{
+    (void)state;
+    enum { P = 4, M = 8, CELLS = 3 * P * M };
+    static uint8_t order[CELLS];
+    int different = 0;
+    for (int clip = 0; clip < 2; clip++) {
+        struct problem t;
+        uniform(&t, P, M, 8, 1, 5, 2, P);
+        const struct pp_plan_spec spec = {.schedule = "zb-auto",
+                                          .ranks = P,
+                                          .virtual_stages = 1,
+                                          .microbatches = M,
+                                          .replicas = 1,
+                                          .training = true,
+                                          .optimizer = true,
+                                          .clip = clip,
+                                          .costs = &t.costs};
+        struct pp_plan *plan = build_plan(&spec);
+        read_order(plan, order);
+        for (int span = 0; span < 2; span++) {
+            t.p.span = span;
+            (void)search(&t, kinds);
+            if (span != clip)
+                assert_memory_equal(order, kinds, CELLS);
+            else
+                different += memcmp(order, kinds, CELLS) != 0;
+        }
+        pp_plan_free(plan);
+    }
+    assert_int_equal(different, 2);
 }
 
 /* Without a limit given it is P, and without times all tasks are equally long: then zb-h1 is the best that there is. */
@@ -160,8 +206,8 @@ static void test_refusals(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_plans), cmocka_unit_test(test_defaults),
-                                       cmocka_unit_test(test_eager), cmocka_unit_test(test_turns),
-                                       cmocka_unit_test(test_refusals)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_plans),    cmocka_unit_test(test_norm),
+                                       cmocka_unit_test(test_defaults), cmocka_unit_test(test_eager),
+                                       cmocka_unit_test(test_turns),    cmocka_unit_test(test_refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
