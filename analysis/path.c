@@ -222,7 +222,6 @@ pp_status pp_path_read(struct pp_db *db, int64_t run, int step, const struct pp_
     struct pp_step s;
     *out = (struct pp_path){.run = run, .step = step};
     PP_TRY(pp_step_read(db, run, step, &s));
-    out->ranks = s.ranks;
     struct walk w = {.step = &s, .sharing = sharing, .path = out, .change = s.nchanges, .alike = 1};
     if (s.traced_replicas > 0) w.alike = s.replicas / s.traced_replicas * (s.neighbours / s.traced_neighbours);
     pp_status status = walk_back(&w);

@@ -51,7 +51,7 @@ struct pp_path_sharing {
 
 struct pp_path {
     int64_t run;
-    int step, ranks;
+    int step;
     int64_t length_ns;              /* makespan of replica 0's first workers */
     int64_t cause_ns[PP_CAUSES];    /* their sum is length_ns; OUTSIDE and UNTRACED are left 0 */
     int64_t cause_count[PP_CAUSES]; /* tasks of the path that have a part of that time */

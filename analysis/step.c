@@ -26,7 +26,6 @@ static const char shape[] =
     X("t.microbatch", microbatch)                                                                                      \
     X("t.count", count)                                                                                                \
     X("t.src", src)                                                                                                    \
-    X("t.dst", dst)                                                                                                    \
     X("e.worker", worker)                                                                                              \
     X("e.side", side)                                                                                                  \
     X("e.posted_ns", posted_ns)                                                                                        \
@@ -51,7 +50,7 @@ struct edge {
     int64_t task, needs, steps_back;
 };
 struct row {
-    int64_t task, stage, microbatch, count, src, dst, worker, side, posted_ns, start_ns, end_ns;
+    int64_t task, stage, microbatch, count, src, worker, side, posted_ns, start_ns, end_ns;
     int kind;
 };
 
@@ -119,7 +118,7 @@ static bool possible(const struct pp_step *s, const struct row *row)
 {
     return between(row->task, 0, s->nnodes - 1) && between(row->stage, -1, s->stages - 1) &&
            between(row->microbatch, -1, s->microbatches - 1) && between(row->count, 0, UINT16_MAX) &&
-           between(row->src, -1, s->ranks - 1) && between(row->dst, -1, s->ranks - 1) &&
+           between(row->src, -1, s->ranks - 1) &&
            between(row->worker, 0, (int64_t)s->ranks * s->replicas * s->neighbours - 1) && between(row->side, 0, 2) &&
            between(row->posted_ns, -LONGEST_NS, LONGEST_NS) && between(row->start_ns, -LONGEST_NS, LONGEST_NS) &&
            between(row->end_ns, row->start_ns, LONGEST_NS);
@@ -132,7 +131,7 @@ static pp_status read_row(struct pp_db *db, sqlite3_stmt *statement, const struc
     row->kind = pp_kind_named((const char *)sqlite3_column_text(statement, column));
     if (row->kind == PP_KINDS || !possible(s, row)) return damaged(db, s->run);
     const bool works = row->kind != PP_NORM_ALL, split = row->kind <= PP_XFER_B;
-    if ((works && (row->stage < 0 || row->src < 0 || row->dst < 0)) || (split && row->microbatch < 0))
+    if ((works && (row->stage < 0 || row->src < 0)) || (split && row->microbatch < 0))
         return damaged(db, s->run);
     return PP_OK;
 }
@@ -165,7 +164,6 @@ static void keep_event(struct pp_step *s, const struct row *row)
                                  .microbatch = (int32_t)row->microbatch,
                                  .count = (int32_t)row->count,
                                  .src = (int32_t)row->src,
-                                 .dst = (int32_t)row->dst,
                                  .seen = true,
                                  .before = -1,
                                  .needs = -1,

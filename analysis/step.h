@@ -13,7 +13,7 @@
 struct pp_node {
     int32_t kind; /* enum pp_kind */
     int32_t stage, microbatch, count;
-    int32_t src, dst; /* ranks of the task's lane, -1 for NORM_ALL */
+    int32_t src; /* the first rank of the task's lane, -1 for NORM_ALL */
     bool seen;
     int64_t posted_ns; /* of a transfer: when the sender posted it */
     int64_t start_ns,

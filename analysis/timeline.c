@@ -34,8 +34,6 @@ static const char shape[] = "SELECT " SHAPE_COLUMNS "NULL FROM run WHERE id = ?1
     X("t.stage", stage)                                                                                                \
     X("t.microbatch", microbatch)                                                                                      \
     X("t.count", count)                                                                                                \
-    X("t.src", src)                                                                                                    \
-    X("t.dst", dst)                                                                                                    \
     X("e.start_ns", start_ns)                                                                                          \
     X("e.end_ns", end_ns)                                                                                              \
     X("t.taken_bytes", taken_bytes)                                                                                    \
@@ -69,7 +67,6 @@ static bool possible(const struct pp_timeline *t, const struct pp_bar *bar)
     return bar->step >= 0 && between(bar->worker, 0, (int64_t)t->ranks * t->replicas * t->neighbours - 1) &&
            between(bar->stage, -1, (int64_t)t->ranks * t->virtual_stages - 1) &&
            between(bar->microbatch, -1, MICROBATCHES_MAX) && between(bar->count, 0, UINT16_MAX) &&
-           between(bar->src, -1, t->ranks - 1) && between(bar->dst, -1, t->ranks - 1) &&
            between(bar->start_ns, -LONGEST_NS, LONGEST_NS) && between(bar->end_ns, -LONGEST_NS, LONGEST_NS) &&
            bar->taken_bytes >= 0 && bar->freed_bytes >= 0;
 }

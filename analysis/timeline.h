@@ -12,7 +12,6 @@ struct pp_bar {
     int32_t step, worker; /* of a transfer: the receiving worker */
     int32_t kind;         /* enum pp_kind */
     int32_t task, stage, microbatch, count;
-    int32_t src, dst; /* ranks of a transfer; of other tasks the rank of the lane, twice; -1 for the global norm */
     int64_t start_ns, end_ns;
     int64_t taken_bytes, freed_bytes;
 };

@@ -194,7 +194,7 @@ static pp_status take_lock(struct pp_restart *restart)
 {
     struct pp_new_file file;
     const pp_status chosen = pp_new_file_choose("--save", restart->path, true, &file);
-    return pp_file_lock_take(chosen == PP_OK ? file.path : restart->path, &restart->lock);
+    return pp_file_lock_take("--save", chosen == PP_OK ? file.path : restart->path, &restart->lock);
 }
 
 pp_status pp_restart_open(const struct pp_config *config, const struct pp_job *job, const struct pp_data *data,

@@ -8,7 +8,7 @@
 #define PP_EXEC_RESTART_H
 
 #include "exec/data.h"
-#include "exec/file_lock.h"
+#include "core/base/file_lock.h"
 #include "exec/journal.h"
 #include "exec/parameters.h"
 #include "exec/weights.h"

@@ -292,8 +292,12 @@ pp_status pp_model_program(const struct pp_model *model, const struct pp_class *
             "the activations of a microbatch of %d row%s of %d token%s are too large to be counted: use more "
             "chunks, fewer --tokens or more stages",
             spec->slot_rows, pp_plural(spec->slot_rows), spec->seq, pp_plural(spec->seq));
-    PP_TRY(write_program(&w, cls));
-    PP_TRY(pp_write_signature(&w, cls->kind));
+    pp_status status = write_program(&w, cls);
+    if (status == PP_OK) status = pp_write_signature(&w, cls->kind);
+    if (status != PP_OK) {
+        pp_program_free(out);
+        return status;
+    }
     for (int i = 0; i < out->ncalls; i++) out->flops += pp_call_flops(&out->calls[i]);
     return PP_OK;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/file_lock.h"
 #include "core/base/log.h"
 #include "core/base/new_file.h"
 #include "core/model/queue.h"
@@ -14,6 +15,7 @@
 struct draft {
     const char *path;
     struct pp_new_file file; /* the draft lies under its temporary name */
+    struct pp_file_lock lock; /* what another run adds to the file meanwhile would be lost */
     FILE *out;
     bool is_new; /* there is no file yet */
     int added;
@@ -31,7 +33,7 @@ static pp_status flush(const struct draft *draft)
 }
 
 /* Puts the draft in the file's place if all of it is there and it is wanted; else there is no draft any more. */
-static pp_status close_draft(struct draft *draft, pp_status status)
+static pp_status put(struct draft *draft, pp_status status)
 {
     const bool wanted = status == PP_OK && (draft->is_new || draft->added > 0);
     if (wanted) status = flush(draft);
@@ -39,6 +41,13 @@ static pp_status close_draft(struct draft *draft, pp_status status)
     if (fclose(draft->out) && status == PP_OK) status = failed(draft, "write");
     if (wanted && status == PP_OK && pp_new_file_put(&draft->file)) status = failed(draft, "write");
     if (*draft->file.temporary) (void)unlink(draft->file.temporary);
+    return status;
+}
+
+static pp_status close_draft(struct draft *draft, pp_status status)
+{
+    if (draft->out) status = put(draft, status);
+    pp_file_lock_release(&draft->lock);
     return status;
 }
 
@@ -51,21 +60,27 @@ static pp_status copy(FILE *in, const struct draft *draft)
 }
 
 /* Begins as what there is. */
-static pp_status open_draft(struct draft *draft, const char *path)
+static pp_status begin_draft(struct draft *draft)
 {
     pp_status status = PP_OK;
-    draft->path = path;
-    PP_TRY(pp_new_file_choose("--algorithms", path, false, &draft->file));
-    if (!*draft->file.temporary)
-        return pp_fail(PP_USAGE, "--algorithms: %s is no regular file, and algorithms are read from it, too", path);
-    FILE *in = fopen(path, "r");
+    FILE *in = fopen(draft->path, "r");
     if (!in && errno != ENOENT) return failed(draft, "read");
     draft->is_new = !in;
     draft->out = pp_new_file_stream(&draft->file);
     if (!draft->out) status = failed(draft, "write");
     if (draft->out && in) status = copy(in, draft);
     if (in) fclose(in);
-    return draft->out && status != PP_OK ? close_draft(draft, status) : status;
+    return status;
+}
+
+static pp_status open_draft(struct draft *draft, const char *path)
+{
+    draft->path = path;
+    PP_TRY(pp_new_file_choose("--algorithms", path, false, &draft->file));
+    if (!*draft->file.temporary)
+        return pp_fail(PP_USAGE, "--algorithms: %s is no regular file, and algorithms are read from it, too", path);
+    PP_TRY(pp_file_lock_take("--algorithms", draft->file.path, &draft->lock));
+    return begin_draft(draft);
 }
 
 static pp_status tune_programs(const struct pp_profile *profile, const struct pp_job *job, struct pp_device *device,
@@ -118,8 +133,8 @@ static pp_status tune_points(const struct pp_profile *profile, struct draft *dra
 pp_status pp_profile_algorithms(const struct pp_profile *profile, const char *path)
 {
     struct draft draft = {0};
-    PP_TRY(open_draft(&draft, path));
-    pp_status status = tune_points(profile, &draft);
+    pp_status status = open_draft(&draft, path);
+    if (status == PP_OK) status = tune_points(profile, &draft);
     pp_progress(NULL);
     status = close_draft(&draft, status);
     if (status == PP_OK) pp_info("algorithms  of %d product%s added to %s", draft.added, pp_plural(draft.added), path);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "exec/file_lock.h"
+#include "core/base/file_lock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -51,7 +51,7 @@ static enum attempt attempt(const char *path, int *fd)
     return error == EWOULDBLOCK ? TAKEN : NO_LOCKS;
 }
 
-static pp_status lock(const char *path, const char *used, int *fd)
+static pp_status lock(const char *option, const char *path, const char *used, int *fd)
 {
     static const struct timespec pause = {.tv_nsec = 50000000};
     const int64_t begin = pp_now_ns();
@@ -60,21 +60,21 @@ static pp_status lock(const char *path, const char *used, int *fd)
         const int error = errno;
         const bool late = pp_now_ns() - begin > PP_LOCK_PATIENCE_NS, never = late && result == AGAIN;
         if (never || (result == NO_LOCKS && !is_usual(path, error)))
-            pp_warn("--save: %s cannot be locked: %s; let no other run use %s", path,
+            pp_warn("%s: %s cannot be locked: %s; let no other run use %s", option, path,
                     never ? "its file system gives open files other numbers" : strerror(error), used);
         if (never || result == HELD || result == NO_LOCKS) return PP_OK;
-        if (late) return pp_fail(PP_IO, "--save: another run uses %s; has a process of an earlier one survived?", used);
+        if (late) return pp_fail(PP_IO, "%s: another run uses %s; has a process of an earlier one survived?", option, used);
         nanosleep(&pause, NULL);
     }
 }
 
-pp_status pp_file_lock_take(const char *path, struct pp_file_lock *out)
+pp_status pp_file_lock_take(const char *option, const char *path, struct pp_file_lock *out)
 {
     const size_t size = strlen(path) + sizeof SUFFIX;
     *out = (struct pp_file_lock){.fd = -1};
     PP_TRY(PP_NEW(&out->path, size));
     snprintf(out->path, size, "%s%s", path, SUFFIX);
-    pp_status status = lock(out->path, path, &out->fd);
+    pp_status status = lock(option, out->path, path, &out->fd);
     if (out->fd >= 0) return PP_OK;
     free(out->path);
     out->path = NULL;

@@ -72,6 +72,7 @@ static bool parse_bytes(const char *hex, void *out)
     return true;
 }
 
+_Static_assert(HEX_DIGITS + 1 == 129, "parse_line() reads so many characters: one too many is seen");
 static bool parse_line(const char *line, struct pp_algorithm *out)
 {
     char kernel[24], precision[8], width[8], hex[HEX_DIGITS + 2];

@@ -23,7 +23,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/log.h"
-#include "exec/file_lock.h"
+#include "core/base/file_lock.h"
 
 static int flock_error, flock_failures; /* the next calls fail so */
 
@@ -48,7 +48,7 @@ static pid_t hold(int ms)
     if (child == 0) {
         struct pp_file_lock lock;
         const struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
-        if (pp_file_lock_take("file", &lock) != PP_OK || write(ready[1], "", 1) != 1) _exit(1);
+        if (pp_file_lock_take("--save", "file", &lock) != PP_OK || write(ready[1], "", 1) != 1) _exit(1);
         nanosleep(&time, NULL);
         raise(SIGKILL);
     }
@@ -62,7 +62,7 @@ static void a_lock_is_taken_and_removed(void **state)
 {
     (void)state;
     struct pp_file_lock lock;
-    assert_int_equal(pp_file_lock_take("file", &lock), PP_OK);
+    assert_int_equal(pp_file_lock_take("--save", "file", &lock), PP_OK);
     assert_int_equal(access("file.lock", F_OK), 0);
     pp_file_lock_release(&lock);
     assert_int_not_equal(access("file.lock", F_OK), 0);
@@ -74,7 +74,7 @@ static void a_process_that_is_about_to_go_is_waited_for(void **state)
     (void)state;
     struct pp_file_lock lock;
     const pid_t child = hold(300);
-    assert_int_equal(pp_file_lock_take("file", &lock), PP_OK);
+    assert_int_equal(pp_file_lock_take("--save", "file", &lock), PP_OK);
     assert_int_equal(waitpid(child, NULL, 0), child);
     pp_file_lock_release(&lock);
     assert_int_not_equal(access("file.lock", F_OK), 0);
@@ -86,7 +86,7 @@ static void a_process_that_stays_is_not(void **state)
     struct pp_file_lock lock;
     const pid_t child = hold(600000);
     const int64_t begin = pp_now_ns();
-    assert_int_equal(pp_file_lock_take("file", &lock), PP_IO);
+    assert_int_equal(pp_file_lock_take("--save", "file", &lock), PP_IO);
     assert_true(pp_now_ns() - begin >= PP_LOCK_PATIENCE_NS);
     assert_non_null(strstr(pp_message(), "another run uses file;"));
     pp_file_lock_release(&lock); /* nothing is held */
@@ -100,9 +100,9 @@ static void a_lock_of_another_is_not_removed(void **state)
 {
     (void)state;
     struct pp_file_lock first, second;
-    assert_int_equal(pp_file_lock_take("file", &first), PP_OK);
+    assert_int_equal(pp_file_lock_take("--save", "file", &first), PP_OK);
     assert_int_equal(unlink("file.lock"), 0);
-    assert_int_equal(pp_file_lock_take("file", &second), PP_OK);
+    assert_int_equal(pp_file_lock_take("--save", "file", &second), PP_OK);
     pp_file_lock_release(&first);
     assert_int_equal(access("file.lock", F_OK), 0);
     pp_file_lock_release(&second);
@@ -114,7 +114,7 @@ static void a_pipe_is_no_lock(void **state)
     (void)state;
     struct pp_file_lock lock;
     assert_int_equal(mkfifo("pipe.lock", 0666), 0);
-    assert_int_equal(pp_file_lock_take("pipe", &lock), PP_OK);
+    assert_int_equal(pp_file_lock_take("--save", "pipe", &lock), PP_OK);
     assert_null(lock.path);
     assert_int_equal(unlink("pipe.lock"), 0);
 }
@@ -123,7 +123,7 @@ static void without_a_place_for_it_nothing_is_held(void **state)
 {
     (void)state;
     struct pp_file_lock lock;
-    assert_int_equal(pp_file_lock_take("no/such/folder/file", &lock), PP_OK);
+    assert_int_equal(pp_file_lock_take("--save", "no/such/folder/file", &lock), PP_OK);
     assert_null(lock.path);
     pp_file_lock_release(&lock);
 }
@@ -136,7 +136,7 @@ static bool is_held(const char *path, char told[256])
     const int before = dup(STDERR_FILENO);
     assert_true(file && before >= 0);
     assert_int_equal(dup2(fileno(file), STDERR_FILENO), STDERR_FILENO);
-    const pp_status status = pp_file_lock_take(path, &lock);
+    const pp_status status = pp_file_lock_take("--save", path, &lock);
     const bool held = lock.path != NULL;
     assert_int_equal(dup2(before, STDERR_FILENO), STDERR_FILENO);
     rewind(file);
