@@ -131,8 +131,7 @@ static pp_status read_row(struct pp_db *db, sqlite3_stmt *statement, const struc
     row->kind = pp_kind_named((const char *)sqlite3_column_text(statement, column));
     if (row->kind == PP_KINDS || !possible(s, row)) return damaged(db, s->run);
     const bool works = row->kind != PP_NORM_ALL, split = row->kind <= PP_XFER_B;
-    if ((works && (row->stage < 0 || row->src < 0)) || (split && row->microbatch < 0))
-        return damaged(db, s->run);
+    if ((works && (row->stage < 0 || row->src < 0)) || (split && row->microbatch < 0)) return damaged(db, s->run);
     return PP_OK;
 }
 

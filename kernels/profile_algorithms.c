@@ -14,7 +14,7 @@
 /* The file as it will be. */
 struct draft {
     const char *path;
-    struct pp_new_file file; /* the draft lies under its temporary name */
+    struct pp_new_file file;  /* the draft lies under its temporary name */
     struct pp_file_lock lock; /* what another run adds to the file meanwhile would be lost */
     FILE *out;
     bool is_new; /* there is no file yet */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Automatic zero bubble (see zb_search.h): the order that takes least time of those that the search finds for the times
- * of the job's stages, if no rank may hold more than N microbatches between F and W (zb-auto:N; P by default). Where all
- * ranks wait for the global norm, that is the least makespan. Else each rank goes on with the next step, and steps follow
- * each other by the span of the rank that has the longest one.
+ * Automatic zero bubble (see zb_search.h): the order that takes least time of those that the search finds for the
+ * times of the job's stages, if no rank may hold more than N microbatches between F and W (zb-auto:N; P by default).
+ * Where all ranks wait for the global norm, that is the least makespan. Else each rank goes on with the next step, and
+ * steps follow each other by the span of the rank that has the longest one.
  *
  * The limits of the paper's ZB-1p and ZB-2p are the memory of P and 2P microbatches, too, but in bytes, of which I
  * frees some. Here a microbatch keeps its whole slot until W.

@@ -63,7 +63,8 @@ static pp_status lock(const char *option, const char *path, const char *used, in
             pp_warn("%s: %s cannot be locked: %s; let no other run use %s", option, path,
                     never ? "its file system gives open files other numbers" : strerror(error), used);
         if (never || result == HELD || result == NO_LOCKS) return PP_OK;
-        if (late) return pp_fail(PP_IO, "%s: another run uses %s; has a process of an earlier one survived?", option, used);
+        if (late)
+            return pp_fail(PP_IO, "%s: another run uses %s; has a process of an earlier one survived?", option, used);
         nanosleep(&pause, NULL);
     }
 }

@@ -17,9 +17,10 @@ struct pp_file_lock {
 /* A process that was killed has its locks until the system has taken its memory apart, and a run may begin at once. */
 enum { PP_LOCK_PATIENCE_NS = 2000000000 };
 
-/* Locks PATH.lock, where path is that of the file to be used. option: such as "--save"; messages begin with it. PP_IO where another process holds the lock, and still
- * does after PP_LOCK_PATIENCE_NS. In a folder that is not there or cannot be written, and on a file system without
- * locks, it returns PP_OK and holds nothing; so it does with a warning where the lock fails for any other reason. */
+/* Locks PATH.lock, where path is that of the file to be used. option: such as "--save"; messages begin with it. PP_IO
+ * where another process holds the lock, and still does after PP_LOCK_PATIENCE_NS. In a folder that is not there or
+ * cannot be written, and on a file system without locks, it returns PP_OK and holds nothing; so it does with a warning
+ * where the lock fails for any other reason. */
 pp_status pp_file_lock_take(const char *option, const char *path, struct pp_file_lock *out) PP_MUST_CHECK;
 /* Unlocks and removes PATH.lock. Does nothing where nothing is held (all zeros). */
 void pp_file_lock_release(struct pp_file_lock *lock);
