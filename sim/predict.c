@@ -45,8 +45,8 @@ struct cuts {
     struct pp_config config;
 };
 
-/* Begins the job of a cut. *out = NULL if it would be cut as `unlike` is (NULL: there is none), or if the cut is not
- * possible. Those of given times have no model, and are never said to be alike. */
+/* Begins the job of a cut. *out = NULL if it would be cut as `unlike` is (NULL: there is none). PP_USAGE if the cut is
+ * not possible. */
 static pp_status begin_cut(struct cuts *c, int cut, const struct pp_job *unlike, struct pp_job **out)
 {
     pp_split_choose(c->p, c->point, cut, &c->config);
@@ -68,7 +68,7 @@ static pp_status end_cut(const struct cuts *c, pp_status status, struct pp_job *
     return status;
 }
 
-/* cut: of pp_split_cuts(). */
+/* The whole job of one of pp_split_cuts(), as begin_cut(). Jobs of given times have no model, and are never alike. */
 static pp_status make_job(struct cuts *c, int cut, const struct pp_job *unlike, struct pp_job **out)
 {
     const struct pp_predictor *p = c->p;

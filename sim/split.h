@@ -8,7 +8,7 @@
 #include "sim/predict.h"
 
 /* Sets config->layer_ns from the kernels in a profile of the config's device (or of p->waits). texts: the profile of
- * --profile; NULL: that of the database. With --machine nothing is set: pp_split_point() does it then. PP_USAGE,
+ * --profile; NULL: that of the database. With --machine nothing is set: pp_split_begin() does it then. PP_USAGE,
  * PP_INPUT if there are no times. Release with pp_split_time_free() (core/database/split_time.h). */
 pp_status pp_split_find(struct pp_config *config, const struct pp_predictor *p, struct pp_db *texts) PP_MUST_CHECK;
 

@@ -335,15 +335,14 @@ pp_status pp_job_complete(struct pp_job *job, const struct pp_schedules *schedul
 
 pp_status pp_job_train(struct pp_job *job, const struct pp_schedules *schedules, const struct pp_job_lender *lender)
 {
-    const struct pp_job *from = lender ? lender->job : NULL;
-    const struct pp_lender lends = {from ? from->model : NULL, from ? &from->phase[PP_TRAIN] : NULL};
+    const struct pp_lender lends = {lender->job->model, &lender->job->phase[PP_TRAIN]};
     struct pp_plan_stages stages = {0};
     int *rows;
     PP_TRY(PP_NEW(&rows, job->config->rows));
     pp_status status = build_train(job, schedules, false, rows, &stages);
     if (status == PP_OK)
-        status = pp_phase_create(job->model, job->model_ops, job->train, job->config->tokens, from ? &lends : NULL,
-                                 &job->phase[PP_TRAIN]);
+        status =
+            pp_phase_create(job->model, job->model_ops, job->train, job->config->tokens, &lends, &job->phase[PP_TRAIN]);
     job->lender = lender;
     pp_plan_stages_free(&stages);
     free(rows);

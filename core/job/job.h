@@ -169,7 +169,7 @@ pp_status pp_job_complete(struct pp_job *job, const struct pp_schedules *schedul
                           const struct pp_tails *tails) PP_MUST_CHECK;
 /* In place of pp_job_complete(), for those who only ask what a step costs: the job has its training plan, unchecked,
  * and the programs of PP_TRAIN, but no layout and no key. Where stages are alike, programs are the lender's, and costs
- * may be; it must outlive the job. NULL: there is no lender. */
+ * may be; it must outlive the job. */
 pp_status pp_job_train(struct pp_job *job, const struct pp_schedules *schedules,
                        const struct pp_job_lender *lender) PP_MUST_CHECK;
 void pp_job_free(struct pp_job *job);

@@ -24,6 +24,7 @@ static const struct named {
     {"--points", AT(points), "", PP_PPEXEC, 0},
     {"--save", AT(save), "", 0, PP_PPEXEC},
     {"--algorithms", AT(algorithms), "", PP_PPEXEC, PP_PPPROF},
+    {"--algorithms", AT(algorithms), ".lock", 0, PP_PPPROF},
     {"--profile", AT(profile), "", PP_PPSIM, 0},
     {"--chrome", AT(chrome), "", 0, PP_PPREPORT},
     {"--data", AT(data), "/train.txt", PP_RUNS, 0},

@@ -104,6 +104,7 @@ static void files_that_belong_to_others_are_compared(void **state)
     (void)state;
     refused(PP_PPEXEC, "--save w --save-every 1 --db w.checkpoint", NULL, "--save (w.checkpoint)", "--db (");
     refused(PP_PPEXEC, "--save w --resume --db w.checkpoint.lock", NULL, "--save (w.checkpoint.lock)", "--db (");
+    refused(PP_PPPROF, "--algorithms a --db a.lock", NULL, "--algorithms (a.lock)", "--db (");
     refused(PP_PPEXEC, "--save r.db-wal --db r.db", NULL, "--save (r.db-wal)", "--db (r.db-wal)");
     mkdir("text", 0777);
     refused(PP_PPEXEC, "--data text --save text/train.bin", NULL, "--save (text/train.bin)", "--data (text/train.bin)");
