@@ -297,9 +297,11 @@ static void a_failure_ends_all_workers(void **state)
     queued_set(NULL);
 }
 
+/* In the middle of training. While the plan is made, a signal ends the process at once. */
 static void *interrupt(void *arg)
 {
-    usleep(300000);
+    for (int naps = 0; queued_copies() == 0 && naps < 3000; naps++) usleep(10000);
+    usleep(100000);
     kill(getpid(), SIGTERM);
     return arg;
 }
