@@ -40,7 +40,7 @@ struct pp_phase {
     /* [plan->nclasses] the first class whose program has the same calls; the class itself if there is none before it.
      * Equal programs have their calls at one place in memory. */
     int *same_as;
-    int *lent; /* [plan->nclasses] whose program it is, of a class of the lender; -1: its own */
+    int *lent; /* [plan->nclasses] the class of the lender whose program it has; -1: none, the program is its own */
 };
 
 /* The same phase of the same point with the model cut into stages in another way. It lends its programs to stages that
