@@ -25,6 +25,7 @@ struct pp_db {
     struct pp_statement statement[PP_DB_STATEMENTS]; /* in the order in which they were prepared */
     int nstatements;
     void *known;            /* tree of tsearch(): pp_db_knows() */
+    bool sampled;           /* measured times were added */
     pthread_mutex_t *lock;  /* pp_db_share(); NULL: none is needed */
     int64_t last_add_ns;    /* when the newest row was added */
     int64_t transaction_ns; /* when the open transaction began */

@@ -128,7 +128,7 @@ pp_status pp_db_run_end(struct pp_db *db, int64_t run_id, const struct pp_run_re
         PP_VALUES(PP_INT(run_id), PP_TEXT(r->status), PP_REAL(r->ms_per_batch), PP_REAL(r->makespan_ms),
                   PP_REAL(r->span_ms), PP_REAL(r->bubble), PP_REAL(r->bubble_span), PP_REAL(r->lower_bound_ms),
                   PP_REAL(r->test_loss), PP_REAL(r->trace_overhead), PP_REAL(r->reference_ns)));
-    pp_db_forget(db); /* look-ups go by the status */
+    if (db->sampled) pp_db_forget(db); /* look-ups of times go by the status of their run */
     return pp_db_finish(db, status);
 }
 
@@ -256,6 +256,7 @@ pp_status pp_db_add_sample(struct pp_db *db, int64_t run_id, enum pp_sample_kind
     static const char *const into[] = {[PP_SAMPLE_KERNEL] = SAMPLE_INTO("kernel_time"),
                                        [PP_SAMPLE_TASK] = SAMPLE_INTO("task_time"),
                                        [PP_SAMPLE_LINK] = SAMPLE_INTO("link_time")};
+    db->sampled = true;
     pp_db_forget(db);
     return pp_db_add(db, into[kind],
                      PP_VALUES(PP_INT(run_id), PP_TEXT(s->name), PP_TEXT(s->context ? s->context : ""), PP_INT(s->load),
