@@ -353,9 +353,12 @@ def follow(args):
         theirs = ppexec(args.ppexec, [*words, "--device", "cpu", "--vocab-multiple", 1])
         if kept:
             kept.write_text(json.dumps(theirs), encoding="utf-8")
-    first = max(abs(a - b) for a, b in zip(ours["loss"][:20], theirs["loss"][:20]))
     ends = [result["valid_loss"][-1] if result["valid_loss"] else result["loss"][-1] for result in (ours, theirs)]
-    perplexity = abs(math.exp(ends[0] - ends[1]) - 1)
+    if None in (*ours["loss"], *theirs["loss"], *ends):
+        print(f"{args.preset} {args.precision}: a loss is no number: NOT OK")
+        return 1
+    first = max(abs(a - b) for a, b in zip(ours["loss"][:20], theirs["loss"][:20]))
+    perplexity = abs(math.expm1(min(ends[0] - ends[1], 100)))
     good = first <= TOLERANCE[args.precision] and perplexity <= 0.03
     print(
         f"{args.preset} {args.precision}: {len(ours['loss'])} steps, largest difference of the first 20 losses "

@@ -13,6 +13,7 @@ out.
 
 import argparse
 import os
+import pathlib
 import sqlite3
 import statistics
 import sys
@@ -120,7 +121,7 @@ def main():
         bench(args.ppexec, args.models, args.turns)
         return 0
     try:
-        with sqlite3.connect(f"file:{args.db}?mode=ro", uri=True) as db:
+        with sqlite3.connect(pathlib.Path(args.db).absolute().as_uri() + "?mode=ro", uri=True) as db:
             rows = list(measure(db))
     except sqlite3.Error as error:
         parser.error(f"argument --db: {args.db}: {error}; name a file that ppexec wrote with --db")

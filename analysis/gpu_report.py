@@ -290,6 +290,22 @@ def ncu_lines(folder):
 # Learning
 
 
+def perplexity(loss):
+    """None where the loss is no number: a training that diverged is part of the page, too."""
+    try:
+        return None if loss is None else math.exp(loss)
+    except OverflowError:
+        return math.inf
+
+
+def loss_cells(losses):
+    """Of the mean of losses, all of which must be numbers."""
+    if not losses or None in losses:
+        return ["-", "-"]
+    mean = statistics.mean(losses)
+    return [f"{mean:.3f}", f"{perplexity(mean):.1f}"]
+
+
 def learning_section(args, folder, steps):
     lines, text = ["## Learning", ""], read(folder / "learning.json")
     if not text:
@@ -300,13 +316,13 @@ def learning_section(args, folder, steps):
     head = ["epoch", "training loss (last 10 batches)", "perplexity", "validation loss", "perplexity"]
     cells = []
     for i in range(epochs):
-        train = statistics.mean(loss[i * each : (i + 1) * each][-10:])
-        valid = [r["valid_loss"][i], math.exp(r["valid_loss"][i])] if r["valid_loss"] else [None, None]
-        cells.append([i + 1, f"{train:.3f}", f"{math.exp(train):.1f}", *map(two, valid)])
+        valid = r["valid_loss"][i] if r["valid_loss"] else None
+        train = loss_cells(loss[i * each : (i + 1) * each][-10:])
+        cells.append([i + 1, *train, two(valid), two(perplexity(valid))])
     lines += ["    " + r["command"], "", *markdown(head, cells), ""]
     memory = ", ".join(f"{bytes_ / 1e9:.2f}" for bytes_ in r["peak_bytes"])
     used = r["gpu"].get("used_mib")
-    tests = f"{r['test_loss']:.3f} ({math.exp(r['test_loss']):.1f})" if r.get("test_loss") else "-"
+    tests = "{} ({})".format(*loss_cells([r.get("test_loss")])) if r.get("test_loss") else "-"
     rows = [
         ["ms/batch", "-" if r["ms_per_batch"] is None else f"{r['ms_per_batch']:.1f}", "386", "699"],
         ["memory of a worker, GB, by rank", memory, "11.4 to 11.7", "-"],
@@ -315,7 +331,7 @@ def learning_section(args, folder, steps):
         ["clock and power", clock([r["gpu"]]), "-", "-"],
     ]
     lines += [*markdown(["", "ppexec, here", "tutorial's program", "as published"], rows), "", TUTORIAL]
-    data = "\n".join(f"{i + 1} {value}" for i, value in enumerate(loss))
+    data = "\n".join(f"{i + 1} {'?' if value is None else value}" for i, value in enumerate(loss))
     return lines + plot(args, "learning", "Training loss of preset tutorial", {"$data": data}), []
 
 
@@ -328,8 +344,9 @@ def plot(args, what, title, blocks):
     if not any(blocks.values()):
         return []
     script = "".join(f"{block} << EOD\n{data}\nEOD\n" for block, data in blocks.items())
-    script += f"what = '{what}'; title = '{title}'; workload = ''; name = '{args.out.parent / name}'\n"
-    script += "".join(f"load '{PLOTS / file}'\n" for file in ("style.gp", "gpu.gp"))
+    path, plots = (str(part).replace("'", "''") for part in (args.out.parent / name, PLOTS))  # in gnuplot's quotes
+    script += f"what = '{what}'; title = '{title}'; workload = ''; name = '{path}'\n"
+    script += "".join(f"load '{plots}/{file}'\n" for file in ("style.gp", "gpu.gp"))
     try:
         done = subprocess.run(["gnuplot", "-"], input=script, capture_output=True, text=True, check=False, timeout=60)
         problem = done.stderr.strip() if done.returncode else ""

@@ -3,7 +3,6 @@
 
 import copy
 import json
-import math
 import pathlib
 import statistics
 import tempfile

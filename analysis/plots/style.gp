@@ -22,5 +22,5 @@ heading = "set label 1 cut(title) at screen 0.5, screen 1 - 18.0 / height center
     "set label 2 cut(workload) at screen 0.5, screen 1 - 40.0 / height center noenhanced textcolor rgb 0x555555 font ". \
     "sprintf(',%.1f', letters(workload, 10))"
 png = strstrt(GPVAL_TERMINALS, 'pngcairo') ? 'pngcairo' : 'png'
-open(form) = sprintf("set terminal %s size %d,%d font 'sans-serif,11' background rgb 'white'; set output '%s.%s'", \
-    form eq 'png' ? png : form, width, height, name, form)
+open(form) = sprintf("set terminal %s size %d,%d font 'sans-serif,11' background rgb 'white'; " . \
+    "set output name.'.%s'", form eq 'png' ? png : form, width, height, form)

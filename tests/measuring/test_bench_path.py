@@ -7,7 +7,9 @@ import io
 import pathlib
 import sqlite3
 import sys
+import tempfile
 import unittest
+import unittest.mock
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.dont_write_bytecode = True
@@ -109,6 +111,19 @@ class Path(unittest.TestCase):
         # Memory and the order of receives are no data: rank 1 would wait for the last task of rank 0.
         db.execute("INSERT INTO v_task_edge VALUES (1, 4, 11, 1, 'receive slot'), (1, 5, 2, 0, 'receive order')")
         self.assertEqual(list(path.measure(db)), [(3, "gpipe", "inproc", 45, 39.0, 36.0, 45 / 39)])
+        # Of a file whatever its name is.
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("q?.db", "f%41.db", "h#.db"):
+                file = pathlib.Path(folder) / name
+                with contextlib.closing(sqlite3.connect(file)) as copy:
+                    db.commit()
+                    db.backup(copy)
+                with contextlib.redirect_stdout(io.StringIO()) as told, unittest.mock.patch.object(
+                    sys, "argv", ["bench_path.py", "--db", str(file)]
+                ):
+                    self.assertEqual(path.main(), 0)
+                self.assertIn("gpipe", told.getvalue())
+            self.assertEqual(len(list(pathlib.Path(folder).iterdir())), 3)
         # No path rather than a wrong one.
         db.execute("UPDATE plan SET edges = NULL")
         with contextlib.redirect_stderr(io.StringIO()) as said:

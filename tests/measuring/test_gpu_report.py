@@ -179,6 +179,19 @@ class Page(InFolder):
             drawn = (self.folder / f"h200-{what}.svg").exists()
             self.assertTrue(drawn or f"`h200-{what}.svg`: MISSING (there is no gnuplot" in text)
 
+    def test_a_training_that_diverged_is_a_part_of_the_page(self):
+        self.folder = self.folder / "it's"
+        self.folder.mkdir()
+        for loss, valid, expected in (([5.0] * 10 + [900.0] * 10, [5.0, 900.0], ("900.000", "inf")),
+                                      ([4.0, None], [None, None], ("-", "-"))):
+            learned = dict(command="ppexec --z", loss=loss, valid_loss=valid, test_loss=None, ms_per_batch=None)
+            learned.update(peak_bytes=[1], gpu={})
+            (self.folder / "learning.json").write_text(json.dumps(learned))
+            text = self.make()
+            self.assertRegex(text, r"\| +2 \| +{} \| +{} +\|".format(*expected))
+            drawn = (self.folder / "h200-learning.svg").exists()
+            self.assertTrue(drawn or "`h200-learning.svg`: MISSING (there is no gnuplot" in text)
+
     def test_copies_inside_one_gpu_are_no_link_between_gpus(self):
         (self.folder / "profiles").mkdir()
         (self.folder / "profiles" / "h200-small.tsv").write_text("run\tx\nlink\tinproc p2p\tlatency_ns\t1\nend\n")
