@@ -250,10 +250,10 @@ static pp_status write_run(struct chrome *c, struct pp_db *db, int64_t run, cons
 
 static pp_status write_trace(struct chrome *c, struct pp_db *db, const struct pp_table *table, int64_t row)
 {
-    char title[256];
+    char title[PP_TITLE_TEXT];
     const struct pp_pair pair = pp_compare_pair(table, row);
     fputs("{\"displayTimeUnit\":\"ms\",\"otherData\":{\"configuration\":", c->out);
-    pp_json_text(pp_compare_title(table, row, title, sizeof title), c->out);
+    pp_json_text(pp_compare_title_runs(table, row, title), c->out);
     fputs(",\"workload\":", c->out);
     pp_json_text(pp_table_text(table, row, PP_CONF_WORKLOAD), c->out);
     fputs("},\"traceEvents\":[", c->out);

@@ -20,18 +20,23 @@ static const struct pp_column kind_columns[] = {PP_OF_KIND_COLUMNS(AS_KIND_COLUM
 #define BATCH_W                                                                                                        \
     "coalesce((SELECT CAST(value AS INTEGER) FROM run_config WHERE run = coalesce(measured_run, predicted_run) "       \
     "AND name = 'batch-w'), 1) AS batch_w"
+/* Of options that make another plan, and are no part of the workload, those that were given; NULL: none. */
+#define OPTIONS                                                                                                        \
+    "(SELECT group_concat(name || ' ' || value, ', ') FROM (SELECT name, value FROM run_config WHERE given AND "       \
+    "run = coalesce(measured_run, predicted_run) AND name IN ('clip', 'recv-buffers') ORDER BY name)) AS options"
 /* A list of names or values ends with a comma, so a NULL follows it, which is not read. */
 #define CONFIGURATION                                                                                                  \
     "SELECT " PP_CONFIGURATION_COLUMNS(AS_NAME) "NULL FROM (SELECT *, virtual_stages AS virtual, " BATCH_W             \
-                                                " FROM v_configuration) "
+                                                ", " OPTIONS " FROM v_configuration) "
 
 static const char newest[] = CONFIGURATION "WHERE newest AND ?1 = 0 ORDER BY workload, device, threads, replicas, "
-                                           "tensor, checkpoint, stages, schedule, virtual_stages, chunks, transport";
+                                           "tensor, checkpoint, stages, schedule, virtual_stages, chunks, transport, "
+                                           "batch_w, options, plan, measured_run, predicted_run";
 static const char of_run[] =
     CONFIGURATION "WHERE predicted_run = ?1 OR measured_run = ?1 ORDER BY newest DESC, measured_run DESC LIMIT 1";
 static const char kinds[] =
     "SELECT " PP_OF_KIND_COLUMNS(AS_VALUE) "NULL FROM v_task_kind WHERE run IN (?1, ?2) GROUP BY kind "
-                                           "ORDER BY measured_ms DESC, predicted_ms DESC";
+                                           "ORDER BY measured_ms DESC, predicted_ms DESC, kind";
 
 static pp_status nothing(struct pp_db *db, int run)
 {
@@ -134,14 +139,28 @@ const char *pp_compare_title(const struct pp_table *table, int64_t row, char *bu
     int chunks = whole_of(table, row, PP_CONF_CHUNKS), microbatches = whole_of(table, row, PP_CONF_MICROBATCHES);
     const int batch_w = whole_of(table, row, PP_CONF_BATCH_W);
     char cut[48] = "", batched[24] = "", shared[PP_SHARED_TEXT];
+    const char *options = pp_table_text(table, row, PP_CONF_OPTIONS);
     if (batch_w > 1) snprintf(batched, sizeof batched, ", batch W %d", batch_w);
     if (microbatches != chunks) snprintf(cut, sizeof cut, " (%d microbatches)", microbatches);
     pp_compare_shared(table, row, shared);
-    snprintf(buf, size, "%s, %s, P = %d, V = %d, %d chunk%s%s%s, D = %d%s, checkpoint %s",
+    snprintf(buf, size, "%s, %s, P = %d, V = %d, %d chunk%s%s%s, D = %d%s, checkpoint %s%s%s",
              pp_table_text(table, row, PP_CONF_PRESET), pp_table_text(table, row, PP_CONF_SCHEDULE),
              whole_of(table, row, PP_CONF_STAGES), whole_of(table, row, PP_CONF_VIRTUAL), chunks, pp_plural(chunks),
              cut, batched, whole_of(table, row, PP_CONF_REPLICAS), shared,
-             pp_table_text(table, row, PP_CONF_CHECKPOINT));
+             pp_table_text(table, row, PP_CONF_CHECKPOINT), *options ? ", " : "", options);
+    return buf;
+}
+
+const char *pp_compare_title_runs(const struct pp_table *table, int64_t row, char buf[PP_TITLE_TEXT])
+{
+    const struct pp_pair pair = pp_compare_pair(table, row);
+    char title[PP_TITLE_TEXT];
+    pp_compare_title(table, row, title, sizeof title);
+    if (pp_pair_complete(&pair))
+        snprintf(buf, PP_TITLE_TEXT, "%.*s, runs %" PRId64 " and %" PRId64, PP_TITLE_TEXT - 56, title, pair.predicted,
+                 pair.measured);
+    else
+        snprintf(buf, PP_TITLE_TEXT, "%.*s, run %" PRId64, PP_TITLE_TEXT - 56, title, later_run(&pair));
     return buf;
 }
 
@@ -163,12 +182,12 @@ static int64_t block_end(const struct pp_table *table, int64_t first)
 
 static pp_status print_kinds_of(struct pp_db *db, const struct pp_table *table, int64_t row, FILE *out)
 {
-    char title[256];
+    char title[PP_TITLE_TEXT];
     struct pp_table of_kinds = {0};
     struct pp_pair pair = pp_compare_pair(table, row);
     pp_status status = pp_compare_kinds(db, &pair, &of_kinds);
     if (status == PP_OK && of_kinds.nrows) {
-        fprintf(out, "\nTasks of %s:\n  %s\n", pp_compare_title(table, row, title, sizeof title),
+        fprintf(out, "\nTasks of %s:\n  %s\n", pp_compare_title_runs(table, row, title),
                 pp_table_text(table, row, PP_CONF_WORKLOAD));
         pp_table_print(&of_kinds, 0, of_kinds.nrows, out);
     }

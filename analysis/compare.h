@@ -26,6 +26,9 @@ enum { PP_SHARED_TEXT = 40 };
 void pp_compare_shared(const struct pp_table *table, int64_t row, char buf[PP_SHARED_TEXT]);
 /* Writes the configuration of a row, "small, 1f1b, P = 2, V = 1, 4 chunks, D = 1, checkpoint never"; returns buf. */
 const char *pp_compare_title(const struct pp_table *table, int64_t row, char *buf, size_t size);
+/* The same with the runs of the row: ", runs 3 and 8" or ", run 8". */
+enum { PP_TITLE_TEXT = 320 };
+const char *pp_compare_title_runs(const struct pp_table *table, int64_t row, char buf[PP_TITLE_TEXT]);
 
 /* A table with a row for each kind of task in the two runs. pp_table_free() releases it. */
 pp_status pp_compare_kinds(struct pp_db *db, const struct pp_pair *pair, struct pp_table *out) PP_MUST_CHECK;

@@ -27,6 +27,7 @@
     X(CHECKPOINT, "checkpoint", "", "checkpoint", 0, 0)                                                                \
     X(TRANSPORT, "transport", "", "transport", 0, 0)                                                                   \
     X(BATCH_W, "batch_w", "", "batch W", 0, 0, .usual = "1")                                                           \
+    X(OPTIONS, "options", "", "options", 0, 0)                                                                         \
     X(PREDICTED_MS, "predicted_ms", "ms/batch", "predicted", 1, 2)                                                     \
     X(MEASURED_MS, "measured_ms", "ms/batch", "measured", 1, 2)                                                        \
     X(ERROR_PERCENT, "error_percent", "ms/batch", "error %", 1, 1)                                                     \

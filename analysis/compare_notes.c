@@ -11,13 +11,19 @@
 #include "core/base/log.h"
 #include "core/base/stats.h"
 
+/* Has the row a prediction and a measurement? A run that resumed one which had ended measured nothing. */
+static bool is_compared(const struct pp_table *table, int64_t row)
+{
+    const struct pp_pair pair = pp_compare_pair(table, row);
+    return pp_pair_complete(&pair) && !isnan(pp_table_real(table, row, PP_CONF_MEASURED_MS));
+}
+
 /* An error against a data sheet is not one against measured kernels. */
 static void report_assumed(const struct pp_table *table)
 {
     int64_t assumed = 0, compared = 0;
     for (int64_t row = 0; row < table->nrows; row++) {
-        struct pp_pair pair = pp_compare_pair(table, row);
-        if (!pp_pair_complete(&pair)) continue;
+        if (!is_compared(table, row)) continue;
         compared++;
         assumed += strcmp(pp_table_text(table, row, PP_CONF_COST_SOURCE), "machine") == 0;
     }
@@ -135,7 +141,7 @@ static pp_status report_evaluations(struct pp_db *db, const struct pp_table *tab
         struct pp_pair pair = pp_compare_pair(table, row);
         double value = 0;
         bool found;
-        if (!pp_pair_complete(&pair) || same_peaks(table, row)) continue;
+        if (!is_compared(table, row) || same_peaks(table, row)) continue;
         PP_TRY(figure_of(db, differ, PP_VALUES(PP_INT(pair.predicted), PP_INT(pair.measured)), &value, &found));
         if (!found || value == 0) continue;
         different++;

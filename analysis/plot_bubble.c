@@ -61,14 +61,14 @@ static pp_status write_data(const struct pp_plots *plots, int ranks, const doubl
 
 static pp_status draw(struct pp_plots *plots, int64_t row, int ranks, double *predicted, double *measured)
 {
-    char title[256];
+    char title[PP_TITLE_TEXT];
     bool any_predicted, any_measured;
     struct pp_pair pair = pp_compare_pair(plots->table, row);
     PP_TRY(read_bubbles(plots->db, pair.predicted, ranks, predicted, &any_predicted));
     PP_TRY(read_bubbles(plots->db, pair.measured, ranks, measured, &any_measured));
     if (!any_predicted && !any_measured) return PP_OK;
     PP_TRY(write_data(plots, ranks, predicted, measured));
-    FILE *script = pp_plot_begin(plots, "bubble", pp_compare_title(plots->table, row, title, sizeof title), row);
+    FILE *script = pp_plot_begin(plots, "bubble", pp_compare_title_runs(plots->table, row, title), row);
     if (!script) return PP_IO;
     fprintf(script, "ranks = %d\ncolumns = '%s%s' # of bubble.dat: 2 predicted, 3 measured\n", ranks,
             any_predicted ? " 2" : "", any_measured ? " 3" : "");

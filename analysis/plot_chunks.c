@@ -10,12 +10,17 @@
 
 const struct pp_plot_names pp_plot_chunks_names = {"ms-per-batch", {"-predicted.dat", "-measured.dat"}};
 
-enum { LINES_MAX = 24, LINE_TEXT = 64 };
+enum {
+    LINES_MAX = 24,
+    LINE_TEXT = 128,
+    LABELS = 16,   /* there is room for so many numbers below a picture */
+    BARS_UP_TO = 3 /* times the largest point: longer bars leave the picture, or its lines would all be at its bottom */
+};
 
 /* What makes two rows of the table points of one picture, and then of one line. */
 static const int of_picture[] = {PP_CONF_WORKLOAD, PP_CONF_DEVICE,     PP_CONF_THREADS, PP_CONF_REPLICAS,
                                  PP_CONF_TENSOR,   PP_CONF_CHECKPOINT, PP_CONF_STAGES};
-static const int of_line[] = {PP_CONF_SCHEDULE, PP_CONF_VIRTUAL, PP_CONF_BATCH_W};
+static const int of_line[] = {PP_CONF_SCHEDULE, PP_CONF_VIRTUAL, PP_CONF_BATCH_W, PP_CONF_OPTIONS};
 enum { OF_LINE = sizeof of_line / sizeof *of_line };
 static const int of_measured_line[] = {PP_CONF_TRANSPORT}; /* a prediction alone belongs to any */
 
@@ -27,6 +32,7 @@ struct picture {
     int64_t beyond;          /* rows of further lines */
     bool transports;         /* there are several */
     double low, high;        /* of all points and bars */
+    double highest;          /* of all points */
 };
 
 static bool same_picture(const struct pp_table *table, int64_t a, int64_t b)
@@ -53,8 +59,8 @@ static int line_of(const struct picture *picture, int64_t row)
 /* A run that did no steps, because it resumed one that had ended, has no time. */
 static bool has_point(const struct pp_table *table, int64_t row)
 {
-    return !isnan(pp_table_real(table, row, PP_CONF_PREDICTED_MS)) ||
-           !isnan(pp_table_real(table, row, PP_CONF_MEASURED_MS));
+    return isfinite(pp_table_real(table, row, PP_CONF_PREDICTED_MS)) ||
+           isfinite(pp_table_real(table, row, PP_CONF_MEASURED_MS));
 }
 
 static bool is_shown(const struct picture *picture, int64_t row)
@@ -93,31 +99,42 @@ static const char *line_text(const struct picture *picture, int line, char buf[L
     int64_t row = picture->line[line];
     const int v = (int)pp_table_integer(picture->table, row, PP_CONF_VIRTUAL),
               w = (int)pp_table_integer(picture->table, row, PP_CONF_BATCH_W);
+    const char *options = pp_table_text(picture->table, row, PP_CONF_OPTIONS);
     char stages[24] = "", batched[24] = "";
     if (v > 1) snprintf(stages, sizeof stages, ", V = %d", v);
     if (w > 1) snprintf(batched, sizeof batched, ", batch W %d", w);
-    snprintf(buf, LINE_TEXT, "%s%s%s%s%s", pp_table_text(picture->table, row, PP_CONF_SCHEDULE), stages, batched,
-             picture->transports ? ", " : "",
+    snprintf(buf, LINE_TEXT, "%s%s%s%s%s%s%s", pp_table_text(picture->table, row, PP_CONF_SCHEDULE), stages, batched,
+             *options ? ", " : "", options, picture->transports ? ", " : "",
              picture->transports ? pp_table_text(picture->table, row, PP_CONF_TRANSPORT) : "");
     return buf;
 }
 
-/* The points of one line; false if there is none. A spread that is not known is no spread. */
+/* How far the steps of a measured point spread. A spread that is not known is no spread. */
+static void write_spread(struct picture *picture, int64_t row, double y, FILE *out)
+{
+    const double low = pp_table_real(picture->table, row, PP_CONF_MEASURED_P5_MS),
+                 high = pp_table_real(picture->table, row, PP_CONF_MEASURED_P95_MS);
+    picture->low = fmin(picture->low, low); /* a NAN is no limit */
+    picture->high = fmax(picture->high, high);
+    fprintf(out, " %.6g %.6g", isnan(low) ? y : low, isnan(high) ? y : high);
+}
+
+/* The points of one line; false if there is none. */
 static bool write_line(struct picture *picture, int line, int column, FILE *out)
 {
     const struct pp_table *table = picture->table;
+    const bool spreads = column == PP_CONF_MEASURED_MS;
     bool any = false;
     for (int64_t row = picture->first; row < table->nrows; row++) {
         const double y = pp_table_real(table, row, column);
-        if (line_of(picture, row) != line || isnan(y)) continue;
-        const double low = pp_table_real(table, row, PP_CONF_MEASURED_P5_MS),
-                     high = pp_table_real(table, row, PP_CONF_MEASURED_P95_MS);
-        if (!any) fprintf(out, "# chunks %s p5 p95\n", table->columns[column].key);
+        if (line_of(picture, row) != line || !isfinite(y)) continue;
+        if (!any) fprintf(out, "# chunks %s%s\n", table->columns[column].key, spreads ? " p5 p95" : "");
         any = true;
-        picture->low = fmin(picture->low, fmin(y, low)); /* a NAN is no limit */
-        picture->high = fmax(picture->high, fmax(y, high));
-        fprintf(out, "%d %.6g %.6g %.6g\n", (int)pp_table_integer(table, row, PP_CONF_CHUNKS), y, isnan(low) ? y : low,
-                isnan(high) ? y : high);
+        picture->low = fmin(picture->low, y);
+        picture->highest = fmax(picture->highest, y);
+        fprintf(out, "%d %.6g", (int)pp_table_integer(table, row, PP_CONF_CHUNKS), y);
+        if (spreads) write_spread(picture, row, y, out);
+        fputc('\n', out);
     }
     if (any) fputs("\n\n", out);
     return any;
@@ -138,16 +155,29 @@ static pp_status write_lines(struct pp_plots *plots, struct picture *picture, co
     return pp_plot_close(plots, file_name, data);
 }
 
+/* The least number of chunks of the picture that is larger than `last`; 0: there is none. */
+static int next_chunks(const struct picture *picture, int last)
+{
+    int next = 0;
+    for (int64_t row = picture->first; row < picture->table->nrows; row++) {
+        const int chunks = (int)pp_table_integer(picture->table, row, PP_CONF_CHUNKS);
+        if (is_shown(picture, row) && chunks > last && (next == 0 || chunks < next)) next = chunks;
+    }
+    return next;
+}
+
+/* A mark for each number of chunks, with the number where there is room for it. */
 static void write_tics(const struct picture *picture, FILE *script)
 {
-    int least = 1 << 30, most = 0;
+    const int least = next_chunks(picture, 0);
+    int most = least, labelled = 0;
+    for (int chunks = least; chunks; chunks = next_chunks(picture, chunks)) most = chunks;
+    const double room = pow((double)most / least, 1.0 / LABELS);
     fputs("set xtics (", script);
-    for (int64_t row = picture->first; row < picture->table->nrows; row++) {
-        if (!is_shown(picture, row)) continue;
-        int chunks = (int)pp_table_integer(picture->table, row, PP_CONF_CHUNKS);
-        fprintf(script, "%s%d", most ? ", " : "", chunks);
-        if (chunks < least) least = chunks;
-        if (chunks > most) most = chunks;
+    for (int chunks = least; chunks; chunks = next_chunks(picture, chunks)) {
+        const bool shown = chunks >= labelled * room;
+        fprintf(script, shown ? "%s%d" : "%s'' %d", chunks > least ? ", " : "", chunks);
+        if (shown) labelled = chunks;
     }
     fprintf(script, ")\nset xrange [%g:%g]\n", least / 1.2, most * 1.2);
 }
@@ -175,8 +205,9 @@ static pp_status draw(struct pp_plots *plots, struct picture *picture, const cha
     write_tics(picture, script);
     pp_status status = write_lines(plots, picture, name, "predicted", PP_CONF_PREDICTED_MS, script);
     if (status == PP_OK) status = write_lines(plots, picture, name, "measured", PP_CONF_MEASURED_MS, script);
-    double margin = 0.06 * fmax(picture->high - picture->low, 0.1 * picture->high);
-    fprintf(script, "set yrange [%.6g:%.6g]\n", fmax(picture->low - margin, 0), picture->high + margin);
+    const double high = fmax(picture->highest, fmin(picture->high, BARS_UP_TO * picture->highest));
+    const double margin = 0.06 * fmax(high - picture->low, 0.1 * high);
+    fprintf(script, "set yrange [%.6g:%.6g]\n", fmax(picture->low - margin, 0), high + margin);
     if (status == PP_OK) return pp_plot_finish(plots, name, pp_plot_chunks_gp, script);
     pp_plot_abandon(plots, name, script);
     return status;

@@ -126,9 +126,9 @@ static pp_status write_arenas(struct pp_plots *plots, const struct series *serie
 
 static pp_status write_script(struct pp_plots *plots, int64_t row, const struct series *const *series, int n)
 {
-    char title[256];
+    char title[PP_TITLE_TEXT];
     int64_t most = 0, length = 0;
-    FILE *script = pp_plot_begin(plots, "memory", pp_compare_title(plots->table, row, title, sizeof title), row);
+    FILE *script = pp_plot_begin(plots, "memory", pp_compare_title_runs(plots->table, row, title), row);
     if (!script) return PP_IO;
     pp_status status = write_arenas(plots, series[n - 1], &most, script);
     for (int i = 0; i < n; i++) {

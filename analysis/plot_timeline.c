@@ -13,7 +13,15 @@
 const struct pp_plot_names pp_plot_timeline_names = {"timeline", {"-predicted.dat", "-measured.dat"}};
 
 /* Must agree with plots/timeline.gp: what a label has room for is decided here. */
-enum { WIDTH = 1400, WIDTH_MAX = 2400, BAR_PIXELS = 20, DIGIT_PIXELS = 7, MARGIN_PIXELS = 4, BARS_MAX = 100000 };
+enum {
+    WIDTH = 1400,
+    WIDTH_MAX = 2400,
+    BAR_PIXELS = 20,
+    NARROW_PIXELS = 4, /* boxes that are narrower have no borders */
+    DIGIT_PIXELS = 7,
+    MARGIN_PIXELS = 4,
+    BARS_MAX = 100000
+};
 static const double used_width = 0.91;
 
 struct panel {
@@ -61,13 +69,19 @@ static const char *label_of(const struct pp_bar *bar, double pixels, char buf[32
     return buf;
 }
 
-/* Wide enough for the numbers in the boxes, if that is possible. */
-static int picture_width(const struct panel *panel)
+/* Boxes of a row. */
+static int64_t boxes_of(const struct panel *panel)
 {
     int64_t computed = 0;
     for (int64_t i = 0; i < panel->timeline.nbars; i++)
         computed += panel->timeline.bars[i].worker == 0 && pp_kinds[panel->timeline.bars[i].kind].computes;
-    int64_t width = computed * BAR_PIXELS;
+    return computed;
+}
+
+/* Wide enough for the numbers in the boxes, if that is possible. */
+static int picture_width(const struct panel *panel)
+{
+    const int64_t width = boxes_of(panel) * BAR_PIXELS;
     return width < WIDTH ? WIDTH : width > WIDTH_MAX ? WIDTH_MAX : (int)width;
 }
 
@@ -116,16 +130,17 @@ static void write_kinds(const struct panel *panels, int n, FILE *script)
 
 static pp_status draw(struct pp_plots *plots, int64_t row, const struct panel *panels, int n)
 {
-    char title[256];
+    char title[PP_TITLE_TEXT];
     int64_t length = 0;
     for (int p = 0; p < n; p++)
         if (panels[p].length_ns > length) length = panels[p].length_ns;
     int width = picture_width(&panels[0]);
     for (int p = 0; p < n; p++) PP_TRY(write_data(plots, &panels[p], width * used_width / (double)length));
-    FILE *script = pp_plot_begin(plots, "timeline", pp_compare_title(plots->table, row, title, sizeof title), row);
+    FILE *script = pp_plot_begin(plots, "timeline", pp_compare_title_runs(plots->table, row, title), row);
     if (!script) return PP_IO;
-    fprintf(script, "ranks = %d\nvirtual_stages = %d\nlength_ms = %.6f\npixels = %d\npanels = '",
-            panels[0].timeline.ranks, panels[0].timeline.virtual_stages, (double)length / 1e6, width);
+    fprintf(script, "ranks = %d\nvirtual_stages = %d\nlength_ms = %.6f\npixels = %d\nnarrow = %d\npanels = '",
+            panels[0].timeline.ranks, panels[0].timeline.virtual_stages, (double)length / 1e6, width,
+            boxes_of(&panels[0]) * NARROW_PIXELS > width);
     for (int p = 0; p < n; p++) fprintf(script, "%s%s", p ? " " : "", panels[p].name);
     fputs("'\n", script);
     write_kinds(panels, n, script);

@@ -85,6 +85,7 @@ struct view {
     int columns[PP_TEXT_COLUMNS]; /* of the table, that have headings */
     struct pp_text_column texts[PP_TEXT_COLUMNS];
     const struct pp_memory_unit *units[PP_TEXT_COLUMNS]; /* of columns of bytes */
+    int decimals[PP_TEXT_COLUMNS];                       /* of scaled columns */
     char groups[PP_TEXT_COLUMNS][PP_CELL_BYTES];         /* of columns of bytes, with the unit */
 };
 
@@ -114,7 +115,7 @@ static const char *show(const void *of, int64_t row, int i, char buf[PP_CELL_BYT
     else if (unit)
         snprintf(buf, PP_CELL_BYTES, "%.*f", unit->decimals, cell->real / unit->bytes);
     else if (column->scale != 0)
-        snprintf(buf, PP_CELL_BYTES, "%.*f", column->decimals, cell->real * column->scale);
+        snprintf(buf, PP_CELL_BYTES, "%.*f", view->decimals[i], cell->real * column->scale);
     else
         snprintf(buf, PP_CELL_BYTES, "%" PRId64, cell->integer);
     return buf;
@@ -142,6 +143,23 @@ static const struct pp_memory_unit *unit_of(const struct view *view, int64_t n, 
     return pp_memory_unit(most);
 }
 
+enum { TIMES = 2, MOST_DECIMALS = 5 }; /* decimals of times in ms; times of the smallest models and steps have more */
+
+/* Digits behind the point, so that the largest number of the column's group has four digits in all. */
+static int decimals_of(const struct view *view, int64_t n, const struct pp_column *column)
+{
+    const struct pp_table *table = view->table;
+    int decimals = column->decimals;
+    double most = 0;
+    if (decimals != TIMES) return decimals;
+    for (int64_t row = view->first; row < view->first + n; row++)
+        for (int c = 0; c < table->ncolumns; c++)
+            if (table->columns[c].decimals == TIMES && strcmp(table->columns[c].group, column->group) == 0)
+                most = fmax(most, fabs(cell_of(table, row, c)->real * table->columns[c].scale));
+    for (double limit = 10; most > 0 && most < limit && decimals < MOST_DECIMALS; limit /= 10) decimals++;
+    return decimals;
+}
+
 /* The settings of a configuration are told above the table where all rows have the same, also of one row; what was
  * measured or predicted stays in its columns. */
 static void view_column(struct view *view, int64_t n, int i)
@@ -156,6 +174,7 @@ static void view_column(struct view *view, int64_t n, int i)
                                              .twin = column->twin,
                                              .usual = column->usual,
                                              .spare = column->spare};
+    view->decimals[i] = decimals_of(view, n, column);
     if (!column->bytes) return;
     view->units[i] = unit_of(view, n, column->group);
     snprintf(view->groups[i], PP_CELL_BYTES, "%s %s", column->group, view->units[i]->name);

@@ -17,7 +17,7 @@ struct pp_column {
     const char *group;   /* first line of the heading; neighbouring columns with the same group share it */
     const char *heading; /* second line of the heading; NULL: the table for people leaves the column out */
     double scale;        /* the table for people prints value * scale; 0: text or whole number, as it is */
-    int decimals;        /* ... with so many digits behind the point */
+    int decimals;        /* ... with so many digits behind the point; of 2 more, if the group's numbers are small */
     bool bytes;          /* a size of memory, for people in the unit that fits the largest one of the group */
     const char *twin;    /* core/base/text_table.h */
     const char *usual;   /* core/base/text_table.h */

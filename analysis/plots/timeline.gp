@@ -31,7 +31,8 @@ set xrange [0:length_ms]
 set yrange [-ranks + 0.46:0.46]
 set ytics scale 0 ()
 do for [r = 0:ranks - 1:every] { set ytics add (sprintf('rank %d', r) -r) }
-set style fill solid 1 border rgb 'white'
+# Of narrow boxes white borders would leave little.
+eval 'set style fill solid 1 '.(narrow ? 'noborder' : "border rgb 'white'")
 set key horizontal maxrows 1 Left reverse right bottom at screen 0.985, screen 1 - 76.0 / height samplen 1 width 1.3 noenhanced \
     font ',10'
 label_font = row > 30 ? ',10' : ',8'
