@@ -207,6 +207,15 @@ static double asked_columns(const struct pp_call *call)
     return is_gradient(call) ? 3 * n->dh + 2 * values : n->dh + values;
 }
 
+/* Do other kernels (FlashAttention-2 and later) have the call on tensor cores? Their heads have multiples of 8 columns,
+ * and 256 at most. */
+static bool others_multiply(const struct pp_call *call)
+{
+    const struct pp_attention_dims *n = &call->attention;
+    return is_flash(call) && call->precision == PP_BF16 && n->dh % 8 == 0 && PP_VALUE_COLUMNS(n) % 8 == 0 &&
+           PP_WIDEST_COLUMNS(n) <= 256;
+}
+
 static void add_attention(const struct pp_call *call, bool gpu, struct pp_work *work)
 {
     const struct parts p = parts_of(call, gpu);
@@ -219,10 +228,10 @@ static void add_attention(const struct pp_call *call, bool gpu, struct pp_work *
         const struct pp_operand qkv = pp_call_operand(call, PP_OPERAND(flash, qkv)); /* a bias is added first */
         work->bytes_before = 2.0 * (double)qkv.elements * (double)qkv.element_bytes;
     }
-    if (gpu && is_flash(call) && pp_flash_multiplies(call)) {
+    if (gpu && others_multiply(call))
         work->attention[is_gradient(call)] = 2 * heads * asked_columns(call) * processor_scores(&call->attention, true);
+    if (gpu && is_flash(call) && pp_flash_multiplies(call))
         work->clocks = heads * clocks_of(&p, is_gradient(call), PP_WIDEST_COLUMNS(&call->attention) > PP_MMA_NARROW);
-    }
     for (int i = 0; i < 2; i++) {
         work->flops[arithmetic] += 2 * heads * p.of[i].scores * (double)p.of[i].columns;
         work->shared_bytes += heads * p.of[i].scores * p.of[i].shared_bytes;

@@ -22,8 +22,8 @@ struct pp_work {
     double bytes;                /* of operands, read and written */
     double bytes_before;         /* GPUs: moved by a launch that comes before those which do all else */
     double shared_bytes;         /* GPUs: bytes moved inside multiprocessors, if that may take longest; else 0 */
-    /* GPUs, attention on tensor cores without stored scores: FLOPs of the products that other kernels for it make, two
-     * forward ([0]) or five backward ([1]), of what is not masked. A call has one of both. */
+    /* GPUs, attention without stored scores that other kernels for it have on tensor cores: FLOPs of the products that
+     * they make, two forward ([0]) or five backward ([1]), of what is not masked. A call has one of both. */
     double attention[2];
     double clocks; /* GPUs: of one multiprocessor, during which no products are made, nor bytes moved there */
     struct pp_product product; /* if the call is a matrix product; its FLOPs then are of one precision */

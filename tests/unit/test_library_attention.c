@@ -35,6 +35,10 @@ static void test_operations(void **state)
     struct pp_call latent = flash(true, 4096, 192, false);
     latent.attention.dv = 128;
     assert_true(asked(&latent, 1) == 2.0 * 2 * 16 * 4096 * 4096 * (3 * 192 + 2 * 128));
+    for (int width = 8; width <= 272; width += 4) { /* other kernels' heads, which need not be those of ours */
+        const struct pp_call call = flash(false, 4096, width, false);
+        assert_true(asked(&call, 0) == (width % 8 == 0 && width <= 256 ? all / 128 * width : 0));
+    }
     struct pp_call plain = flash(false, 4096, 128, false);
     plain.precision = PP_FP32;
     assert_true(asked(&plain, 0) == 0);
