@@ -10,24 +10,24 @@
 #include "sim/costs.h"
 #include "sim/ways.h"
 
-/* Changes to another layout of parameters, gradients and optimizer. ZeRO needs no more devices, and stands first;
- * layouts with more devices follow by their number. Tensor ranks stand before stages: they also divide activations, and
- * leave the bubble as it is. */
+/* Changes to other pipelines, by the number of devices that they need. Tensor ranks stand before stages: they also
+ * divide activations, and leave the bubble as it is. Before all these, parameters, gradients and optimizer are shared
+ * among as many replicas as there are (share()). */
 static const struct layout_change {
-    int zero;           /* the new ZeRO stage; 0: no change */
     int tensor, stages; /* factors of T and P */
     bool from_stages;   /* T's workers were stages: P is divided by T's factor */
-} layouts[] = {{1, 1, 1}, {2, 1, 1},  {3, 1, 1}, {0, 2, 1},  {0, 1, 2},       {0, 4, 1},       {0, 1, 4},
-               {0, 2, 2}, {0, 8, 1},  {0, 1, 8}, {0, 4, 2},  {0, 8, 2},       {0, 1, 16},      {0, 4, 4},
-               {0, 8, 4}, {0, 1, 32}, {0, 8, 8}, {0, 1, 64}, {0, 2, 1, true}, {0, 4, 1, true}, {0, 8, 1, true}};
+} layouts[] = {{2, 1},  {1, 2}, {4, 1}, {1, 4},  {2, 2}, {8, 1},  {1, 8},       {4, 2},       {8, 2},
+               {1, 16}, {4, 4}, {8, 4}, {1, 32}, {8, 8}, {1, 64}, {2, 1, true}, {4, 1, true}, {8, 1, true}};
 
 /* Changes that save memory in the same layout. Smaller microbatches take a little time, recomputation takes more. */
+enum { ALL_LAYERS = PP_CHECKPOINT_SOME_LAYERS }; /* stands for as many layers as the model has */
 static const struct saving {
     bool single_rows; /* one row in each microbatch */
     int checkpoint;   /* the new mode; PP_CHECKPOINT_NEVER: no change */
-} savings[] = {{false, PP_CHECKPOINT_NEVER},     {true, PP_CHECKPOINT_NEVER},   {false, PP_CHECKPOINT_ACTIVATION},
-               {true, PP_CHECKPOINT_ACTIVATION}, {false, PP_CHECKPOINT_LAYERS}, {true, PP_CHECKPOINT_LAYERS},
-               {false, PP_CHECKPOINT_ALWAYS},    {true, PP_CHECKPOINT_ALWAYS}};
+} savings[] = {{false, PP_CHECKPOINT_NEVER},     {true, PP_CHECKPOINT_NEVER},  {false, PP_CHECKPOINT_ACTIVATION},
+               {true, PP_CHECKPOINT_ACTIVATION}, {false, ALL_LAYERS},          {true, ALL_LAYERS},
+               {false, PP_CHECKPOINT_LAYERS},    {true, PP_CHECKPOINT_LAYERS}, {false, PP_CHECKPOINT_ALWAYS},
+               {true, PP_CHECKPOINT_ALWAYS}};
 
 enum {
     LAYOUTS = sizeof layouts / sizeof *layouts,
@@ -145,22 +145,33 @@ static bool keep_workers(const struct pp_config *config, const struct layout_cha
     return true;
 }
 
+/* Gives *with another ZeRO stage (0: it stays as it is), and N workers that share experts; false if that is impossible,
+ * or in the lists. */
+static bool share(const struct pp_config *config, int zero, int experts, struct pp_large *with)
+{
+    struct pp_point *point = &with->point;
+    const bool other = experts != with->experts;
+    if (zero && (with->replicas * with->context == 1 || (other && zero == point->zero))) return false;
+    if (other && (with->replicas % experts || config->experts % experts)) return false;
+    if (zero) point->zero = zero;
+    if (other && with->experts == 1) point->exchange_pieces = config->overlap_expert_exchange.v[0];
+    with->experts = experts;
+    return !pp_ints_have(&config->zero, point->zero) || (other && !pp_ints_have(&config->expert_parallel, experts));
+}
+
 /* Gives *with another layout; false if that changes nothing, is impossible, or is in the lists. */
 static bool change_layout(const struct pp_predictor *p, const struct layout_change *change, struct pp_large *with)
 {
     const struct pp_config *config = p->config;
     struct pp_point *point = &with->point;
     const int host = p->machine.host_devices > 0 ? p->machine.host_devices : HOST_DEVICES;
-    if (change->zero && (with->replicas * with->context == 1 || pp_ints_have(&config->zero, change->zero)))
-        return false;
-    if (change->zero) point->zero = change->zero;
     point->tensor = pp_point_tensor(point) * change->tensor;
     point->ranks *= change->stages;
     if (change->tensor > 1 && point->tensor * with->context > host) return false;
     if (change->tensor > 1) point->sum_pieces = config->overlap_tensor_sums.v[0];
     if (config->workers.n > 0) return keep_workers(config, change, with);
-    return !change->from_stages && (change->zero || !pp_ints_have(&config->tensor, point->tensor) ||
-                                    !pp_ints_have(&config->stages, point->ranks));
+    return !change->from_stages &&
+           (!pp_ints_have(&config->tensor, point->tensor) || !pp_ints_have(&config->stages, point->ranks));
 }
 
 /* Changes rows and checkpoints of *with, and its order to a leaner one if there is one; false if that makes no
@@ -178,6 +189,7 @@ static bool change_use(const struct search *s, const struct saving *saving, bool
         point->schedule = found.leaner, changed = true;
     if (saving->checkpoint == PP_CHECKPOINT_NEVER) return changed || saving->single_rows;
     point->checkpoint = saving->checkpoint;
+    if (saving->checkpoint == ALL_LAYERS) point->checkpoint += s->p->config->layers - 1;
     return !s->checkpointed;
 }
 
@@ -209,11 +221,25 @@ static void try_savings(struct search *s, const struct pp_large *before, struct 
         }
 }
 
+/* Tries all ways to share more among the same devices. */
+static void try_sharing(struct search *s, const struct pp_large *large)
+{
+    const struct pp_config *config = s->p->config;
+    const int most = config->experts < large->replicas ? config->experts : large->replicas;
+    for (int experts = large->experts; experts == large->experts || experts <= most; experts *= 2)
+        for (int zero = 0; zero <= 3; zero++) {
+            struct pp_large with = *large;
+            with.fixed = 0;
+            if (share(config, zero, experts, &with)) try_savings(s, large, &with, 1, true);
+        }
+}
+
 static void search(struct search *s, struct pp_large *large, int n)
 {
     find_bytes(s, &large[0]);
     s->after = large[0];
     try_savings(s, large, large, n, false);
+    if (!s->fits) try_sharing(s, large);
     for (int i = 0; i < LAYOUTS && !s->fits; i++) {
         struct pp_large with = large[0];
         with.fixed = 0;
@@ -227,15 +253,18 @@ static void write_options(const struct search *s, char *buf, size_t size)
     const struct pp_point *before = &s->before.point, *after = &s->after.point;
     const bool schedule = before->schedule != after->schedule, rows = s->saving->single_rows;
     const bool checkpoint = before->checkpoint != after->checkpoint;
+    /* With --expert-parallel a preset's T counts no more (pp_config_set_expert_parallel()). */
+    const bool loses_tensor = s->before.experts != s->after.experts && !pp_config_given(s->p->config, "tensor");
     const struct {
         const char *option;
         int before, after;
     } numbers[] = {{"zero", before->zero, after->zero},
-                   {"tensor", pp_point_tensor(before), pp_point_tensor(after)},
+                   {"expert-parallel", s->before.experts, s->after.experts},
+                   {"tensor", loses_tensor ? 1 : pp_point_tensor(before), pp_point_tensor(after)},
                    {"stages", before->ranks, after->ranks}};
     char mode[PP_CHECKPOINT_TEXT];
     struct pp_text text = pp_text_in(buf, size);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         if (numbers[i].before != numbers[i].after && numbers[i].after > 0) /* ZeRO of one replica is none */
             pp_text_add(&text, " --%s %d", numbers[i].option, numbers[i].after);
     if (schedule) pp_text_add(&text, " --schedule %s", after->schedule);
@@ -247,8 +276,12 @@ static void write_options(const struct search *s, char *buf, size_t size)
 /* What helps where parameters, gradients and optimizer alone are too large. */
 static const char *more(const struct pp_config *config)
 {
+    const bool experts = config->experts > 0;
     if (config->gpus > 0) return "--gpus";
-    return config->workers.n > 0 ? "--workers, --tensor or --zero" : "--stages, --tensor, or --replicas with --zero";
+    if (config->workers.n > 0)
+        return experts ? "--workers, --tensor, --zero or --expert-parallel" : "--workers, --tensor or --zero";
+    return experts ? "--stages, --tensor, or --replicas with --zero or --expert-parallel"
+                   : "--stages, --tensor, or --replicas with --zero";
 }
 
 /* Who has not asked for all that is usual may do so. */
