@@ -89,6 +89,8 @@ static struct pp_predictor predictor_of(const struct search *s, struct pp_large 
                                .npoints = 1};
     pp_way_config(p.config, &way, config);
     p.config = config;
+    if (point->tensor > 1 && pp_ints_have(&config->overlap_tensor_sums, 0))
+        point->sum_pieces = pp_config_sum_pieces(config, 0, point->chunks);
     return p;
 }
 

@@ -143,6 +143,9 @@ const char *pp_point_text(const struct pp_point *point, char buf[PP_POINT_TEXT])
 pp_status pp_points(const struct pp_config *config, const struct pp_schedules *schedules, struct pp_point **points,
                     int *n) PP_MUST_CHECK;
 
+/* pp_point.sum_pieces for a value of --overlap-tensor-sums: this, or if it is 0 what suits the microbatches. */
+int pp_config_sum_pieces(const struct pp_config *config, int pieces, int chunks);
+
 /* Schedule, P, V, chunks and checkpoint mode of the first of these points; the rest of *out is 0. */
 pp_status pp_points_first(const struct pp_config *config, const struct pp_schedules *schedules,
                           struct pp_point *out) PP_MUST_CHECK;

@@ -2,6 +2,7 @@
  *
  * The points of a sweep: all combinations of the lists of the config.
  */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -80,6 +81,13 @@ static const struct pp_ints *exchanges_of(const struct pp_config *config)
     return pp_config_expert_parallel(config) > 1 ? &config->overlap_expert_exchange : &nothing;
 }
 
+int pp_config_sum_pieces(const struct pp_config *config, int pieces, int chunks)
+{
+    if (pieces > 0) return pieces;
+    const double rows = ceil((double)config->rows / chunks), tokens = rows * config->tokens / pp_config_context(config);
+    return pp_pieces_of_bytes(tokens * config->d_model * pp_element_bytes(config->precision));
+}
+
 /* Writes the points of a shape, with all exchanges, sharings, chunks and checkpoint modes; returns their number. */
 static int of_shape(const struct pp_config *config, const struct pp_ints *chunks, const struct pp_point *shape,
                     struct pp_point *out)
@@ -96,6 +104,7 @@ static int of_shape(const struct pp_config *config, const struct pp_ints *chunks
                 out[n].zero = sharings[s % nsharings].zero;
                 out[n].shard_degree = sharings[s % nsharings].degree;
                 out[n].chunks = chunks->v[c];
+                out[n].sum_pieces = pp_config_sum_pieces(config, shape->sum_pieces, chunks->v[c]);
                 out[n++].checkpoint = config->checkpoint.v[k];
             }
     return n;

@@ -186,6 +186,8 @@ static pp_status check_expert_parallel(const struct pp_config *config, int n)
 
 static pp_status check_lists(const struct pp_config *config)
 {
+    if (config->overlap_tensor_sums.n > 1 && pp_ints_have(&config->overlap_tensor_sums, 0))
+        return pp_fail(PP_USAGE, "--overlap-tensor-sums 0 chooses the pieces; leave the others of the list out");
     PP_TRY(check_list(config, &config->expert_parallel, check_expert_parallel));
     PP_TRY(check_list(config, &config->context_parallel, check_context));
     PP_TRY(check_list(config, &config->checkpoint, check_checkpoint));
@@ -285,6 +287,8 @@ static void remark_on_sharers(const struct pp_config *config)
         pp_warn("--overlap-expert-exchange changes nothing without --expert-parallel 2 or more");
     if (config->cp_comm_type != PP_CONTEXT_ALL_TO_ALL && pp_ints_most(&config->context_parallel) == 1)
         pp_warn("--cp-comm-type changes nothing without --context-parallel 2 or more");
+    if (config->host_order && config->workers.n == 0 && config->replicas == 1)
+        pp_warn("--host-order replicas changes nothing without --replicas 2 or more");
 }
 
 /* Other software's kernels are those on tensor cores that store no scores. */

@@ -97,16 +97,18 @@ const struct pp_opt pp_config_rows[] = {
      "with --tensor: in each of the T workers, norms, dropout and the stream between layers and stages have only a "
      "part of the tokens, as in Megatron-LM: less memory, and smaller messages",
      TIMED},
-    {"overlap-tensor-sums", PP_OPT_INTS, AT(overlap_tensor_sums), PP_RUNS, PIPELINE, NULL, "1", 1, PP_SUM_PIECES_MAX,
+    {"overlap-tensor-sums", PP_OPT_INTS, AT(overlap_tensor_sums), PP_RUNS, PIPELINE, NULL, "1", 0, PP_SUM_PIECES_MAX,
      NULL,
      "with --tensor: cut the sums over the T workers, and the gathers of their tokens, into so many pieces, which run "
      "beside the products that make or need them, as with Megatron-LM's --tp-comm-overlap (fewer pieces if so many do "
-     "not divide the tokens); on GPUs",
+     "not divide the tokens; 0 = 1, 2 or 4, by the bytes of a sum); on GPUs",
      TIMED},
     {"virtual", PP_OPT_INTS, AT(virtual_stages), PP_RUNS, PIPELINE, NULL, NULL, 1, 65536, NULL,
      "stages on each rank, V (default 2 for schedules that need several, those of the file for FILE.csv, else 1)", 0},
     {"chunks", PP_OPT_INTS, AT(chunks), PP_RUNS, PIPELINE, NULL, NULL, COUNT, NULL,
-     "microbatches to cut the rows of a batch into (default from the preset)", 0},
+     "microbatches to cut the rows of a batch into (default from the preset; with --workers at most the rows of a "
+     "replica)",
+     0},
     {"micro-batch-size", PP_OPT_INTS, AT(micro_batch_size), PP_RUNS, PIPELINE, NULL, NULL, COUNT, NULL,
      "rows of a microbatch, in place of --chunks: the rows of a replica are cut into as many microbatches as that "
      "takes",
@@ -274,7 +276,7 @@ const struct pp_opt pp_config_rows[] = {
     {"host-order", PP_OPT_CHOICE, AT(host_order), PP_PPSIM, PREDICTING, NULL, "pipeline", 0, 0, "pipeline|replicas",
      "what fills a host of --machine first: the ranks of a replica, as ppexec numbers its processes, or the replicas "
      "of a rank, as Megatron-LM numbers them",
-     0},
+     TIMED},
     {"profile", PP_OPT_TEXT, AT(profile), PP_PPSIM, PREDICTING, "FILE", NULL, 0, 0, NULL,
      "take measured times from this file, and from no other: a text that ppreport --profiles wrote, or a database, "
      "which is only read", 0},

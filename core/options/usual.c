@@ -39,7 +39,7 @@ static const struct {
     {"zero", "1,3", NULL},
     {"checkpoint", "never,activation,layers:", NULL, true}, /* not "layers", which makes the decoder again, too */
     {"sequence-parallel", "true", has_tensor_ranks},
-    {"overlap-tensor-sums", "4", has_tensor_ranks},
+    {"overlap-tensor-sums", "0", has_tensor_ranks},
     {"overlap-expert-exchange", "2", has_experts},
     {"overlap-grad-reduce", "true", NULL},
     {"overlap-param-gather", "true", is_shared},

@@ -18,6 +18,11 @@ static inline int pp_shape_sum_pieces(const struct pp_shape *shape)
     return pp_shape_tensor(shape) > 1 && shape->sum_pieces > 1 ? shape->sum_pieces : 1;
 }
 
+/* How many pieces suit sums of so many bytes, those of all tokens of a microbatch: more pieces hide more of a sum, but
+ * each of them takes its own start. The limits are those that were good in predictions (docs/TIMES.md, "Sums beside
+ * products"). */
+static inline int pp_pieces_of_bytes(double bytes) { return bytes < 0x1p25 ? 1 : bytes < 0x1p27 ? 2 : 4; }
+
 /* Number of equal pieces into which a worker's `tokens` tokens of a microbatch are cut: the largest number, at most
  * pp_shape_sum_pieces(), that divides them. */
 static inline int pp_sum_pieces(const struct pp_shape *shape, int64_t tokens)

@@ -88,27 +88,6 @@ static void test_sweep_order(void **state)
     free(points);
 }
 
-static void test_sweep_of_pieces(void **state)
-{
-    struct pp_point *points;
-    int n;
-    (void)state;
-    configure("--schedule gpipe,1f1b --tensor 2,1,4 --overlap-tensor-sums 4,1 --stages 1,2");
-    assert_int_equal(pp_points(&config, &pp_schedules, &points, &n), PP_OK);
-    assert_int_equal(n, 20); /* where nobody sums, one number of pieces is enough */
-    for (int i = 0; i < n; i++) {
-        static const int tensor[] = {2, 2, 2, 2, 1, 1, 4, 4, 4, 4}, pieces[] = {4, 4, 1, 1, 1, 1, 4, 4, 1, 1};
-        assert_string_equal(points[i].schedule, i < 10 ? "gpipe" : "1f1b");
-        assert_int_equal(points[i].tensor, tensor[i % 10]);
-        assert_int_equal(points[i].sum_pieces, pieces[i % 10]);
-        assert_int_equal(points[i].ranks, i % 2 ? 2 : 1);
-    }
-    char text[PP_POINT_TEXT];
-    assert_string_equal(pp_point_text(&points[7], text),
-                        "gpipe, 2 stages x tensor 4, sums in up to 4 pieces, 4 chunks");
-    free(points);
-}
-
 static pp_status find_any(const char *name, struct pp_schedule_found *out)
 {
     *out = (struct pp_schedule_found){name, 0, 2};
@@ -374,18 +353,12 @@ static void test_context(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sweep_order),
-                                       cmocka_unit_test(test_sweep_of_pieces),
-                                       cmocka_unit_test(test_endless_sweep),
-                                       cmocka_unit_test(test_refusals),
-                                       cmocka_unit_test(test_heads_that_cannot_be_shared),
-                                       cmocka_unit_test(test_too_large),
-                                       cmocka_unit_test(test_receive_buffers),
-                                       cmocka_unit_test(test_presets),
-                                       cmocka_unit_test(test_accumulation_key),
-                                       cmocka_unit_test(test_evaluation_plan),
-                                       cmocka_unit_test(test_tails),
-                                       cmocka_unit_test(test_timed_schedule),
-                                       cmocka_unit_test(test_context)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sweep_order),     cmocka_unit_test(test_endless_sweep),
+        cmocka_unit_test(test_refusals),        cmocka_unit_test(test_heads_that_cannot_be_shared),
+        cmocka_unit_test(test_too_large),       cmocka_unit_test(test_receive_buffers),
+        cmocka_unit_test(test_presets),         cmocka_unit_test(test_accumulation_key),
+        cmocka_unit_test(test_evaluation_plan), cmocka_unit_test(test_tails),
+        cmocka_unit_test(test_timed_schedule),  cmocka_unit_test(test_context)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
