@@ -112,13 +112,22 @@ static pp_status choose_waits(struct pp_target *t)
     return PP_OK;
 }
 
-/* --device auto is the device that was measured last, else the cpu. A machine with GPUs is one for cuda, unless
- * --device was given. */
+/* A machine with GPUs is one for cuda. PP_USAGE for --device with a machine of another kind. */
+static pp_status choose_kind(struct pp_config *config, const struct pp_machine *machine)
+{
+    const bool gpus = machine->cores == 0, named = strcmp(config->device, "auto") != 0;
+    if (pp_config_given(config, "device") && named && pp_device_kind(config->device)->queue != gpus)
+        return pp_fail(PP_USAGE, "machine %s has %s, and --device %s is another device; leave --device out",
+                       machine->name, gpus ? "GPUs" : "no GPUs", config->device);
+    if (gpus) config->device = pp_device_gpu()->name;
+    return PP_OK;
+}
+
+/* --device auto is the device that was measured last, else the cpu. */
 static pp_status choose_device(struct pp_target *t)
 {
     struct pp_config *config = &t->config;
-    if (pp_config_machine(config) && t->predictor.machine.cores == 0 && !pp_config_given(config, "device"))
-        config->device = pp_device_gpu()->name;
+    if (pp_config_machine(config)) PP_TRY(choose_kind(config, &t->predictor.machine));
     if (strcmp(config->device, "auto") == 0) {
         if (t->predictor.db) PP_TRY(pp_db_newest_device(t->predictor.db, t->device, sizeof t->device));
         config->device = t->device[0] ? t->device : pp_device_kind(NULL)->name;

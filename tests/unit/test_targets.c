@@ -98,6 +98,8 @@ static void what_no_machine_can_have_is_refused(void **state)
                  {"--machine h100,a100 --price 1,2,3", "--price has 3 prices for 2 machines"},
                  {"--machine h100,h100,a100 --price 1,2,3", "--price has 3 prices for 2 machines"},
                  {"--machine h100,h101", "there is no machine \"h101\""},
+                 {"--machine h100 --device cpu", "machine h100 has GPUs, and --device cpu is another device"},
+                 {"--machine cpu --device cuda", "machine cpu has no GPUs, and --device cuda is another device"},
                  {"--machine h100 --threads 2", "data sheet of machine h100"}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -108,16 +110,23 @@ static void what_no_machine_can_have_is_refused(void **state)
     }
 }
 
-/* A machine of GPUs is one for cuda, unless something else is said. */
-static void a_device_may_be_named_beside_a_machine(void **state)
+/* A machine of GPUs is one for cuda, and one without for cpu. */
+static void a_machine_is_one_for_its_device(void **state)
 {
+    static const char *const of_h100[] = {"", " --device auto", " --device cuda"};
     struct fixture f;
     (void)state;
+    for (int i = 0; i < 3; i++) {
+        char line[96];
+        snprintf(line, sizeof line, "--preset lab --machine h100%s", of_h100[i]);
+        assert_int_equal(find(&f, line), PP_OK);
+        assert_string_equal(f.targets[0].config.device, "cuda");
+        release(&f);
+    }
     assert_int_equal(find(&f, "--preset lab --machine h100,cpu --device cpu"), PP_OK);
-    for (int i = 0; i < 2; i++) assert_string_equal(f.targets[i].config.device, "cpu");
-    release(&f);
-    assert_int_equal(find(&f, "--preset lab --machine h100 --device auto"), PP_OK);
-    assert_string_equal(f.targets[0].config.device, "cpu"); /* nothing was measured */
+    assert_non_null(strstr(f.targets[0].impossible, "--device cpu is another device"));
+    assert_string_equal(f.targets[1].impossible, "");
+    assert_string_equal(f.targets[1].config.device, "cpu");
     release(&f);
 }
 
@@ -237,7 +246,7 @@ int main(void)
                                        cmocka_unit_test(each_machine_has_its_own),
                                        cmocka_unit_test(one_price_is_for_all),
                                        cmocka_unit_test(what_no_machine_can_have_is_refused),
-                                       cmocka_unit_test(a_device_may_be_named_beside_a_machine),
+                                       cmocka_unit_test(a_machine_is_one_for_its_device),
                                        cmocka_unit_test(a_file_that_is_damaged_is_an_error),
                                        cmocka_unit_test(of_several_one_may_be_impossible),
                                        cmocka_unit_test(layers_have_times_of_their_machine),
