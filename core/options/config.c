@@ -56,7 +56,12 @@ pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config
 void pp_config_cut_rows(struct pp_config *config)
 {
     struct pp_ints *chunks = &config->chunks;
-    if (config->micro_batch_size.n == 0) return;
+    const bool of_preset = config->workers.n > 0 && !pp_config_given(config, "chunks");
+    if (config->micro_batch_size.n == 0) {
+        for (int i = 0; i < chunks->n && of_preset; i++)
+            if (chunks->v[i] > config->rows) chunks->v[i] = config->rows;
+        return;
+    }
     chunks->n = 0;
     for (int i = 0; i < config->micro_batch_size.n; i++) {
         const int size = config->micro_batch_size.v[i], n = (config->rows + size - 1) / size;

@@ -206,7 +206,8 @@ bool pp_config_sums_bf16(const struct pp_config *config);
 /* Learnt positions: number of positions that have a row of weights. */
 int pp_config_max_positions(const struct pp_config *config);
 
-/* If --micro-batch-size was given: sets `chunks` from it and `rows`. Call it again when `rows` has changed. */
+/* Sets `chunks` from --micro-batch-size, if that was given, and `rows`. Else, with --workers, a preset's number that is
+ * larger than `rows` becomes as many. Call it again, for the config as it was parsed, when `rows` has changed. */
 void pp_config_cut_rows(struct pp_config *config);
 
 /* Chooses one of several values that describe the same model, so that equal models have equal options: 0 for a number
