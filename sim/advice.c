@@ -103,9 +103,8 @@ static void find_bytes(struct search *s, struct pp_large *large)
     large->bytes = large->fixed = INFINITY;
     s->work += work_of(s, &large->point);
     if (pp_predict_job(&p, &large->point, &job) != PP_OK) return;
-    const bool gpus = p.machine.cores == 0 && !p.waits && !config.times; /* else --gpus means nothing */
-    if (!gpus || pp_cost_check_sharers(job) == PP_OK) {
-        const int sharers = gpus ? pp_cost_sharers(job) : 1;
+    const int sharers = pp_predict_sharers(&p, job);
+    if (sharers == 1 || pp_cost_check_sharers(job) == PP_OK) {
         large->bytes = (double)pp_device_bytes(job, sharers, PP_ALL_BYTES);
         large->fixed = (double)pp_device_bytes(job, sharers, FIXED);
     }

@@ -133,33 +133,49 @@ static pp_status add_cost(const struct pp_predictor *p, struct pp_prediction *ou
     return PP_OK;
 }
 
+int pp_predict_sharers(const struct pp_predictor *p, const struct pp_job *job)
+{
+    const bool gpus = p->machine.cores == 0 && !p->waits && !p->config->times; /* else --gpus means nothing */
+    return gpus ? pp_cost_sharers(job) : 1;
+}
+
+/* Bytes of the device that needs most; 0 of given times. */
+static int64_t bytes_of(const struct pp_job *job, int sharers)
+{
+    return job->layout ? pp_device_bytes(job, sharers, PP_ALL_BYTES) : 0;
+}
+
 static bool fits(const struct pp_predictor *p, const struct pp_job *job, int sharers)
 {
     const int64_t limit = pp_predict_memory(p);
-    if (!job->layout) return true; /* given times */
-    return limit == 0 || pp_device_bytes(job, sharers, PP_ALL_BYTES) <= limit;
+    return limit == 0 || bytes_of(job, sharers) <= limit;
 }
 
 struct trying {
     const struct pp_predictor *p;
     struct cuts cuts;
     bool trace;
-    bool only_fitting; /* a cut that does not fit is not simulated */
-    int best_cut;      /* of *best; without a result, if that cut does not fit and only_fitting is set */
-    struct pp_prediction *best;
+    int sharers;
+    int best_cut; /* of *best: of those that fit the quickest, else the one that needs least memory */
+    bool best_fits;
+    struct pp_prediction *best; /* only a job, if it does not fit */
 };
 
-static pp_status simulate(const struct trying *t, struct pp_prediction *out)
+/* Gives a job the rest of a prediction. */
+static pp_status finish(const struct trying *t, struct pp_prediction *out)
 {
     const struct pp_sim_options options = {.trace = t->trace};
+    PP_TRY(add_cost(t->p, out));
     return pp_sim_run(out->job->train, out->cost, &options, &out->result);
 }
 
+/* A cut that does not fit is not simulated yet: a leaner one may take its place. */
 static pp_status try_first_cut(struct trying *t)
 {
     PP_TRY(make_job(&t->cuts, 0, NULL, &t->best->job));
-    PP_TRY(add_cost(t->p, t->best));
-    return t->only_fitting && !fits(t->p, t->best->job, t->best->cost->sharers) ? PP_OK : simulate(t, t->best);
+    t->sharers = pp_predict_sharers(t->p, t->best->job);
+    t->best_fits = fits(t->p, t->best->job, t->sharers);
+    return t->best_fits ? finish(t, t->best) : PP_OK;
 }
 
 /* Sets *ns to what another cut than that of `known` takes at least; INT64_MAX: it is the same cut, or none is possible.
@@ -180,42 +196,45 @@ done:
 }
 
 /* May the cut be better than the best one, as far as is known without making and simulating all of it? */
-static pp_status may_be_better(struct trying *t, int cut, bool best_fits, bool *out)
+static pp_status may_be_better(struct trying *t, int cut, bool *out)
 {
     int64_t least;
-    *out = !(best_fits && pp_split_is_spare(t->cuts.point, cut, t->best_cut));
-    if (!*out || !best_fits || t->p->config->jitter > 0) return PP_OK; /* bounds are without jitter */
+    *out = !(t->best_fits && pp_split_is_spare(t->cuts.point, cut, t->best_cut));
+    if (!*out || !t->best_fits || t->p->config->jitter > 0) return PP_OK; /* bounds are without jitter */
     PP_TRY(find_least(&t->cuts, cut, t->best, &least));
     *out = least < t->best->result.batch_ns;
     return PP_OK;
 }
 
-static pp_status predict_cut(const struct trying *t, struct pp_prediction *out)
+/* Is the other cut, which has a job alone, better than the best one? If it fits it gets the rest. */
+static pp_status compare(const struct trying *t, struct pp_prediction *other, bool other_fits, bool *better)
 {
-    PP_TRY(add_cost(t->p, out));
-    return simulate(t, out);
+    *better = !t->best_fits && bytes_of(other->job, t->sharers) < bytes_of(t->best->job, t->sharers);
+    if (!other_fits) return PP_OK;
+    PP_TRY(finish(t, other));
+    *better = !t->best_fits || other->result.batch_ns < t->best->result.batch_ns;
+    return PP_OK;
 }
 
 /* Another cut: takes the place of the best one if it is better. One that is not possible is none. */
 static pp_status try_cut(struct trying *t, int cut)
 {
     struct pp_prediction other = {0};
-    const int sharers = t->best->cost->sharers;
-    const bool best_fits = fits(t->p, t->best->job, sharers);
-    bool may_win;
-    PP_TRY(may_be_better(t, cut, best_fits, &may_win));
-    if (!may_win) return PP_OK;
+    bool better;
+    PP_TRY(may_be_better(t, cut, &better));
+    if (!better) return PP_OK;
     pp_status status = make_job(&t->cuts, cut, t->best->job, &other.job);
     if (status != PP_OK) return status == PP_USAGE ? PP_OK : status;
     if (!other.job) return PP_OK; /* it is the best one's cut */
-    const bool other_fits = fits(t->p, other.job, sharers);
-    may_win = other_fits || !(best_fits || pp_split_is_spare(t->cuts.point, cut, t->best_cut) || t->only_fitting);
-    if (may_win) status = predict_cut(t, &other);
-    if (status == PP_OK && may_win && (other_fits > best_fits || other.result.batch_ns < t->best->result.batch_ns)) {
-        const struct pp_prediction slower = *t->best;
+    const bool other_fits = fits(t->p, other.job, t->sharers);
+    better = false;
+    if (other_fits || !t->best_fits) status = compare(t, &other, other_fits, &better);
+    if (status == PP_OK && better) {
+        const struct pp_prediction worse = *t->best;
         *t->best = other;
         t->best_cut = cut;
-        other = slower;
+        t->best_fits = other_fits;
+        other = worse;
     }
     pp_prediction_free(&other);
     return status;
@@ -238,14 +257,17 @@ done:
 pp_status pp_predict(const struct pp_predictor *p, const struct pp_point *point, bool trace, struct pp_prediction *out)
 {
     struct trying t = {.p = p, .trace = trace, .best = out};
-    return try_cuts(&t, point);
+    PP_TRY(try_cuts(&t, point));
+    const pp_status status = t.best_fits ? PP_OK : finish(&t, out);
+    if (status != PP_OK) pp_prediction_free(out);
+    return status;
 }
 
 pp_status pp_predict_fitting(const struct pp_predictor *p, const struct pp_point *point, struct pp_prediction *out)
 {
-    struct trying t = {.p = p, .only_fitting = true, .best = out};
+    struct trying t = {.p = p, .best = out};
     PP_TRY(try_cuts(&t, point));
-    if (!fits(p, out->job, out->cost->sharers)) pp_prediction_free(out);
+    if (!t.best_fits) pp_prediction_free(out);
     return PP_OK;
 }
 
@@ -258,7 +280,7 @@ static pp_status find_leasts(struct cuts *c, struct pp_prediction *first, struct
     PP_TRY(pp_sim_least(first->job->train, first->cost, ns));
     out->first = pp_prediction_value(c->p, first);
     out->measured = pp_cost_measured(&first->origin);
-    out->first_fits = fits(c->p, first->job, first->cost->sharers);
+    out->first_fits = fits(c->p, first->job, pp_predict_sharers(c->p, first->job));
     any = *ns;
     for (int cut = 1; cut < pp_split_cuts(c->p); cut++) {
         PP_TRY(find_least(c, cut, first, &least));
@@ -284,9 +306,10 @@ pp_status pp_predict_job(const struct pp_predictor *p, const struct pp_point *po
 {
     struct cuts cuts = {.p = p, .point = point, .config = *p->config};
     struct pp_prediction prediction;
+    struct trying t = {.p = p, .best = &prediction};
     if (pp_split_cuts(p) == 1) return make_job(&cuts, 0, NULL, out);
     *out = NULL;
-    PP_TRY(pp_predict(p, point, false, &prediction));
+    PP_TRY(try_cuts(&t, point));
     *out = prediction.job;
     prediction.job = NULL;
     pp_prediction_free(&prediction);

@@ -37,6 +37,9 @@ bool pp_predict_only_times(const struct pp_config *config);
 /* Bytes that a device has for its workers: --memory, else those of --machine; 0: not known. */
 int64_t pp_predict_memory(const struct pp_predictor *p);
 
+/* Number of workers that share a device. */
+int pp_predict_sharers(const struct pp_predictor *p, const struct pp_job *job);
+
 /* Bytes of the device that needs most, for the kinds of memory whose bit 1 << PP_BYTES_... is set in `kinds`; the
  * `sharers` workers that share a device (0, 1: none do) are added up. The job must have a layout. */
 enum { PP_ALL_BYTES = (1 << PP_BYTES_KINDS) - 1 };
