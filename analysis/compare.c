@@ -20,14 +20,19 @@ static const struct pp_column kind_columns[] = {PP_OF_KIND_COLUMNS(AS_KIND_COLUM
 #define BATCH_W                                                                                                        \
     "coalesce((SELECT CAST(value AS INTEGER) FROM run_config WHERE run = coalesce(measured_run, predicted_run) "       \
     "AND name = 'batch-w'), 1) AS batch_w"
-/* Of options that make another plan, and are no part of the workload, those that were given; NULL: none. */
+/* Where rows would look the same, though their plans differ: of the options that make another plan, and are no part of
+ * the workload, those that were given; NULL: none. */
 #define OPTIONS                                                                                                        \
+    "CASE WHEN min(plan) OVER alike IS NOT max(plan) OVER alike THEN "                                                 \
     "(SELECT group_concat(name || ' ' || value, ', ') FROM (SELECT name, value FROM run_config WHERE given AND "       \
-    "run = coalesce(measured_run, predicted_run) AND name IN ('clip', 'recv-buffers') ORDER BY name)) AS options"
+    "run = coalesce(measured_run, predicted_run) AND name IN ('clip', 'recv-buffers') ORDER BY name)) END AS options"
+#define ALIKE                                                                                                          \
+    "WINDOW alike AS (PARTITION BY newest, workload, device, threads, replicas, tensor, checkpoint, stages, "          \
+    "schedule, virtual, chunks, batch_w)"
 /* A list of names or values ends with a comma, so a NULL follows it, which is not read. */
 #define CONFIGURATION                                                                                                  \
-    "SELECT " PP_CONFIGURATION_COLUMNS(AS_NAME) "NULL FROM (SELECT *, virtual_stages AS virtual, " BATCH_W             \
-                                                ", " OPTIONS " FROM v_configuration) "
+    "SELECT " PP_CONFIGURATION_COLUMNS(AS_NAME) "NULL FROM (SELECT *, " OPTIONS " FROM (SELECT *, virtual_stages AS "  \
+                                                "virtual, " BATCH_W " FROM v_configuration) " ALIKE ") "
 
 static const char newest[] = CONFIGURATION "WHERE newest AND ?1 = 0 ORDER BY workload, device, threads, replicas, "
                                            "tensor, checkpoint, stages, schedule, virtual_stages, chunks, transport, "

@@ -4,6 +4,7 @@
  * that depends on the device and on the shape, and so does how much of it is done: what is masked counts as far as it
  * is computed, as do the borders of tiles.
  */
+#include "core/shape/heads.h"
 #include "kernels/cuda/attention_tiles.h"
 #include "kernels/kernels.h"
 
@@ -207,13 +208,10 @@ static double asked_columns(const struct pp_call *call)
     return is_gradient(call) ? 3 * n->dh + 2 * values : n->dh + values;
 }
 
-/* Do other kernels (FlashAttention-2 and later) have the call on tensor cores? Their heads have multiples of 8 columns,
- * and 256 at most. */
 static bool others_multiply(const struct pp_call *call)
 {
-    const struct pp_attention_dims *n = &call->attention;
-    return is_flash(call) && call->precision == PP_BF16 && n->dh % 8 == 0 && PP_VALUE_COLUMNS(n) % 8 == 0 &&
-           PP_WIDEST_COLUMNS(n) <= 256;
+    return is_flash(call) && call->precision == PP_BF16 &&
+           pp_others_attend(call->attention.dh, PP_VALUE_COLUMNS(&call->attention));
 }
 
 static void add_attention(const struct pp_call *call, bool gpu, struct pp_work *work)

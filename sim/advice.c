@@ -8,6 +8,7 @@
 #include "core/base/memory_text.h"
 #include "core/base/text.h"
 #include "sim/costs.h"
+#include "sim/split.h"
 #include "sim/ways.h"
 
 /* Changes to other pipelines, by the number of devices that they need. Tensor ranks stand before stages: they also
@@ -32,9 +33,10 @@ static const struct saving {
 enum {
     LAYOUTS = sizeof layouts / sizeof *layouts,
     SAVINGS = sizeof savings / sizeof *savings,
-    HOST_DEVICES = 8,    /* where the machine does not say how many a host has; most T C that are proposed */
-    MOST_WORK = 1 << 21, /* of all trials, in tasks that compute: takes about a second */
-    WORK_OF_TRIAL = 200, /* added for each */
+    HOST_DEVICES = 8,             /* where the machine does not say how many a host has; most T C that are proposed */
+    MOST_WORK = 1 << 21,          /* of all trials, in tasks that compute: takes a few seconds */
+    MOST_SHARING = MOST_WORK / 2, /* of these, before other layouts are tried */
+    WORK_OF_TRIAL = 200,          /* added for each */
     FIXED = 1 << PP_BYTES_PARAM | 1 << PP_BYTES_GRAD | 1 << PP_BYTES_STATE
 };
 
@@ -42,7 +44,7 @@ struct search {
     const struct pp_predictor *p;
     double limit; /* bytes that a device has */
     bool checkpointed;
-    int64_t work; /* of all trials so far */
+    int64_t work, most; /* of all trials so far; that there may be */
     /* The best change so far: of those that fit the one with the quickest step, else the one after which large[0] needs
      * least. */
     struct pp_large before, after;
@@ -71,7 +73,7 @@ static int64_t work_of(const struct search *s, const struct pp_point *point)
 {
     const int64_t stages = (int64_t)point->ranks * point->virtual_stages;
     const int64_t parts = point->zero >= 2 ? 3 * (s->p->config->layers / stages + 2) : 1;
-    return stages * point->chunks * parts + WORK_OF_TRIAL;
+    return (stages * point->chunks * parts + WORK_OF_TRIAL) * pp_split_cuts(s->p);
 }
 
 /* Makes the predictor of a configuration, whose config goes to *config. */
@@ -91,6 +93,8 @@ static struct pp_predictor predictor_of(const struct search *s, struct pp_large 
     p.config = config;
     if (point->tensor > 1 && pp_ints_have(&config->overlap_tensor_sums, 0))
         point->sum_pieces = pp_config_sum_pieces(config, 0, point->chunks);
+    if (point->zero > 0 && config->shard_degree.n == 1)
+        pp_point_share(config, point->zero, config->shard_degree.v[0], point);
     return p;
 }
 
@@ -131,7 +135,7 @@ static int chunks_of(int rows, int size) { return (rows + size - 1) / size; }
 static bool keep_workers(const struct pp_config *config, const struct layout_change *change, struct pp_large *with)
 {
     const int factor = change->tensor * change->stages, rows = rows_of(config, with);
-    const struct pp_ints *sizes = &config->micro_batch_size;
+    const struct pp_ints *sizes = &config->micro_batch_size, *counts = &config->chunks;
     struct pp_point *point = &with->point;
     if (change->from_stages) {
         if (point->ranks % change->tensor != 0 || pp_config_given(config, "stages")) return false;
@@ -142,6 +146,9 @@ static bool keep_workers(const struct pp_config *config, const struct layout_cha
     with->replicas /= factor;
     for (int i = 0, chunks = point->chunks; i < sizes->n; i++)
         if (chunks_of(rows, sizes->v[i]) == chunks) point->chunks = chunks_of(rows * factor, sizes->v[i]);
+    for (int i = 0, chunks = point->chunks; i < counts->n && sizes->n == 0; i++)
+        if (pp_config_chunks(config, counts->v[i], rows) == chunks)
+            point->chunks = pp_config_chunks(config, counts->v[i], rows * factor);
     if (with->replicas * with->context == 1) point->zero = point->shard_degree = 0;
     return true;
 }
@@ -198,7 +205,8 @@ static bool change_use(const struct search *s, const struct saving *saving, bool
 static bool is_better(struct search *s, struct pp_large *after, bool only_fits)
 {
     if (after->bytes > s->limit) return !s->fits && !only_fits && after->bytes < s->after.bytes;
-    const double ns = step_ns_of(s, after);
+    const bool affordable = s->work + work_of(s, &after->point) <= s->most;
+    const double ns = affordable ? step_ns_of(s, after) : INFINITY;
     if (s->fits && ns >= s->step_ns) return false;
     s->fits = true;
     s->step_ns = ns;
@@ -212,7 +220,7 @@ static void try_savings(struct search *s, const struct pp_large *before, struct 
         for (int i = 0; i < n; i++) {
             struct pp_large after = with[i];
             if (with[i].fixed > s->limit || !change_use(s, &savings[k], changed, &after)) continue;
-            if (s->work + work_of(s, &after.point) > MOST_WORK) continue;
+            if (s->work + work_of(s, &after.point) > s->most) continue;
             find_bytes(s, &after);
             if (with[i].fixed == 0 && after.fixed < INFINITY) with[i].fixed = after.fixed;
             if (!is_better(s, &after, changed || i > 0)) continue;
@@ -240,7 +248,9 @@ static void search(struct search *s, struct pp_large *large, int n)
     find_bytes(s, &large[0]);
     s->after = large[0];
     try_savings(s, large, large, n, false);
+    s->most = s->work > MOST_SHARING ? s->work : MOST_SHARING;
     if (!s->fits) try_sharing(s, large);
+    s->most = MOST_WORK;
     for (int i = 0; i < LAYOUTS && !s->fits; i++) {
         struct pp_large with = large[0];
         with.fixed = 0;
@@ -294,7 +304,7 @@ static const char *further(const struct pp_config *config)
 const char *pp_advice(const struct pp_predictor *p, struct pp_large *large, int n, bool checkpointed,
                       char buf[PP_ADVICE_TEXT])
 {
-    struct search s = {.p = p, .limit = (double)pp_predict_memory(p), .checkpointed = checkpointed};
+    struct search s = {.p = p, .limit = (double)pp_predict_memory(p), .checkpointed = checkpointed, .most = MOST_WORK};
     char options[256] = "", text[PP_LARGE_TEXT], fixed[96] = "", size[PP_MEMORY_TEXT];
     search(&s, large, n);
     const bool hopeless = large[0].fixed > s.limit && large[0].fixed < INFINITY;

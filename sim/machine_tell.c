@@ -34,11 +34,11 @@ void pp_machine_tell_sheet(const struct pp_config *config)
          "expect 0.7 to 1.5 times as much"},
         {"expect 1.0 to 1.4 times as much", "expect 1.0 to 1.3 times as much", "expect 0.8 to 2.1 times as much"}};
     const bool flash = config->attention == PP_ATTENTION_FLASH && pp_in_bf16(config->precision);
-    const bool library = flash && config->library_attention;
+    const bool library = pp_config_library_attends(config);
     const char *attention = "";
     if (library)
         attention = ". Attention is that of other software";
-    else if (flash)
+    else if (flash && !config->library_attention)
         attention = ". Attention is ppkit's own, and other software's is faster: --attention-kernel library";
     pp_info_wrapped("times by a data sheet are not measured: %s with software that is tuned for the machine, more with "
                     "other (docs/results/published.md)%s",

@@ -119,7 +119,7 @@ static pp_status choose_kind(struct pp_config *config, const struct pp_machine *
     if (pp_config_given(config, "device") && named && pp_device_kind(config->device)->queue != gpus)
         return pp_fail(PP_USAGE, "machine %s has %s, and --device %s is another device; leave --device out",
                        machine->name, gpus ? "GPUs" : "no GPUs", config->device);
-    if (gpus) config->device = pp_device_gpu()->name;
+    if (gpus || !named) config->device = gpus ? pp_device_gpu()->name : pp_device_kind(NULL)->name;
     return PP_OK;
 }
 

@@ -146,6 +146,10 @@ pp_status pp_points(const struct pp_config *config, const struct pp_schedules *s
 /* pp_point.sum_pieces for a value of --overlap-tensor-sums: this, or if it is 0 what suits the microbatches. */
 int pp_config_sum_pieces(const struct pp_config *config, int pieces, int chunks);
 
+/* Sets the ZeRO stage and shard degree of a point for these values of --zero and --shard-degree: groups of one replica
+ * share nothing, and a group of all replicas is degree 0. */
+void pp_point_share(const struct pp_config *config, int zero, int degree, struct pp_point *point);
+
 /* Schedule, P, V, chunks and checkpoint mode of the first of these points; the rest of *out is 0. */
 pp_status pp_points_first(const struct pp_config *config, const struct pp_schedules *schedules,
                           struct pp_point *out) PP_MUST_CHECK;

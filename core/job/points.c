@@ -49,6 +49,13 @@ static struct sharing sharing_of(const struct pp_config *config, int zero, int d
     return (struct sharing){zero, group < copies ? degree : 0};
 }
 
+void pp_point_share(const struct pp_config *config, int zero, int degree, struct pp_point *point)
+{
+    const struct sharing sharing = sharing_of(config, zero, degree);
+    point->zero = sharing.zero;
+    point->shard_degree = sharing.degree;
+}
+
 /* Writes all different sharings to out[] (NULL: only counts them), and returns their number. */
 static int sharings_of(const struct pp_config *config, struct sharing *out)
 {

@@ -53,13 +53,17 @@ pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config
     return pp_config_check(out, tool);
 }
 
+int pp_config_chunks(const struct pp_config *config, int chunks, int rows)
+{
+    const bool of_preset = config->workers.n > 0 && !pp_config_given(config, "chunks");
+    return of_preset && chunks > rows ? rows : chunks;
+}
+
 void pp_config_cut_rows(struct pp_config *config)
 {
     struct pp_ints *chunks = &config->chunks;
-    const bool of_preset = config->workers.n > 0 && !pp_config_given(config, "chunks");
     if (config->micro_batch_size.n == 0) {
-        for (int i = 0; i < chunks->n && of_preset; i++)
-            if (chunks->v[i] > config->rows) chunks->v[i] = config->rows;
+        for (int i = 0; i < chunks->n; i++) chunks->v[i] = pp_config_chunks(config, chunks->v[i], config->rows);
         return;
     }
     chunks->n = 0;

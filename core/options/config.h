@@ -201,13 +201,17 @@ void pp_config_share(const struct pp_config *config, int zero, int degree, struc
 pp_status pp_config_check_shard_degree(const struct pp_config *config, int degree) PP_MUST_CHECK;
 /* Are gradients summed in parts, beside the backward that makes them? Not with --times, which has whole tasks only. */
 bool pp_config_sums_parts(const struct pp_config *config);
+/* Are times of attention those of other software (--attention-kernel), and has that kernels for it? */
+bool pp_config_library_attends(const struct pp_config *config);
 /* Are gradients rounded to bfloat16 to be summed? */
 bool pp_config_sums_bf16(const struct pp_config *config);
 /* Learnt positions: number of positions that have a row of weights. */
 int pp_config_max_positions(const struct pp_config *config);
 
-/* Sets `chunks` from --micro-batch-size, if that was given, and `rows`. Else, with --workers, a preset's number that is
- * larger than `rows` becomes as many. Call it again, for the config as it was parsed, when `rows` has changed. */
+/* A number of --chunks for so many rows: with --workers at most as many, if it is a preset's. */
+int pp_config_chunks(const struct pp_config *config, int chunks, int rows);
+/* Sets `chunks` from --micro-batch-size, if that was given, and `rows`. Else they become those of pp_config_chunks().
+ * Call it again, for the config as it was parsed, when `rows` has changed. */
 void pp_config_cut_rows(struct pp_config *config);
 
 /* Chooses one of several values that describe the same model, so that equal models have equal options: 0 for a number

@@ -9,6 +9,7 @@
 #include "core/options/config.h"
 #include "core/options/devices.h"
 #include "core/plan/plan_spec.h"
+#include "core/shape/heads.h"
 
 static pp_status check_learning(const struct pp_config *config)
 {
@@ -292,12 +293,25 @@ static void remark_on_sharers(const struct pp_config *config)
 }
 
 /* Other software's kernels are those on tensor cores that store no scores. */
+static bool is_flash_in_bf16(const struct pp_config *config)
+{
+    return config->attention == PP_ATTENTION_FLASH && pp_in_bf16(config->precision);
+}
+
+bool pp_config_library_attends(const struct pp_config *config)
+{
+    struct pp_shape shape;
+    pp_config_shape(config, &shape);
+    return config->library_attention && is_flash_in_bf16(config) &&
+           pp_others_attend(pp_head_dim(&shape), pp_value_dim(&shape));
+}
+
 static void remark_on_attention(const struct pp_config *config)
 {
-    const bool has_any = config->attention == PP_ATTENTION_FLASH && pp_in_bf16(config->precision);
-    if (config->library_attention && !has_any)
-        pp_warn("--attention-kernel library changes no attention without --attention flash and --precision bf16 or "
-                "fp8");
+    static const char *const needs[] = {" without --attention flash and --precision bf16 or fp8",
+                                        ": the columns of a head are no multiple of 8, or more than 256"};
+    if (config->library_attention && !pp_config_library_attends(config))
+        pp_warn("--attention-kernel library changes no attention%s", needs[is_flash_in_bf16(config)]);
 }
 
 /* Options about groups of replicas that shard. */

@@ -68,4 +68,11 @@ static inline int64_t pp_qkv_width(const struct pp_shape *shape)
     return pp_query_width(shape) + pp_keys_width(shape);
 }
 
+/* Do attention kernels of other software (FlashAttention-2 and later) have heads of so many columns of keys, and of
+ * values, on tensor cores? */
+static inline bool pp_others_attend(int columns, int values)
+{
+    return columns % 8 == 0 && values % 8 == 0 && columns <= 256 && values <= 256;
+}
+
 #endif
