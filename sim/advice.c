@@ -275,7 +275,7 @@ static void write_options(const struct search *s, char *buf, size_t size)
                    {"stages", before->ranks, after->ranks}};
     char mode[PP_CHECKPOINT_TEXT];
     struct pp_text text = pp_text_in(buf, size);
-    for (int i = 0; i < 4; i++)
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (numbers[i].before != numbers[i].after && numbers[i].after > 0) /* ZeRO of one replica is none */
             pp_text_add(&text, " --%s %d", numbers[i].option, numbers[i].after);
     if (schedule) pp_text_add(&text, " --schedule %s", after->schedule);

@@ -76,8 +76,8 @@ const struct pp_opt pp_config_rows[] = {
     {"min-lr", PP_OPT_REAL, AT(over_steps.least), PP_RUNS, BATCH, NULL, "0", 0, FLT_MAX, NULL,
      "with cosine and linear: the learning rate at the end, at most --lr", LATER | CHANGES},
     {"eval-rows", PP_OPT_INT, AT(eval_rows), PP_RUNS, BATCH, NULL, "10", COUNT, NULL,
-     "rows of an evaluation batch; it is cut into as many microbatches as a training batch (1 in presets of language "
-     "models)",
+     "rows of an evaluation batch; it is cut into as many microbatches as a training batch (1 in presets from "
+     "gpt-small on)",
      CHANGES},
 
     {"schedule", PP_OPT_TEXTS, AT(schedule), PP_RUNS, PIPELINE, NULL, "gpipe", 0, 0, NULL,
