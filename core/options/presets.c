@@ -182,6 +182,12 @@ static void set_other_rate(struct pp_config *config, const struct preset *preset
     if (rate > 0 && !pp_config_given(config, "lr")) config->lr = rate;
 }
 
+/* The preset's factor on the rate after each epoch is for a rate that does not fall by itself. */
+static void leave_decay(struct pp_config *config)
+{
+    if (config->over_steps.schedule != PP_LR_CONSTANT && !pp_config_given(config, "lr-decay")) config->lr_decay = 1;
+}
+
 pp_status pp_config_apply_preset(struct pp_config *config)
 {
     const struct preset *preset = find_preset(config->preset);
@@ -196,5 +202,6 @@ pp_status pp_config_apply_preset(struct pp_config *config)
             set[row - pp_config_rows] = true;
         }
     set_other_rate(config, preset);
+    leave_decay(config);
     return PP_OK;
 }
