@@ -61,13 +61,14 @@ const struct pp_opt pp_config_rows[] = {
     {"clip", PP_OPT_REAL, AT(clip), PP_RUNS, BATCH, "NORM", NULL, 0, INFINITY, NULL,
      "clip gradients so that the norm of all of them together is at most this; 0 = do not clip", CHANGES},
     {"lr-decay", PP_OPT_REAL, AT(lr_decay), PP_RUNS, BATCH, NULL, NULL, 0, INFINITY, NULL,
-     "factor on the learning rate after each epoch", CHANGES},
+     "factor on the learning rate after each epoch (default from the preset; 1 with --lr-schedule cosine and linear)",
+     CHANGES},
     {"warmup-steps", PP_OPT_INT, AT(over_steps.warmup_steps), PP_RUNS, BATCH, NULL, "0", 0, INT32_MAX, NULL,
      "raise the learning rate evenly to --lr over the first N steps of the training", LATER | CHANGES},
     {"lr-schedule", PP_OPT_CHOICE, AT(over_steps.schedule), PP_RUNS, BATCH, NULL, "constant", 0, 0,
      PP_LR_SCHEDULE_NAMES,
      "what the learning rate does after --warmup-steps: it stays, or falls by half a cosine or a line to --min-lr, "
-     "reaches it in step --lr-steps, and stays there; --lr-decay applies as well",
+     "reaches it in step --lr-steps, and stays there, unless --lr-decay is given, too",
      LATER | CHANGES},
     {"lr-steps", PP_OPT_INT, AT(over_steps.steps), PP_RUNS, BATCH, NULL, "0", 0, INT32_MAX, NULL,
      "with cosine and linear: the step in which --min-lr is reached, counted from the start of the training, warm-up "
