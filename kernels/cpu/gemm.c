@@ -4,6 +4,8 @@
 #include <cblas.h>
 #include <dlfcn.h>
 #include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,6 +59,42 @@ static pp_status check_core(void)
                    blas.get_corename());
 }
 
+static sigjmp_buf before_trial;
+
+static void end_trial(int number)
+{
+    (void)number;
+    siglongjmp(before_trial, 1);
+}
+
+/* Products of each kind with the kernels of the wanted core. */
+static void multiply(void)
+{
+    enum { N = 64 };
+    static float a[N * N], b[N * N], c[N * N];
+    for (int op = 0; op <= PP_GEMM_TN; op++) pp_gemm((enum pp_gemm_op)op, N, N, N, a, N, b, N, 0, c, N);
+}
+
+/* OpenBLAS takes some cores at the user's word: has the processor their instructions? Without a wanted core it asks the
+ * processor itself. */
+static pp_status try_core(void)
+{
+    const struct sigaction catch = {.sa_handler = end_trial};
+    struct sigaction old;
+    volatile bool runs = false;
+    if (!*wanted_core) return PP_OK;
+    sigaction(SIGILL, &catch, &old);
+    if (sigsetjmp(before_trial, 1) == 0) {
+        multiply();
+        runs = true;
+    }
+    sigaction(SIGILL, &old, NULL);
+    if (runs) return PP_OK;
+    return pp_fail(PP_USAGE,
+                   "--blas-core %s: this processor lacks instructions of that core; name another, or leave it out",
+                   wanted_core);
+}
+
 /* Length of the first two words: "OpenBLAS 0.3.21" of what OpenBLAS says about itself. */
 static int two_words(const char *text)
 {
@@ -99,6 +137,7 @@ static pp_status load(void)
     void *library;
     PP_TRY(open_library(*wanted_core ? wanted_core : NULL, &library));
     PP_TRY(check_core());
+    PP_TRY(try_core());
     const char *better = *wanted_core ? NULL : better_core();
     if (better) { /* OpenBLAS chooses while it is loaded */
         dlclose(library);
