@@ -41,7 +41,8 @@ static const struct pp_program_info info = {
         "processes as well. Lists of schedules, tensor ranks, pieces of their sums, stages, virtual stages, stages of "
         "ZeRO and chunks are measured together, each task once for each schedule. Tasks of workers that share tensors "
         "(--tensor) are timed without their "
-        "sums, which are as quick as those of gradients. --seconds is the time spent on each task under each load.",
+        "sums, which are as quick as those of gradients. --seconds is the time spent on each task under each load, or "
+        "less where it has enough samples.",
     .examples = "ppprof\tmeasure the default configuration\n"
                 "ppprof --schedule gpipe,1f1b --chunks 1,2,4,8\tall tasks of eight configurations\n"
                 "mpirun -n 2 ppprof --chunks 4\tlinks between processes as well\n",

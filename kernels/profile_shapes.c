@@ -143,10 +143,12 @@ static pp_status add_point(struct pp_profile *profile, const struct pp_point *po
 static pp_status add_points(struct pp_profile *profile)
 {
     int n = profile->npoints, possible = 0;
+    char text[PP_POINT_TEXT];
     for (int i = 0; i < n; i++) {
         pp_status status = add_point(profile, &profile->points[i]);
         if (status == PP_OK) profile->points[possible++] = profile->points[i];
-        if (status == PP_USAGE && n > 1) pp_info("left out: %s", pp_message());
+        if (status == PP_USAGE && n > 1)
+            pp_warn("left out %s: %s", pp_point_text(&profile->points[i], text), pp_message());
         if (status != PP_OK && (status != PP_USAGE || n == 1)) return status;
     }
     profile->npoints = possible;

@@ -321,7 +321,9 @@ const struct pp_opt pp_config_rows[] = {
     {"trace-steps", PP_OPT_INT, AT(trace_steps), PP_PPEXEC, MEASURING, NULL, "3", 0, 100000, NULL,
      "number of steps at the end of the run in which every task is recorded", 0},
     {"seconds", PP_OPT_REAL, AT(seconds), PP_PPPROF, MEASURING, NULL, "0.2", 0.001, 3600, NULL,
-     "time to spend on each shape; a step's first backwards are measured among the others", 0},
+     "time to spend on each shape, all rounds together, or less: 200 samples are enough for a round, so more --rounds "
+     "give more; a step's first backwards are measured among the others",
+     0},
     {"rounds", PP_OPT_INT, AT(rounds), PP_PPPROF, MEASURING, NULL, "3", 1, 100, NULL,
      "passes over all shapes, so that a short disturbance spoils only a part of the samples", 0},
 
