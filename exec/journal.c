@@ -8,6 +8,7 @@ pp_status pp_journal_open(struct pp_journal *journal, int64_t capacity)
     PP_TRY(PP_NEW(&journal->records, capacity));
     journal->written = 0;
     atomic_store(&journal->published, 0);
+    pp_journal_evaluates(journal, 0, 0);
     return PP_OK;
 }
 
@@ -22,6 +23,12 @@ struct pp_record *pp_journal_begin(struct pp_journal *journal) { return &journal
 void pp_journal_publish(struct pp_journal *journal, int64_t count)
 {
     atomic_store_explicit(&journal->published, count, memory_order_release);
+}
+
+void pp_journal_evaluates(struct pp_journal *journal, int begun, int batches)
+{
+    atomic_store_explicit(&journal->evaluated, begun, memory_order_relaxed);
+    atomic_store_explicit(&journal->evaluating, batches, memory_order_relaxed);
 }
 
 void pp_totals_add(struct pp_totals *totals, const struct pp_record *record, int interval)

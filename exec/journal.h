@@ -36,6 +36,8 @@ struct pp_journal {
     struct pp_record *records;
     int64_t written;           /* records begun, for the writer only: from `published` on they may lack their loss */
     _Atomic int64_t published; /* records that are complete, for the reader */
+    /* Of the evaluation that goes on: batches that were begun, and all of them; 0: none goes on. */
+    _Atomic int evaluated, evaluating;
 };
 
 pp_status pp_journal_open(struct pp_journal *journal, int64_t capacity) PP_MUST_CHECK;
@@ -44,6 +46,9 @@ void pp_journal_close(struct pp_journal *journal);
 struct pp_record *pp_journal_begin(struct pp_journal *journal);
 /* Lets the reader see the first `count` records. */
 void pp_journal_publish(struct pp_journal *journal, int64_t count);
+
+/* An evaluation of so many batches has begun one more; 0, 0: it has ended. */
+void pp_journal_evaluates(struct pp_journal *journal, int begun, int batches);
 
 /* Adds the next record to the sums, which begin anew with an epoch, and those of a log line after every `interval`
  * batches. */

@@ -248,16 +248,16 @@ static pp_status check_point(struct pp_exec *exec, const struct pp_point *point)
     return pp_compare_devices(exec);
 }
 
-/* A failure takes no results away: those that are complete are printed before it is told. One of them may be that of
- * the configuration that failed, if that had only to save its weights; of several processes only then, for otherwise
- * the launcher may end this one at any moment, and what is printed would be chance. left: configurations that were not
- * begun. Who stops a run by a signal wants nothing more. */
+/* Neither a failure nor a signal takes results away: those that are complete are printed before it is told. One of them
+ * may be that of the configuration that failed, if that had only to save its weights; of several processes only then,
+ * for otherwise the launcher may end this one at any moment, and what is printed would be chance. left: configurations
+ * that were not begun. */
 static pp_status end_failed(struct session *s, pp_status status, int left)
 {
     struct pp_failure failure;
     const bool itself = s->results[s->nresults].complete;
     const int complete = s->nresults + itself;
-    if (status == PP_INTERRUPTED || (s->exec.processes.count > 1 && !itself)) return status;
+    if (s->exec.processes.count > 1 && !itself) return status;
     (void)pp_keep(&failure, status);
     if (left > 0) pp_warn("%d of %d configurations %s not begun", left, s->npoints, left == 1 ? "was" : "were");
     if (complete == 0) return pp_fail_again(&failure);

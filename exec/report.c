@@ -255,6 +255,13 @@ static pp_status take_test(struct pp_report *r, const struct pp_record *record)
     return PP_OK;
 }
 
+static void show_evaluation(const struct pp_journal *journal)
+{
+    const int batches = atomic_load_explicit(&journal->evaluating, memory_order_relaxed);
+    const int begun = atomic_load_explicit(&journal->evaluated, memory_order_relaxed);
+    if (batches > 0) pp_progress("evaluating batch %d of %d", begun, batches);
+}
+
 void pp_report_update(struct pp_report *r)
 {
     static pp_status (*const takers[])(struct pp_report *, const struct pp_record *) = {
@@ -266,6 +273,7 @@ void pp_report_update(struct pp_report *r)
         if (takers[record->kind](r, record) != PP_OK) stop_storing(r);
     }
     if (stores(r) && r->taken > before && pp_db_flush(r->exec->db) != PP_OK) stop_storing(r);
+    show_evaluation(journal);
 }
 
 /* --- the end --- */

@@ -109,11 +109,13 @@ static pp_status evaluate_part(struct pp_trainee *t, enum pp_part part, double *
         const struct pp_phase *phase = eval_phase(t->session->job, pp_batches_seq(&batches, i));
         struct pp_step step = {.track = PP_TRACK_EVAL, .phase = phase, .batches = &batches, .batch = i};
         PP_TRY(pp_world_check(t->session->world)); /* a lone rank never waits, and would not learn of a signal */
+        if (t->worker->me == 0) pp_journal_evaluates(&t->session->journal, i + 1, batches.count);
         PP_TRY(take_step(t, &step, &batch_sum));
         sum += batch_sum;
         tokens += (double)batches.rows * phase->seq;
     }
     *loss = sum / tokens;
+    if (t->worker->me == 0) pp_journal_evaluates(&t->session->journal, 0, 0);
     return pp_worker_drain(t->worker, PP_TRACK_EVAL);
 }
 

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Ctrl-C and SIGTERM end a run of threads, and the making of its plan: exit status 130, nothing on standard output, what was recorded is in the database.
+# Ctrl-C and SIGTERM end a run of threads, and the making of its plan: exit status 130, of what is not complete nothing on standard output,
+# what was recorded is in the database.
 # A run that was started to ignore them (nohup, background job of a script) goes on.
 # shellcheck source=tests/mpi/common.sh
 source "$(dirname "$0")/common.sh"
 need sqlite3
+need jq
 
 for signal in INT TERM; do
     rm -f run.db*
@@ -19,6 +21,18 @@ for signal in INT TERM; do
     check_database
     [ "$(sqlite3 run.db 'SELECT status FROM run')" = interrupted ] || fail "SIG$signal: the database does not say so"
 done
+
+# Configurations of a sweep that are complete are printed.
+rm -f run.db*
+ppexec --preset lab --data generated --device delay --times 1,1,1 --stages 1 --rows 200 --chunks 1,200 --no-eval --epochs 1 --max-batches 50 \
+    --db run.db --format json >out.log 2>err.log &
+first_ends() { [ "$(sqlite3 run.db "SELECT count(*) FROM run WHERE status = 'ok'" 2>sqlite.log)" = 1 ]; }
+within_patience first_ends || fail "a sweep: the first configuration did not end"
+kill -s TERM $!
+await_end $!
+[ "$status" -eq 130 ] || fail "a sweep: exit status $status, not 130"
+[ "$(jq -c 'map(.chunks)' out.log)" = '[1]' ] || fail "a sweep: the configuration that was complete is not printed alone"
+grep -q 'stopped by a signal' err.log || fail "a sweep: no message"
 
 # Nor does --save keep a run: not while nobody reads its pipe, nor while the reader rests.
 mkfifo pipe
