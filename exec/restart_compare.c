@@ -10,7 +10,7 @@
 
 const char pp_note_bits[] = "device", pp_note_rate[] = "--lr";
 static const char note_key[] = "accumulation key", note_data[] = "data", note_rows[] = "rows of all replicas",
-                  note_tokens[] = "--tokens";
+                  note_tokens[] = "--tokens", note_seed[] = "--seed";
 
 void pp_restart_identify(const struct pp_config *config, const struct pp_job *job, const struct pp_data *data,
                          const char *bits, struct pp_notes *notes)
@@ -74,16 +74,26 @@ static bool may_change(const char *name)
     return row && row->traits & PP_OPT_CHANGES;
 }
 
-static void add_difference(const struct pp_note *mine, const char *other, struct pp_restart_differences *out)
+static void add_to_list(const struct pp_note *mine, const char *other, struct pp_restart_list *out)
 {
     enum { MOST = 110 }; /* of a value: keys are long */
+    static const char more[] = ", ...";
     const size_t left = sizeof out->text - out->used;
-    out->another_run = out->another_run || !may_change(mine->name);
-    out->batch = out->batch || strcmp(mine->name, note_rows) == 0 || strcmp(mine->name, note_tokens) == 0;
-    out->cut = out->cut || left < PP_NOTE_NAME + 2 * MOST + sizeof ",  was  and is , ...";
     if (out->cut) return;
-    out->used += (size_t)snprintf(out->text + out->used, left, "%s%s was %.*s and is %.*s", out->used ? ", " : "",
-                                  mine->name, MOST, other, MOST, mine->value);
+    out->cut = left < PP_NOTE_NAME + 2 * MOST + sizeof ",  was  and is " + sizeof more;
+    if (out->cut)
+        snprintf(out->text + out->used, left, "%s", more);
+    else
+        out->used += (size_t)snprintf(out->text + out->used, left, "%s%s was %.*s and is %.*s", out->used ? ", " : "",
+                                      mine->name, MOST, other, MOST, mine->value);
+}
+
+static void add_difference(const struct pp_note *mine, const char *other, struct pp_restart_differences *out)
+{
+    out->batch = out->batch || strcmp(mine->name, note_rows) == 0 || strcmp(mine->name, note_tokens) == 0;
+    out->seed = out->seed || strcmp(mine->name, note_seed) == 0;
+    add_to_list(mine, other, &out->all);
+    if (!may_change(mine->name)) add_to_list(mine, other, &out->fixed);
 }
 
 bool pp_restart_is_old(const struct pp_notes *theirs)
@@ -110,35 +120,45 @@ pp_status pp_restart_compare(const char *path, const struct pp_notes *mine, cons
                            version ? note->name : PP_NOTE_CHECKPOINT);
         if (strcmp(other, note->value) != 0 && strcmp(note->name, pp_note_bits) != 0) add_difference(note, other, out);
     }
-    if (out->cut) snprintf(out->text + out->used, sizeof out->text - out->used, ", ...");
     return PP_OK;
+}
+
+/* Of what may change --resume-changed says nothing, but for the seed of a text that was generated. */
+static pp_status is_another_run(const char *path, const struct pp_restart_differences *d, bool changed)
+{
+    const bool drawn = d->seed && strncmp(d->fixed.text, note_data, strlen(note_data)) == 0;
+    if (!changed)
+        return pp_fail(PP_INPUT,
+                       "%s is of another run: %s; resume with the options that it was begun with, or leave out "
+                       "--resume to begin anew",
+                       path, d->all.text);
+    return pp_fail(PP_INPUT,
+                   "%s is of another run: %s%s; that cannot change: give what it was begun with, or leave out "
+                   "--resume-changed to begin anew",
+                   path, d->fixed.text, drawn ? " (a generated text depends on --seed)" : "");
 }
 
 pp_status pp_restart_judge(const char *path, const struct pp_restart_differences *d, bool changed,
                            const struct pp_notes *theirs, const struct pp_restart_state *state)
 {
-    if (d->used == 0) return PP_OK;
-    if (d->another_run)
-        return pp_fail(PP_INPUT,
-                       "%s is of another run: %s; resume with the options that it was begun with, or leave out "
-                       "--resume to begin anew",
-                       path, d->text);
+    if (d->all.used == 0) return PP_OK;
+    if (d->fixed.used > 0) return is_another_run(path, d, changed);
     if (!changed)
         return pp_fail(PP_INPUT,
                        "%s was written with other options: %s; give the old ones, to go on to the same bits, or "
                        "--resume-changed, to go on with the new ones",
-                       path, d->text);
+                       path, d->all.text);
     if (pp_restart_is_old(theirs))
         return pp_fail(PP_INPUT,
                        "%s is of an older version of ppkit, and was written with other options: %s; resume with the "
                        "old ones first: --resume-changed goes on from the checkpoint that this run writes",
-                       path, d->text);
+                       path, d->all.text);
     if (d->batch && state->batch > 0)
         return pp_fail(PP_INPUT,
                        "%s was written with other options: %s; it is inside an epoch, after %d of its batch%s, and "
                        "other batches would have some words twice in this epoch, and others never: keep --tokens, and "
                        "--rows times --replicas, until an epoch has ended",
-                       path, d->text, state->batch, pp_plural_es(state->batch));
-    pp_warn("%s was written with other options: %s; the run goes on with the new ones", path, d->text);
+                       path, d->all.text, state->batch, pp_plural_es(state->batch));
+    pp_warn("%s was written with other options: %s; the run goes on with the new ones", path, d->all.text);
     return PP_OK;
 }

@@ -12,13 +12,17 @@
 /* Names of notes: the device, and the learning rate. */
 extern const char pp_note_bits[], pp_note_rate[];
 
+/* A list for the user; "" where nothing differs. */
+struct pp_restart_list {
+    char text[704];
+    size_t used;
+    bool cut; /* there is more than the text has room for */
+};
+
 /* What differs between a checkpoint and this run. */
 struct pp_restart_differences {
-    char text[704]; /* "" where nothing does */
-    size_t used;
-    bool cut;         /* there are more than the text has room for */
-    bool another_run; /* something that a run cannot change */
-    bool batch;       /* which words a step reads */
+    struct pp_restart_list all, fixed; /* fixed: what no run can change */
+    bool batch, seed;                  /* which words a step reads; --seed */
 };
 
 /* Adds the notes that say which run it is: options, data, and what else equal bits need (see pp_restart_open()). */
