@@ -13,6 +13,12 @@ static const char same_options[] = "start all processes with the same options",
                   same_points[] = "is --points the same file on all hosts?",
                   same_checkpoint[] = "let all machines see the same file";
 
+/* A folder of text sets the vocabulary. */
+static const char *remedy_of(const struct pp_config *config, const char *option)
+{
+    return strcmp(option, "vocab") == 0 && config->data ? same_data : same_options;
+}
+
 void pp_terms_add_options(const struct pp_config *config, int tool, struct pp_terms *terms)
 {
     char text[PP_OPTION_TEXT];
@@ -23,7 +29,7 @@ void pp_terms_add_options(const struct pp_config *config, int tool, struct pp_te
         if (row->traits & PP_OPT_PATH)
             pp_terms_add(terms, name, same_options, "%s", pp_config_given(config, name) ? "a file" : "none");
         else
-            pp_terms_add(terms, name, same_options, "%s", pp_config_text(config, name, text));
+            pp_terms_add(terms, name, remedy_of(config, name), "%s", pp_config_text(config, name, text));
     }
 }
 
@@ -92,9 +98,12 @@ pp_status pp_compare_devices(struct pp_exec *exec)
     return PP_OK;
 }
 
-static void add_plan(const char *name, const struct pp_plan *plan, struct pp_terms *terms)
+static void add_plan(const struct pp_exec *exec, const char *name, const struct pp_plan *plan, struct pp_terms *terms)
 {
-    if (plan) pp_terms_add(terms, name, same_file, "schedule %s: %016" PRIx64, plan->schedule, plan->hash);
+    struct pp_schedule_found found;
+    if (!plan) return;
+    const bool file = exec->schedules->find(plan->schedule, &found) != PP_OK || found.ranks > 0;
+    pp_terms_add(terms, name, file ? same_file : same_options, "schedule %s: %016" PRIx64, plan->schedule, plan->hash);
 }
 
 /* Layers of each stage. */
@@ -152,8 +161,8 @@ pp_status pp_agree_on_job(struct pp_exec *exec, const struct pp_session *session
     if (status == PP_OK) {
         const struct pp_job *job = session->job;
         status = add_stages(job->model, terms);
-        add_plan("plan", job->train, terms);
-        add_plan("plan of evaluation", job->eval, terms);
+        add_plan(exec, "plan", job->train, terms);
+        add_plan(exec, "plan of evaluation", job->eval, terms);
         pp_terms_add(terms, "accumulation key", same_options, "%s", job->accumulation_key);
         add_times(job, terms);
         if (status == PP_OK) status = add_checkpoint(&session->restart, terms);
