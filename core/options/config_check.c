@@ -327,8 +327,25 @@ static void remark_on_groups(const struct pp_config *config)
                 config->shard_degree.v[0]);
 }
 
+/* Options that another one leaves without effect. (Presets set some of them, too: that is not worth a word.) */
+static void remark_on_unused(const struct pp_config *config)
+{
+    const bool other_text = config->data && strcmp(config->data, "generated") != 0;
+    const struct {
+        const char *option, *because;
+        bool unused;
+    } options[] = {{"init-std", "with --init, whose weights it begins with", config->init != NULL},
+                   {"generated-tokens", "without --data generated", other_text},
+                   {"eval-rows", "with --no-eval", config->no_eval},
+                   {"eval-batches", "with --no-eval", config->no_eval}};
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        if (options[i].unused && pp_config_given(config, options[i].option))
+            pp_warn("--%s changes nothing %s", options[i].option, options[i].because);
+}
+
 void pp_config_remarks(const struct pp_config *config)
 {
+    remark_on_unused(config);
     if (config->gpus > 0 && knows_no_gpus(config))
         pp_warn("--gpus %d changes nothing with --device %s", config->gpus, config->device);
     remark_on_attention(config);
