@@ -30,7 +30,7 @@ static const struct {
     int rc;
     pp_status status;
     const char *advice;
-} advices[] = {
+} remedies[] = {
     {SQLITE_NOTADB, PP_INPUT, "it is not an SQLite file; name another file with --db"},
     {SQLITE_CORRUPT, PP_INPUT,
      "it is damaged; save what can be read with `sqlite3 FILE .recover`, then write to a new file"},
@@ -70,10 +70,10 @@ static pp_status error_text(const char *path, sqlite3 *sql, int rc, const char *
 {
     pp_status status = PP_INTERNAL;
     const char *advice = "this is a defect in ppkit, please report it";
-    for (size_t i = 0; i < sizeof advices / sizeof *advices; i++) {
-        if (advices[i].rc != (rc & 0xff)) continue;
-        status = advices[i].status;
-        advice = advices[i].advice;
+    for (size_t i = 0; i < sizeof remedies / sizeof *remedies; i++) {
+        if (remedies[i].rc != (rc & 0xff)) continue;
+        status = remedies[i].status;
+        advice = remedies[i].advice;
     }
     int system_error = reason(path, sql, rc);
     bool by_system = (status == PP_IO && system_error != 0);

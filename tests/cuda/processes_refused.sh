@@ -49,8 +49,7 @@ refuses 2 '--transport staged joins several processes' 1 --transport staged
 # Only one of the processes has a word that cannot mean anything there.
 for words in '--transport mpi|' '|--transport mpi'; do
     status=0
-    # shellcheck disable=SC2086
-    timeout 60 mpirun -n 1 ppexec --preset lab --device cuda ${words%|*} : -n 1 ppexec --preset lab --device cuda ${words#*|} \
+    timeout 60 mpirun -n 2 "$each" "ppexec --preset lab --device cuda ${words%|*}" "ppexec --preset lab --device cuda ${words#*|}" \
         >out.log 2>err.log || status=$?
     [ "$status" -eq 1 ] || fail "$words: exit status $status"
     grep -q '^ppexec: process [01] refuses what process [01] accepts: --transport mpi moves memory of hosts' err.log || fail "$words: does not say why"

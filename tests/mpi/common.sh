@@ -4,6 +4,7 @@
 set -euo pipefail
 export PATH="${PP_BIN:?the folder of the programs}:$PATH"
 movers_def=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../../core/plan/movers.def")
+each=$(realpath "$(dirname "${BASH_SOURCE[0]}")/each.sh")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"

@@ -24,7 +24,7 @@ for call in MPI_Comm_size MPI_Comm_rank MPI_Comm_split_type MPI_Bcast MPI_Comm_f
     expect_told "$call" -n 2 env LD_PRELOAD="$library" PP_MPI_FAILS="$call" "${run[@]}"
 done
 # Where it fails in the first process alone. (Another one would take it for a consequence, and leave the word to the first.)
-expect_told MPI_Get_count -n 1 env LD_PRELOAD="$library" PP_MPI_FAILS=MPI_Get_count "${run[@]}" : -n 1 "${run[@]}"
+expect_told MPI_Get_count -n 2 "$each" "env LD_PRELOAD=$library PP_MPI_FAILS=MPI_Get_count ${run[*]}" "${run[*]}"
 # At the end, when all is done, it is a warning.
 mpirun -n 2 env LD_PRELOAD="$library" PP_MPI_FAILS=MPI_Finalize "${run[@]}" >out.log 2>err.log || fail "MPI_Finalize: exit status $?"
 grep -q '^ppexec: warning: MPI_Finalize failed$' err.log || fail "MPI_Finalize: no warning"

@@ -4,7 +4,7 @@
 # shellcheck source=tests/mpi/common.sh
 source "$(dirname "$0")/common.sh"
 
-export OMPI_MCA_odls_base_sigkill_timeout=0 # mpirun waits 1 s for processes that have ended
+export OMPI_MCA_odls_base_sigkill_timeout=0 PRTE_MCA_odls_base_sigkill_timeout=0 # mpirun waits 1 s for processes that have ended
 
 mkdir weights
 mpirun -n 2 ppexec --preset lab --save weights >out.log 2>err.log &
@@ -27,15 +27,14 @@ done
 ppprof --preset lab --stages 2 --seconds 0.01 --db profile.db >out.log 2>err.log || fail "ppprof fails: $(cat err.log)"
 delayed='ppexec --preset lab --device delay --no-eval --max-batches 2 --db'
 for files in 'profile.db missing.db' 'missing.db profile.db' 'missing.db missing.db'; do
-    # shellcheck disable=SC2086 # words
-    mpirun -n 1 $delayed ${files% *} : -n 1 $delayed ${files#* } >out.log 2>err.log &
+    mpirun -n 2 "$each" "$delayed ${files% *}" "$delayed ${files#* }" >out.log 2>err.log &
     await_end $!
     [ "$status" -ne 0 ] || fail "$files: exit status 0"
     grep -q 'missing.db is not there' err.log || fail "$files: no message"
 done
 
 # What each finds before it meets the others: the first tells it for all, and another one only what is wrong with it alone.
-unset OMPI_MCA_odls_base_sigkill_timeout # as users have it
+unset OMPI_MCA_odls_base_sigkill_timeout PRTE_MCA_odls_base_sigkill_timeout # as users have it
 for wrong in '--foo' '--schedule foo' '--save one --db one'; do
     # shellcheck disable=SC2086 # words
     mpirun --oversubscribe -n 4 ppexec --preset lab $wrong >out.log 2>err.log &
@@ -43,7 +42,7 @@ for wrong in '--foo' '--schedule foo' '--save one --db one'; do
     [ "$status" -eq 2 ] || fail "ppexec $wrong: exit status $status"
     [ "$(grep -c '^ppexec: ' err.log)" -eq 1 ] || fail "ppexec $wrong: not one line"
 done
-mpirun -n 1 ppexec --preset lab : -n 1 ppexec --preset lab --foo >out.log 2>err.log &
+mpirun -n 2 "$each" "ppexec --preset lab" "ppexec --preset lab --foo" >out.log 2>err.log &
 await_end $!
 [ "$status" -ne 0 ] || fail "one process has --foo: exit status 0"
 grep -q '^ppexec: there is no option --foo' err.log || fail "one process has --foo: no message"

@@ -4,7 +4,7 @@
 # shellcheck source=tests/mpi/common.sh
 source "$(dirname "$0")/common.sh"
 
-export OMPI_MCA_odls_base_sigkill_timeout=0 # mpirun waits 1 s for processes that have ended
+export OMPI_MCA_odls_base_sigkill_timeout=0 PRTE_MCA_odls_base_sigkill_timeout=0 # mpirun waits 1 s for processes that have ended
 
 # Each process in a folder of its own, as on hosts with disks of their own.
 cat >apart.sh <<'SCRIPT'
