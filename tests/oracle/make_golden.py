@@ -159,7 +159,7 @@ CASES["d16-parts"] = dict(GPT, d_model=16, d_ff=32, tokens=5, replicas=1, dropou
 GPT2 = dict(GPT, positions="learned", max_positions=12, bias="layers", tie_embeddings="yes", activation="gelu-tanh")
 CASES["d24-gpt2"] = dict(GPT2, d_ff=32, dropout=0.2)
 # A rate that rises and falls across the border of epochs, beside the decay of these.
-CASES["d24-cosine"] = dict(CASES["d24-gpt"], warmup_steps=3, lr_schedule="cosine", lr_steps=11, min_lr=0.05)
+CASES["d24-cosine"] = dict(CASES["d24-gpt"], warmup_steps=3, lr_schedule="cosine", lr_steps=11, min_lr=0.05, lr_decay=0.95)
 # A rate that gets too large: the best epoch is the second of three, and the test loss that of its weights.
 CASES["d24-rising"] = dict(CASES["d24-gpt"], lr_decay=5.0, epochs=3, max_batches=6)
 # Experts, of whom some have no place for a token, and a loss that makes their router even.

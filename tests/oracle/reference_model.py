@@ -159,8 +159,11 @@ ADAMW = dict(adam_beta1=0.9, adam_beta2=0.999, adam_eps=1e-8, weight_decay=0.01)
 
 
 def options(given):
-    """All options: common defaults, then the preset, then what was given."""
+    """All options: common defaults, then the preset, whose decay is not for rates that fall by themselves, then what was
+    given."""
     preset = PRESETS[given.get("preset", COMMON["preset"])]
+    if given.get("lr_schedule", "constant") != "constant":
+        preset = {**preset, "lr_decay": 1.0}
     return {**COMMON, **ADAMW, **preset, **given}
 
 
