@@ -68,6 +68,11 @@ static pp_status end_cut(const struct cuts *c, pp_status status, struct pp_job *
     return status;
 }
 
+static pp_status complete(const struct cuts *c, struct pp_job *job)
+{
+    return pp_job_complete(job, c->p->schedules, evaluates(c->p->config), NULL);
+}
+
 /* The whole job of one of pp_split_cuts(), as begin_cut(). Jobs of given times have no model, and are never alike. */
 static pp_status make_job(struct cuts *c, int cut, const struct pp_job *unlike, struct pp_job **out)
 {
@@ -77,7 +82,7 @@ static pp_status make_job(struct cuts *c, int cut, const struct pp_job *unlike, 
     if (pp_predict_only_times(p->config)) return pp_given_job(p, c->point, pp_split_way(c->point, cut), out);
     PP_TRY(begin_cut(c, cut, unlike, &job));
     if (!job) return PP_OK;
-    return end_cut(c, pp_job_complete(job, p->schedules, evaluates(p->config), NULL), job, out);
+    return end_cut(c, complete(c, job), job, out);
 }
 
 /* The same for who only asks what it costs. */
@@ -271,11 +276,40 @@ pp_status pp_predict_fitting(const struct pp_predictor *p, const struct pp_point
     return PP_OK;
 }
 
+/* Is what stages have, whatever the plan, more than all devices have room for? However the layers are cut, some rank
+ * has at least the mean. job: one that was begun. (With a database it matters whether it has any times.) */
+static bool never_fits(const struct pp_predictor *p, const struct pp_job *job)
+{
+    const int64_t limit = pp_predict_memory(p);
+    int64_t all = 0;
+    for (int s = 0; s < job->model->nstages; s++) {
+        const struct pp_stage_bytes bytes = pp_stage_bytes_of(job->model, s);
+        all += bytes.values + bytes.copies + bytes.gradients + bytes.state;
+    }
+    return limit > 0 && !p->db && all / job->point.ranks > limit;
+}
+
+/* Makes the whole job of the first cut. *out = NULL: it is possible, but no cut fits into memory. */
+static pp_status make_first_job(struct cuts *c, struct pp_job **out)
+{
+    const struct pp_predictor *p = c->p;
+    struct pp_job *job;
+    if (pp_predict_only_times(p->config)) return make_job(c, 0, NULL, out);
+    *out = NULL;
+    PP_TRY(begin_cut(c, 0, NULL, &job));
+    if (!never_fits(p, job)) return end_cut(c, complete(c, job), job, out);
+    const pp_status status = pp_job_plan(job, p->schedules, evaluates(p->config));
+    pp_job_free(job);
+    return status;
+}
+
 /* first: empty; the caller frees it. */
 static pp_status find_leasts(struct cuts *c, struct pp_prediction *first, struct pp_least *out)
 {
     int64_t *ns = &first->result.batch_ns, least, any;
-    PP_TRY(make_job(c, 0, NULL, &first->job));
+    PP_TRY(make_first_job(c, &first->job));
+    *out = (struct pp_least){.first = INFINITY, .any = INFINITY};
+    if (!first->job) return PP_OK;
     PP_TRY(add_cost(c->p, first));
     PP_TRY(pp_sim_least(first->job->train, first->cost, ns));
     out->first = pp_prediction_value(c->p, first);

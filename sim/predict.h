@@ -55,7 +55,7 @@ pp_status pp_predict_fitting(const struct pp_predictor *p, const struct pp_point
 
 /* What is known of a point before it is simulated. Values are those of pp_prediction_value() (sim/throughput.h). */
 struct pp_least {
-    double first; /* the cut that is tried first has no smaller value */
+    double first; /* the cut that is tried first has no smaller value; INFINITY: no cut fits into memory */
     double any;   /* nor has any other cut a smaller one than this */
     bool first_fits; /* the first cut fits into memory, or that is not known */
     bool measured;   /* the first cut has some measured times */

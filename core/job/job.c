@@ -145,7 +145,7 @@ static pp_status build_train(struct pp_job *job, const struct pp_schedules *sche
     return pp_job_build_train(job, schedules, &spec);
 }
 
-static pp_status build_plans(struct pp_job *job, const struct pp_schedules *schedules, bool evaluate)
+pp_status pp_job_plan(struct pp_job *job, const struct pp_schedules *schedules, bool evaluate)
 {
     const struct pp_config *config = job->config;
     int most = config->rows > config->eval_rows ? config->rows : config->eval_rows;
@@ -327,7 +327,7 @@ done:
 pp_status pp_job_complete(struct pp_job *job, const struct pp_schedules *schedules, bool evaluate,
                           const struct pp_tails *tails)
 {
-    PP_TRY(build_plans(job, schedules, evaluate));
+    PP_TRY(pp_job_plan(job, schedules, evaluate));
     PP_TRY(make_phases(job, tails ? tails : &(struct pp_tails){0}));
     PP_TRY(make_layout(job));
     return name_key(job);

@@ -184,13 +184,15 @@ static bool trains(const struct build *b)
     return false;
 }
 
-/* Bytes of a stage's optimizer state (with ZeRO of the own share), and of float32 weights that only the optimizer
- * reads. */
-static int64_t state_bytes(const struct pp_model *model, int stage)
+struct pp_stage_bytes pp_stage_bytes_of(const struct pp_model *model, int stage)
 {
     const struct pp_stage *s = &model->stages[stage];
-    return pp_states_bytes(model, s) +
-           (pp_shape_splits_weights(&model->shape) ? s->share_bytes - s->share_value_bytes : 0);
+    const struct pp_shape *shape = &model->shape;
+    const int64_t split = pp_shape_splits_weights(shape) ? s->share_bytes - s->share_value_bytes : 0;
+    return (struct pp_stage_bytes){.values = shape->shard_params ? s->share_value_bytes : s->value_bytes,
+                                   .copies = shape->shard_params ? s->share_param16_bytes : s->param16_bytes,
+                                   .gradients = shape->shards ? s->share_bytes : s->param_bytes,
+                                   .state = pp_states_bytes(model, s) + split};
 }
 
 /* Bytes of the bfloat16 gradients of the rank's largest collective of this kind; 0: gradients are not rounded. */
@@ -220,27 +222,22 @@ static void place_sent(struct build *b)
     }
 }
 
-/* Parameters, bfloat16 copies, gradients, optimizer state. With ZeRO 2 and 3 a worker has only its share of gradients,
- * with ZeRO 3 also of parameters and copies. */
+/* Parameters, bfloat16 copies, gradients, optimizer state. */
 static void place_parameters(struct build *b)
 {
     const int *stage_rank = b->phases[0].plan->stage_rank;
-    const bool shards = b->model->shape.shards, params = b->model->shape.shard_params;
-    const struct pp_stage *stages = b->model->stages;
     struct pp_layout *layout = b->layout;
     for (int s = 0; s < layout->nstages; s++)
-        layout->param_offset[s] =
-            reserve(b, stage_rank[s], PP_BYTES_PARAM, 1, params ? stages[s].share_value_bytes : stages[s].value_bytes);
+        layout->param_offset[s] = reserve(b, stage_rank[s], PP_BYTES_PARAM, 1, pp_stage_bytes_of(b->model, s).values);
     for (int s = 0; s < layout->nstages; s++) {
-        const int64_t bytes = params ? stages[s].share_param16_bytes : stages[s].param16_bytes;
+        const int64_t bytes = pp_stage_bytes_of(b->model, s).copies;
         layout->param16_offset[s] = bytes > 0 ? reserve(b, stage_rank[s], PP_BYTES_PARAM, 1, bytes) : -1;
     }
     for (int s = 0; s < layout->nstages && trains(b); s++)
-        layout->grad_offset[s] =
-            reserve(b, stage_rank[s], PP_BYTES_GRAD, 1, shards ? stages[s].share_bytes : stages[s].param_bytes);
+        layout->grad_offset[s] = reserve(b, stage_rank[s], PP_BYTES_GRAD, 1, pp_stage_bytes_of(b->model, s).gradients);
     place_sent(b);
     for (int s = 0; s < layout->nstages; s++) {
-        const int64_t bytes = trains(b) ? state_bytes(b->model, s) : 0;
+        const int64_t bytes = trains(b) ? pp_stage_bytes_of(b->model, s).state : 0;
         layout->state_offset[s] = bytes ? reserve(b, stage_rank[s], PP_BYTES_STATE, 1, bytes) : -1;
     }
 }

@@ -103,6 +103,14 @@ static inline int64_t pp_layout_align(int64_t bytes)
 void pp_layout_live_peaks(const struct pp_model *model, const struct pp_model_ops *ops, const struct pp_phase *phases,
                           int n, struct pp_layout *layout);
 
+/* Regions that a stage has in training, whatever the plan: parameters and their bfloat16 and FP8 copies, of which with
+ * ZeRO 3 a worker has only its share; gradients (ZeRO 2 and 3); and optimizer state (with ZeRO of the own share), with
+ * float32 weights that only the optimizer reads. Bytes, without what aligns them. */
+struct pp_stage_bytes {
+    int64_t values, copies, gradients, state;
+};
+struct pp_stage_bytes pp_stage_bytes_of(const struct pp_model *model, int stage);
+
 /* Bytes of activation and checkpoint slots that come into use when `task` starts (*taken), and that are free again when
  * it ends (*freed). Both 0 for tasks without an activation slot. */
 void pp_layout_task_bytes(const struct pp_model *model, const struct pp_model_ops *ops, const struct pp_phase *phase,

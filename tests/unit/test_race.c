@@ -2,6 +2,7 @@
  *
  * Races against sweeps in which every configuration is predicted: the same rows must be shown.
  */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -90,6 +91,7 @@ struct taken {
     bool bounds;         /* check the bounds of each point */
     struct pp_row *rows; /* of the points */
     int64_t impossible, predicted, nrows;
+    int64_t too_large, never; /* of those whose bounds were checked; known before to be too large */
 };
 
 /* Of those cuts that can be asked for alone none that fits has a smaller value than the one that was taken. */
@@ -109,12 +111,18 @@ static void check_cuts(const struct pp_outcome *outcome, const struct pp_listed_
     }
 }
 
-/* No prediction has a smaller value than was known before. */
-static void check_bounds(const struct pp_outcome *outcome, const struct pp_listed_point *at)
+/* No prediction has a smaller value than was known before, or fits where that was known to be impossible. */
+static void check_bounds(struct taken *t, const struct pp_outcome *outcome, const struct pp_listed_point *at)
 {
     struct pp_least least;
     if (pp_config_splits_by_time(&outcome->config)) check_cuts(outcome, at);
     must(pp_predict_least(&outcome->predictor, at->point, &least));
+    t->too_large += outcome->row.too_large;
+    if (isinf(least.any)) {
+        assert_true(outcome->row.too_large);
+        t->never++;
+        return;
+    }
     assert_true(least.any > 0 && least.any <= outcome->row.value);
     if (!pp_config_splits_by_time(&outcome->config)) assert_true(least.first <= outcome->row.value);
     if (least.first_fits) assert_false(outcome->row.too_large);
@@ -127,7 +135,7 @@ static pp_status take(void *context, int64_t i, struct pp_outcome *outcome)
     if (outcome->status == PP_USAGE) return t->impossible++, PP_OK;
     if (outcome->status != PP_OK) fail_msg("%s", outcome->message);
     assert_null(t->rows[i].json); /* nothing is predicted twice */
-    if (t->bounds) check_bounds(outcome, &listed->points[i]);
+    if (t->bounds) check_bounds(t, outcome, &listed->points[i]);
     must(pp_row_set_target(&outcome->row, (int)(i / listed->each), "x"));
     t->rows[i] = outcome->row;
     outcome->row = (struct pp_row){0};
@@ -182,7 +190,7 @@ static void drop(struct taken *t)
 static void test_same_rows(void **state)
 {
     (void)state;
-    int64_t all = 0, raced = 0;
+    int64_t all = 0, raced = 0, too_large = 0, never = 0;
     for (int s = 0; s < SWEEPS; s++) {
         struct fixture f;
         setup(sweeps[s], &f);
@@ -196,6 +204,8 @@ static void test_same_rows(void **state)
             assert_int_equal(race.impossible, whole.impossible);
             all += whole.predicted;
             raced += race.predicted;
+            too_large += whole.too_large;
+            never += whole.never;
             drop(&whole);
             drop(&race);
         }
@@ -203,6 +213,8 @@ static void test_same_rows(void **state)
     }
     print_message("%lld of %lld configurations were predicted\n", (long long)raced, (long long)all);
     assert_true(raced < all / 2);
+    print_message("%lld of %lld that do not fit were known before\n", (long long)never, (long long)too_large);
+    assert_true(never > too_large / 4 && never < too_large);
 }
 
 int main(void)
