@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 # Outputs shown in each, at least: a block that is no longer recognised must not go unnoticed.
 LEAST = {"README.md": 3, "docs/FORMATS.md": 1, "docs/PLANNING.md": 4}
 MEASURES = re.compile(r"\b(ppprof|ppexec|ppreport)\b|--db|pp\.db|\$MODEL\b")
-NEEDS = ("bash", "jq", "fmt")
+NEEDS = ("bash", "jq")
 SCRIPTS = ("framework-options",)  # found as if they were installed, with ppkit- before the name
 
 
@@ -77,10 +77,11 @@ def check(name):
             continue
         seen += 1
         done = run(command)
-        if done.returncode or not is_like(done.stdout, wanted):
+        printed = re.sub(r" +$", "", done.stdout, flags=re.MULTILINE)  # documents have no blanks at ends of lines
+        if done.returncode or not is_like(printed, wanted):
             right = False
             print(f"{name}:{line}: {command}\nexit status {done.returncode} {done.stderr if done.returncode else ''}")
-            print("\n".join(difflib.unified_diff(wanted, done.stdout.splitlines(), "shown", "printed", lineterm="")))
+            print("\n".join(difflib.unified_diff(wanted, printed.splitlines(), "shown", "printed", lineterm="")))
     if seen < LEAST.get(name, 0):
         right = False
         print(f"{name}: {seen} outputs were found, not {LEAST[name]}")
