@@ -30,7 +30,7 @@ cd "$folder/run" || exit 1
 
 # Calls of these by name are counted where they fail; not those by timeout, env, xargs or exec.
 export PP_FAILED=$folder/failed
-# shellcheck disable=SC2317 # the functions below call it
+# shellcheck disable=SC2317,SC2329 # the functions below call it
 count_failed() { # status program argument ...; not who writes to a pipe that nobody reads any more
     [ "$1" -eq 141 ] || echo "$*" >>"$PP_FAILED"
     return "$1"
