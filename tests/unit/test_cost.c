@@ -3,6 +3,7 @@
  * Costs: --times as text, machine files (also broken ones), and what is taken from a profile.
  */
 #include "sim/cost_waits.h"
+#include "sim/embedded.h"
 #include "tests/unit/cost_case.h"
 
 static void test_times(void **state)
@@ -68,15 +69,14 @@ static char *read_machine(const char *name, size_t *size)
 static void test_machines(void **state)
 {
     (void)state;
-    static const char *const names[] = {"cpu", "epyc-zen4", "epyc-zen5", "a100", "h100", "h200", "b200"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    for (const struct pp_embedded *m = pp_embedded_machines; m->name; m++) {
         struct pp_machine inside, file;
         size_t size;
-        char *text = read_machine(names[i], &size);
-        if (pp_machine_find(names[i], &inside) != PP_OK) fail_msg("%s", pp_message());
+        char *text = read_machine(m->name, &size);
+        if (pp_machine_find(m->name, &inside) != PP_OK) fail_msg("%s", pp_message());
         assert_int_equal(pp_machine_parse(text, size, "file", &file), PP_OK);
         assert_memory_equal(&inside, &file, sizeof file);
-        assert_string_equal(inside.name, names[i]);
+        assert_string_equal(inside.name, m->name);
         assert_true(inside.flops_per_ns[PP_FP32] > 0 && inside.bytes_per_ns >= inside.loaded_bytes_per_ns);
         free(text);
     }
