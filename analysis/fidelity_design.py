@@ -24,7 +24,7 @@ MODELS = {
     "tutorial-12": dict(options={"preset": "tutorial-12", "replicas": 1}, rows=20, layers=12, steps=8),
 }
 VIRTUAL = {"gpipe": 1, "1f1b": 1, "1f1b-eager": 1, "interleaved": 2, "bfs": 2, "zb-h1": 1, "zb-h2": 1, "zb-auto": 1}
-VIRTUAL.update({"interleaved-zb": 2, "zbv": 2, "v-half": 2, "v-min": 2})
+VIRTUAL.update({"interleaved-zb": 2, "zbv": 2, "dualpipev": 2, "v-half": 2, "v-min": 2})
 SCHEDULES = ("gpipe", "1f1b", "interleaved")  # if nothing else is asked for
 CHUNKS = (1, 2, 4, 5, 8, 10, 20)
 CHECKPOINTS = ("never", "except_last", "always")  # if nothing else is asked for
@@ -57,6 +57,8 @@ def fits(config, asked):
     if chunks == 1 and config["checkpoint"] == "except_last":
         return False
     if config["checkpoint"] == "layers" and config["schedule"] not in WHOLE:
+        return False
+    if config["schedule"] == "dualpipev" and m < stages * config["virtual"]:
         return False
     return not config["schedule"].startswith("interleaved") or m % max(1, m // stages) == 0
 

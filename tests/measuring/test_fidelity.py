@@ -4,6 +4,7 @@
 
 import argparse
 import collections
+import itertools
 import json
 import os
 import pathlib
@@ -364,6 +365,31 @@ class Statistics(unittest.TestCase):
         lines = table.time_summary([row(1.0), row(2.0, model="a long name")], table.GOALS["cpu"])
         self.assertEqual(len({len(line) for line in lines}), 1)
         self.assertEqual([cells(line)[0] for line in lines[2:]], ["m", "a long name", "all", "goal"])
+
+
+@unittest.skipUnless("PP_BIN" in os.environ, "PP_BIN is no folder of programs")
+class Schedules(unittest.TestCase):
+    """All that the built ppsim has, on as many stages as it takes; and what it can run."""
+
+    def ppsim(self, *words):
+        command = [pathlib.Path(os.environ["PP_BIN"]) / "ppsim", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    def test_are_those_of_the_program(self):
+        _, _, listed = self.ppsim("--list").partition("schedules:\n")
+        names = [line.split()[0] for line in listed.partition("\npresets:")[0].splitlines()]
+        self.assertEqual(set(design.VIRTUAL), set(names))
+        stages, chunks, checkpoints = (2, 4), (1, 2, 4, 5, 10, 20), ("never", "layers")
+        fit = set()
+        for point in itertools.product(design.VIRTUAL.items(), stages, chunks, checkpoints):
+            config = dict(model="deep", schedule=point[0][0], virtual=point[0][1])
+            config.update(stages=point[1], chunks=point[2], checkpoint=point[3])
+            if design.fits(config, chunks):
+                fit.add(tuple(config[name] for name in design.POINT if name in config))
+        sweep = ["--schedule", ",".join(names), "--checkpoint", ",".join(checkpoints), "--machine", "cpu"]
+        sweep += ["--stages", ",".join(map(str, stages)), "--chunks", ",".join(map(str, chunks)), "--format", "json"]
+        rows = json.loads(self.ppsim("--preset", "lab", "--layers", "16", "--rows", "20", *sweep))
+        self.assertEqual(fit, {tuple(row[name] for name in design.POINT if name != "tensor") for row in rows})
 
 
 class Design(unittest.TestCase):
