@@ -16,10 +16,13 @@ for program in ppsim ppexec ppprof ppreport; do
     if [ -f "$build/docs/$program.1" ]; then test -s "share/man/man1/$program.1"; fi
     test -s "share/bash-completion/completions/$program"
 done
-grep -oE '\]\(docs/[^)#]+' share/doc/ppkit/README.md | sort -u >links
-test -s links
-while IFS='(' read -r _ file; do test -s "share/doc/ppkit/$file"; done <links
-test -s share/ppkit/machines/README.md # the fields of a machine file
+
+# Links in documents lead to what is installed.
+grep -roE --include='*.md' '\]\([^):# ]+[)#]' share >links
+while IFS=: read -r file link; do
+    link=${link#](}
+    test -e "${file%/*}/${link%?}" || { echo "$file: there is no ${link%?}"; exit 1; }
+done <links
 
 # What the programs load lies beside them, also when the prefix is moved.
 bin/ppexec --list >said
