@@ -3,15 +3,15 @@
  * One kernel call: which kernel, on what dimensions, with which operands. What a kernel does with them is said where
  * its dimensions and operands are named, in core/calls/calls_*.h:
  *
- *   calls_embedding.h   copy, embed, embed_grad, positions_grad
- *   calls_products.h    gemm_nt, gemm_nn, gemm_tn; gemm_fp8, amax, to_fp8
- *   calls_attention.h   attention, flash, qk_norm, rope, and their gradients
- *   calls_latent.h      latent_norm, join_heads, and their gradients
- *   calls_layer.h       layernorm, rmsnorm, residual, relu, gelu, swiglu, and their gradients
- *   calls_experts.h     sigmoid, route, dispatch, combine, weigh, and their gradients
- *   calls_loss.h        cross_entropy, cross_entropy_part, cross_entropy_join
- *   calls_parts.h       to_pieces, from_pieces, copy_keys, sum_keys; all_reduce and what else workers do together
- *   calls_step.h        colsum, take, sumsq, sgd, adamw, adamw_bf16, balance
+ *   calls_embedding.h   copies, words and positions
+ *   calls_products.h    matrix products, and numbers of FP8
+ *   calls_attention.h   attention, and what is done to queries and keys before
+ *   calls_latent.h      what else latent attention needs
+ *   calls_layer.h       norms, residuals, activation functions
+ *   calls_experts.h     routers, and tokens that go to experts and come back
+ *   calls_loss.h        cross entropy
+ *   calls_parts.h       what workers that share a stage do together
+ *   calls_step.h        sums of gradients, and the optimizer's step
  *
  * Dimensions have names, and are explained where these do not say enough, before the first block that has them. A
  * kernel's block reads like this one:
