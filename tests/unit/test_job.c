@@ -129,7 +129,7 @@ static void test_refusals(void **state)
     (void)state;
     refuse("--stages 3", "3 stages (--stages 3 x --virtual 1) need as many layers, and the model has 2");
     refuse("--chunks 21", "more than the 20 rows");
-    refuse("--schedule 1f2b", "did you mean \"1f1b\"");
+    refuse("--schedule interleavd", "did you mean \"interleaved\"");
     refuse("--schedule interleaved --layers 8 --stages 4 --rows 9 --chunks 9", "--chunks 1, 2, 3");
     refuse("--schedule gpipe --virtual 2 --layers 4", "--virtual must be 1");
 }
