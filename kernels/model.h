@@ -40,7 +40,7 @@
 /* See struct pp_model_ops. The caller releases the model with pp_model_free (NULL is fine). */
 pp_status pp_model_create_cut(const struct pp_shape *shape, const struct pp_cut *cut,
                               struct pp_model **out) PP_MUST_CHECK;
-/* The same where each stage has a rank of its own. */
+/* The same where each stage has a rank of its own. For tests. */
 pp_status pp_model_create(const struct pp_shape *shape, int stages, const char *split, const double *layer_ns,
                           struct pp_model **out) PP_MUST_CHECK;
 void pp_model_free(struct pp_model *model);
@@ -48,7 +48,7 @@ pp_status pp_model_program(const struct pp_model *model, const struct pp_class *
                            struct pp_program *out) PP_MUST_CHECK;
 void pp_model_act_parts(const struct pp_model *model, int stage, const struct pp_program_spec *spec,
                         int64_t bytes[PP_ACT_PARTS]);
-/* Of all parts together. */
+/* Of all parts together. For tests. */
 int64_t pp_model_act_bytes(const struct pp_model *model, int stage, const struct pp_program_spec *spec);
 
 extern const struct pp_model_ops pp_model_ops;
@@ -60,7 +60,8 @@ pp_status pp_model_check_size(const struct pp_model *model, const struct pp_clas
 
 /* Initial values of one tensor (index in model->tensors), out: [elements]. Every element is a function of seed,
  * tensor index and element index alone, so any cut into stages starts from the same weights. Normal ones are made of
- * uniform ones in double, by log(), cos() and sin(), and then rounded: their last bits are the C library's. */
+ * uniform ones in double, by log(), cos() and sin(), and then rounded: their last bits are the C library's. For tests.
+ */
 void pp_model_init_tensor(const struct pp_model *model, int tensor, uint64_t seed, float *out);
 /* The same, of what one worker has of it, out: [local_elements]; zero where that fills up what cannot be shared evenly.
  * It draws no others: T workers together draw each element about once. */
