@@ -27,8 +27,7 @@ void pp_journal_publish(struct pp_journal *journal, int64_t count)
 
 void pp_journal_evaluates(struct pp_journal *journal, int begun, int batches)
 {
-    atomic_store_explicit(&journal->evaluated, begun, memory_order_relaxed);
-    atomic_store_explicit(&journal->evaluating, batches, memory_order_relaxed);
+    atomic_store_explicit(&journal->evaluation, (int64_t)begun << 32 | batches, memory_order_relaxed);
 }
 
 void pp_totals_add(struct pp_totals *totals, const struct pp_record *record, int interval)

@@ -36,8 +36,7 @@ struct pp_journal {
     struct pp_record *records;
     int64_t written;           /* records begun, for the writer only: from `published` on they may lack their loss */
     _Atomic int64_t published; /* records that are complete, for the reader */
-    /* Of the evaluation that goes on: batches that were begun, and all of them; 0: none goes on. */
-    _Atomic int evaluated, evaluating;
+    _Atomic int64_t evaluation; /* that goes on: batches that were begun, times 2^32, and all of them; 0: none does */
 };
 
 pp_status pp_journal_open(struct pp_journal *journal, int64_t capacity) PP_MUST_CHECK;

@@ -248,7 +248,8 @@ static pp_status check_point(struct pp_exec *exec, const struct pp_point *point)
     return pp_compare_devices(exec);
 }
 
-/* Neither a failure nor a signal takes results away: those that are complete are printed before it is told. One of them
+/* Neither a failure nor a signal takes results away (but one that comes while a plan is made, exec/point.c): those that
+ * are complete are printed before it is told. One of them
  * may be that of the configuration that failed, if that had only to save its weights; of several processes only then,
  * for otherwise the launcher may end this one at any moment, and what is printed would be chance. left: configurations
  * that were not begun. */

@@ -257,9 +257,8 @@ static pp_status take_test(struct pp_report *r, const struct pp_record *record)
 
 static void show_evaluation(const struct pp_journal *journal)
 {
-    const int batches = atomic_load_explicit(&journal->evaluating, memory_order_relaxed);
-    const int begun = atomic_load_explicit(&journal->evaluated, memory_order_relaxed);
-    if (batches > 0) pp_progress("evaluating batch %d of %d", begun, batches);
+    const int64_t state = atomic_load_explicit(&journal->evaluation, memory_order_relaxed);
+    if (state > 0) pp_progress("evaluating batch %d of %d", (int)(state >> 32), (int)(state & INT32_MAX));
 }
 
 void pp_report_update(struct pp_report *r)

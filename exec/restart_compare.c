@@ -92,6 +92,7 @@ static void add_difference(const struct pp_note *mine, const char *other, struct
 {
     out->batch = out->batch || strcmp(mine->name, note_rows) == 0 || strcmp(mine->name, note_tokens) == 0;
     out->seed = out->seed || strcmp(mine->name, note_seed) == 0;
+    out->data = out->data || strcmp(mine->name, note_data) == 0;
     add_to_list(mine, other, &out->all);
     if (!may_change(mine->name)) add_to_list(mine, other, &out->fixed);
 }
@@ -126,16 +127,15 @@ pp_status pp_restart_compare(const char *path, const struct pp_notes *mine, cons
 /* Of what may change --resume-changed says nothing, but for the seed of a text that was generated. */
 static pp_status is_another_run(const char *path, const struct pp_restart_differences *d, bool changed)
 {
-    const bool drawn = d->seed && strncmp(d->fixed.text, note_data, strlen(note_data)) == 0;
     if (!changed)
         return pp_fail(PP_INPUT,
                        "%s is of another run: %s; resume with the options that it was begun with, or leave out "
                        "--resume to begin anew",
                        path, d->all.text);
     return pp_fail(PP_INPUT,
-                   "%s is of another run: %s%s; that cannot change: give what it was begun with, or leave out "
+                   "%s is of another run: %s; that cannot change%s: give what it was begun with, or leave out "
                    "--resume-changed to begin anew",
-                   path, d->fixed.text, drawn ? " (a generated text depends on --seed)" : "");
+                   path, d->fixed.text, d->seed && d->data ? " (without --data the text depends on --seed)" : "");
 }
 
 pp_status pp_restart_judge(const char *path, const struct pp_restart_differences *d, bool changed,

@@ -22,7 +22,8 @@ struct pp_restart_list {
 /* What differs between a checkpoint and this run. */
 struct pp_restart_differences {
     struct pp_restart_list all, fixed; /* fixed: what no run can change */
-    bool batch, seed;                  /* which words a step reads; --seed */
+    bool batch;                        /* which words a step reads */
+    bool seed, data;                   /* --seed; the text */
 };
 
 /* Adds the notes that say which run it is: options, data, and what else equal bits need (see pp_restart_open()). */

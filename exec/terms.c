@@ -16,7 +16,7 @@ static const char same_options[] = "start all processes with the same options",
 /* A folder of text sets the vocabulary. */
 static const char *remedy_of(const struct pp_config *config, const char *option)
 {
-    return strcmp(option, "vocab") == 0 && config->data ? same_data : same_options;
+    return strcmp(option, "vocab") == 0 && pp_config_reads_text(config) ? same_data : same_options;
 }
 
 void pp_terms_add_options(const struct pp_config *config, int tool, struct pp_terms *terms)

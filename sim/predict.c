@@ -289,7 +289,7 @@ static bool never_fits(const struct pp_predictor *p, const struct pp_job *job)
     return limit > 0 && !p->db && all / job->point.ranks > limit;
 }
 
-/* Makes the whole job of the first cut. *out = NULL: it is possible, but no cut fits into memory. */
+/* Makes the whole job of the first cut. *out = NULL: its plans are possible, but no cut fits into memory. */
 static pp_status make_first_job(struct cuts *c, struct pp_job **out)
 {
     const struct pp_predictor *p = c->p;

@@ -67,7 +67,8 @@ static pp_status take_least(void *context, int64_t i, struct pp_outcome *outcome
     return PP_OK;
 }
 
-/* First those that fit by their first cut: they will. Of these, first those that have the least bounds. */
+/* First those that fit by their first cut: they will. Of these, first those that have the least bounds. Last those that
+ * no cut makes fit, whose bounds are INFINITY. */
 static int by_promise(const void *a, const void *b)
 {
     const struct racer *x = a, *y = b;

@@ -174,7 +174,7 @@ pp_status pp_job_begin(const struct pp_config *config, const struct pp_point *po
                        struct pp_job **out) PP_MUST_CHECK;
 pp_status pp_job_complete(struct pp_job *job, const struct pp_schedules *schedules, bool evaluate,
                           const struct pp_tails *tails) PP_MUST_CHECK;
-/* The first part of pp_job_complete(), for those who only ask whether the configuration is possible: plans alone. */
+/* The first part of pp_job_complete(), for those who only ask whether the schedule is possible: plans alone. */
 pp_status pp_job_plan(struct pp_job *job, const struct pp_schedules *schedules, bool evaluate) PP_MUST_CHECK;
 /* In place of pp_job_complete(), for those who only ask what a step costs: the job has its training plan, unchecked,
  * and the programs of PP_TRAIN, but no layout and no key. Where stages are alike, programs are the lender's, and costs

@@ -19,6 +19,11 @@ const char *pp_config_text(const struct pp_config *config, const char *option, c
     return row ? pp_options_text(row, config, buf) : "";
 }
 
+bool pp_config_reads_text(const struct pp_config *config)
+{
+    return config->data && strcmp(config->data, "constant") != 0 && strcmp(config->data, "generated") != 0;
+}
+
 bool pp_config_given(const struct pp_config *config, const char *option)
 {
     const struct pp_opt *row = pp_config_row(option);

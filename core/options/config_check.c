@@ -330,7 +330,7 @@ static void remark_on_groups(const struct pp_config *config)
 /* Options that another one leaves without effect. (Presets set some of them, too: that is not worth a word.) */
 static void remark_on_unused(const struct pp_config *config)
 {
-    const bool other_text = config->data && strcmp(config->data, "generated") != 0;
+    const bool other_text = config->data && strcmp(config->data, "generated") != 0; /* a folder's, or constant */
     const struct {
         const char *option, *because;
         bool unused;

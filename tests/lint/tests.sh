@@ -15,12 +15,16 @@ complain() {
 }
 
 for family in "${!folder[@]}"; do
+    case $family in unit | cli) continue ;; esac
     words=$(sed 's/#.*//' "tests/${folder[$family]}/CMakeLists.txt" | grep -oE '[a-z0-9_]+')
     for word in $words; do known[$family.$word]=1; done
 done
 
 calls=$(grep -hoE '^ *pp_(unit|cli)_test\([a-z0-9_]+' tests/CMakeLists.txt tests/cli/CMakeLists.txt | tr -d ' ')
 files=$(source_files 'tests/cli/*.test' 'tests/unit/test_*.c')
+while IFS='_(' read -r _ family _ name; do known[$family.$name]=1; done <<<"$calls"
+named=$(grep -hoE 'NAME (unit|cli)\.[a-z0-9_]+' tests/CMakeLists.txt tests/cli/CMakeLists.txt)
+while read -r _ name; do known[$name]=1; done <<<"$named"
 while read -r file; do
     name=${file##*/} name=${name%.*}
     if [[ $file == *.test ]]; then call="pp_cli_test($name"; else call="pp_unit_test(${name#test_}"; fi

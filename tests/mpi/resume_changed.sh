@@ -110,7 +110,7 @@ for other in '--layers 5' '--optimizer sgd' '--mask none' '--norm-epsilon 1e-3' 
     refused "is of another run: ${to[0]} was [^ ]* and is [^ ]*; that cannot change" --epochs 3 --save part.st --resume-changed --lr 0.02 "${to[@]}"
 done
 cp inside_epoch part.st.checkpoint
-refused 'is of another run: data was [0-9a-f]* and is [0-9a-f]* \(a generated text depends on --seed\); that cannot change' \
+refused 'is of another run: data was [0-9a-f]* and is [0-9a-f]*; that cannot change \(without --data the text depends on --seed\)' \
     --epochs 3 --save part.st --resume-changed --seed 2 --lr 0.02
 refused 'there is no nothing.st.checkpoint' --save nothing.st --resume-changed
 
