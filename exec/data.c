@@ -69,7 +69,7 @@ static pp_status find_source(const struct pp_config *config, const struct source
     const char *data = config->data;
     struct stat info;
     *out = data ? &constant : &generated;
-    if (!data || strcmp(data, "constant") == 0) return PP_OK;
+    if (!pp_config_reads_text(config)) return PP_OK;
     const int words = find_in(data, "train.txt"), numbers = find_in(data, "train.bin");
     if (words == 0 && numbers == 0)
         return pp_fail(PP_INPUT, "--data: %s holds train.txt, a text, and train.bin, tokens; keep one of them", data);

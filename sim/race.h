@@ -16,8 +16,8 @@ bool pp_race_suits(const struct pp_points_call *call, const struct pp_config *co
 
 /* As pp_predict_points(), but the points of a number of workers on a target race against each other: take() gets the
  * outcomes of those that are impossible, in their order (but not where only its programs would say so of one that can
- * never fit), and then of all that can be among the first `top` of
- * pp_rank(), and of some others, in another order. schedules: those of the points. */
+ * never fit), and then of all that can be among the first `top` of pp_rank(), and of some others, in another order.
+ * schedules: those of the points. */
 pp_status pp_race(const struct pp_points_call *call, const struct pp_schedules *schedules, int top) PP_MUST_CHECK;
 
 #endif

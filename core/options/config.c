@@ -21,7 +21,7 @@ const char *pp_config_text(const struct pp_config *config, const char *option, c
 
 bool pp_config_reads_text(const struct pp_config *config)
 {
-    return config->data && strcmp(config->data, "constant") != 0 && strcmp(config->data, "generated") != 0;
+    return config->data && strcmp(config->data, "constant") != 0;
 }
 
 bool pp_config_given(const struct pp_config *config, const char *option)

@@ -160,7 +160,7 @@ pp_status pp_config_apply_usual(struct pp_config *config) PP_MUST_CHECK;
 const struct pp_opt *pp_config_row(const char *option);
 /* Was the option (without dashes) given on the command line? */
 bool pp_config_given(const struct pp_config *config, const char *option);
-/* Is --data a folder? Else data are constant or generated. */
+/* Is --data a folder? Else data are constant, or generated (NULL, after pp_config_parse()). */
 bool pp_config_reads_text(const struct pp_config *config);
 /* --split time: are stages cut by how long their layers take? */
 static inline bool pp_config_splits_by_time(const struct pp_config *config)

@@ -330,12 +330,11 @@ static void remark_on_groups(const struct pp_config *config)
 /* Options that another one leaves without effect. (Presets set some of them, too: that is not worth a word.) */
 static void remark_on_unused(const struct pp_config *config)
 {
-    const bool other_text = config->data && strcmp(config->data, "generated") != 0; /* a folder's, or constant */
     const struct {
         const char *option, *because;
         bool unused;
     } options[] = {{"init-std", "with --init, whose weights it begins with", config->init != NULL},
-                   {"generated-tokens", "without --data generated", other_text},
+                   {"generated-tokens", "without --data generated", config->data != NULL},
                    {"eval-rows", "with --no-eval", config->no_eval},
                    {"eval-batches", "with --no-eval", config->no_eval}};
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
