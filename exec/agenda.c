@@ -14,7 +14,7 @@ pp_status pp_agenda_make(const struct pp_config *config, const struct pp_data *d
 {
     struct pp_batches train;
     const int parts = pp_config_context(config);
-    const bool halves = config->cp_comm_type == PP_CONTEXT_ALL_GATHER && parts > 1;
+    const bool halves = config->model.context_kind == PP_CONTEXT_ALL_GATHER && parts > 1;
     *out = (struct pp_agenda){.evaluates = !config->no_eval && data->words[PP_PART_VALID]};
     PP_TRY(pp_batches_cut(data, PP_PART_TRAIN, config->rows, config->tokens, config->replicas, 0, config->max_batches,
                           &train));

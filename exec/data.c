@@ -34,7 +34,7 @@ static pp_status make_constant(const struct pp_config *config, struct pp_data *d
         for (int64_t replica = 0; replica < replicas; replica++)
             for (int64_t batch = 0; batch < CONSTANT_BATCHES; batch++)
                 for (int64_t t = 0; t < words; t++)
-                    *word++ = (int32_t)(((batch * replicas + replica) * config->rows + row) % config->vocab);
+                    *word++ = (int32_t)(((batch * replicas + replica) * config->rows + row) % config->model.vocab);
     data->sequences = true;
     data->reachable_loss = 0;
     snprintf(data->summary, sizeof data->summary, "constant: %lld sequences of %lld equal words, reachable loss 0",
@@ -86,7 +86,7 @@ pp_status pp_data_load(const struct pp_config *config, struct pp_data **out)
     PP_TRY(find_source(config, &source));
     PP_TRY(PP_NEW(&data, 1));
     data->reachable_loss = NAN;
-    data->vocabulary = config->vocab;
+    data->vocabulary = config->model.vocab;
     pp_status status = source->read(config, data);
     if (status == PP_OK)
         *out = data;
@@ -117,10 +117,10 @@ int64_t pp_data_bytes(const struct pp_data *data)
 static pp_status survey(struct pp_config *config, bool all, struct pp_data *data)
 {
     const struct source *source;
-    *data = (struct pp_data){.vocabulary = config->vocab};
+    *data = (struct pp_data){.vocabulary = config->model.vocab};
     PP_TRY(find_source(config, &source));
     if (all || source == &texts) PP_TRY(source->survey(config, data));
-    config->vocab = data->vocabulary;
+    config->model.vocab = data->vocabulary;
     return PP_OK;
 }
 

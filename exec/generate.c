@@ -67,12 +67,13 @@ pp_status pp_data_size_generated(const struct pp_config *config, struct pp_data 
 
 pp_status pp_data_generate(const struct pp_config *config, struct pp_data *data)
 {
-    int n = config->vocab < SUCCESSORS ? config->vocab : SUCCESSORS;
+    const struct pp_shape *model = &config->model;
+    int n = model->vocab < SUCCESSORS ? model->vocab : SUCCESSORS;
     int32_t *successors;
     pp_status status = PP_OK;
     PP_TRY(pp_data_size_generated(config, data));
-    PP_TRY(PP_NEW(&successors, (int64_t)config->vocab * n));
-    choose_successors(successors, config->vocab, n, config->seed);
+    PP_TRY(PP_NEW(&successors, (int64_t)model->vocab * n));
+    choose_successors(successors, model->vocab, n, config->seed);
     for (int part = 0; part < PP_PARTS && status == PP_OK; part++) {
         status = PP_NEW(&data->words[part], data->length[part]);
         if (status == PP_OK)
@@ -84,6 +85,6 @@ pp_status pp_data_generate(const struct pp_config *config, struct pp_data *data)
     snprintf(data->summary, sizeof data->summary,
              "generated: %lld training words of a Markov chain, reachable loss %.3f (perplexity %.2f)%s",
              (long long)data->length[PP_PART_TRAIN], entropy(n), exp(entropy(n)),
-             config->mask == PP_MASK_CAUSAL ? "" : ", lower without a causal mask: the model sees the next word");
+             model->mask == PP_MASK_CAUSAL ? "" : ", lower without a causal mask: the model sees the next word");
     return status;
 }

@@ -36,7 +36,7 @@ struct pp_device_spec pp_place_device(const struct pp_processes *processes, cons
                                    .on_host = processes->on_host,
                                    .threads = config->threads,
                                    .gpus = config->gpus,
-                                   .precision = config->precision,
+                                   .precision = config->model.precision,
                                    .interrupted = pp_signals_caught,
                                    .algorithms = config->algorithms};
 }

@@ -146,9 +146,9 @@ static pp_status check_device(const struct pp_config *config, const struct pp_ba
     if (config->save || config->init)
         return pp_fail(PP_USAGE, "--%s: device %s computes nothing, so weights stay as they are; leave --%s out",
                        config->save ? "save" : "init", backend->name, config->save ? "save" : "init");
-    if (config->d_model < LEAST_WIDTH)
+    if (config->model.d_model < LEAST_WIDTH)
         return pp_fail(PP_USAGE, "--d-model %d: with --device %s messages carry a time; use at least %d",
-                       config->d_model, backend->name, LEAST_WIDTH);
+                       config->model.d_model, backend->name, LEAST_WIDTH);
     return PP_OK;
 }
 
@@ -177,7 +177,7 @@ static pp_status prepare_joined(struct session *s)
     PP_TRY(
         pp_carrier_choose(config, exec->backend, exec->transport, &exec->processes, most_workers(s), &exec->carrier));
     PP_TRY(pp_data_load(config, &exec->data));
-    config->vocab = exec->data->vocabulary;
+    config->model.vocab = exec->data->vocabulary;
     PP_TRY(
         pp_split_time(config, &pp_schedules, &pp_model_ops, s->exec.profile ? s->measured : exec->backend->name, NULL));
     if (!config->db || exec->processes.index > 0) return PP_OK;

@@ -28,23 +28,23 @@ static int at_most(int value, int limit) { return value < limit ? value : limit;
 /* The wanted model, as small as it can be while its products take the buffers that they will. */
 static void shrink(struct pp_config *config, int layers, int *chunks)
 {
+    struct pp_shape *model = &config->model;
     const int rows = (config->rows + *chunks - 1) / *chunks; /* of a microbatch */
     *chunks = at_most(*chunks, MOST_CHUNKS);
     config->rows = at_most(config->rows, rows * *chunks);
-    if (config->d_model > MOST_WIDTH || config->kv_lora_rank ||
-        (int64_t)config->heads * config->head_dim > MOST_WIDTH) {
-        config->heads = 1;
-        config->kv_heads = config->head_dim = config->rotary_dim = config->kv_lora_rank = 0;
+    if (model->d_model > MOST_WIDTH || model->kv_lora_rank || (int64_t)model->heads * model->head_dim > MOST_WIDTH) {
+        model->heads = 1;
+        model->kv_heads = model->head_dim = model->rotary_dim = model->kv_lora_rank = 0;
     }
-    config->d_model = at_most(config->d_model, MOST_WIDTH);
-    config->d_ff = at_most(config->d_ff, MOST_INNER);
-    config->shared_ff = at_most(config->shared_ff, MOST_INNER);
-    config->experts = at_most(config->experts, config->experts_per_token);
-    config->expert_groups = config->groups_per_token = 1;
-    config->dense_layers = 0; /* all layers have experts, if any has */
-    config->experts_every = 1;
-    config->vocab = at_most(config->vocab, MOST_WORDS);
-    config->layers = layers;
+    model->d_model = at_most(model->d_model, MOST_WIDTH);
+    model->d_ff = at_most(model->d_ff, MOST_INNER);
+    model->shared_ff = at_most(model->shared_ff, MOST_INNER);
+    model->experts = at_most(model->experts, model->experts_per_token);
+    model->expert_groups = model->groups_per_token = 1;
+    model->dense_layers = 0; /* all layers have experts, if any has */
+    model->experts_every = 1;
+    model->vocab = at_most(model->vocab, MOST_WORDS);
+    model->layers = layers;
     config->replicas = 1;
     config->context_parallel = config->expert_parallel = (struct pp_ints){0};
     config->epochs = config->trace_steps = 1;

@@ -61,11 +61,11 @@ static pp_status measure(const struct pp_config *config, struct token_file *file
         return pp_fail(PP_INPUT, "%s is %s, not a file of tokens", file->path,
                        S_ISDIR(info.st_mode) ? "a folder" : "a pipe or a device");
     if (info.st_size == 0) return pp_fail(PP_INPUT, "%s holds no tokens", file->path);
-    file->width = config->vocab <= SMALL_VOCABULARY ? 2 : 4;
+    file->width = config->model.vocab <= SMALL_VOCABULARY ? 2 : 4;
     file->length = info.st_size / file->width;
     if (info.st_size % file->width == 0) return PP_OK;
     return pp_fail(PP_INPUT, "%s has %lld bytes, but with --vocab %d a token has %d: the last one is cut off",
-                   file->path, (long long)info.st_size, config->vocab, file->width);
+                   file->path, (long long)info.st_size, config->model.vocab, file->width);
 }
 
 static pp_status find_part(const struct pp_config *config, enum pp_part part, struct token_file *file)
@@ -133,9 +133,9 @@ static pp_status read_part(const struct pp_config *config, enum pp_part part, st
     data->length[part] = file.length;
     FILE *in = fopen(file.path, "rb");
     if (!in) return pp_fail(PP_INPUT, "cannot open %s: %s", file.path, strerror(errno));
-    pp_status status = read_tokens(&file, config->vocab, in, data->words[part]);
+    pp_status status = read_tokens(&file, config->model.vocab, in, data->words[part]);
     fclose(in);
-    return status == PP_OK ? check_width(&file, config->vocab, data->words[part]) : status;
+    return status == PP_OK ? check_width(&file, config->model.vocab, data->words[part]) : status;
 }
 
 pp_status pp_data_read_tokens(const struct pp_config *config, struct pp_data *data)

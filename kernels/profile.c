@@ -212,7 +212,7 @@ struct pp_device_spec pp_profile_device(const struct pp_config *config, int work
                                    .on_host = 1,
                                    .threads = config->threads,
                                    .gpus = config->gpus,
-                                   .precision = config->precision,
+                                   .precision = config->model.precision,
                                    .algorithms = config->algorithms};
 }
 

@@ -72,7 +72,7 @@ const char *pp_large_text(const struct pp_large *large, char buf[PP_LARGE_TEXT])
 static int64_t work_of(const struct search *s, const struct pp_point *point)
 {
     const int64_t stages = (int64_t)point->ranks * point->virtual_stages;
-    const int64_t parts = point->zero >= 2 ? 3 * (s->p->config->layers / stages + 2) : 1;
+    const int64_t parts = point->zero >= 2 ? 3 * (s->p->config->model.layers / stages + 2) : 1;
     return (stages * point->chunks * parts + WORK_OF_TRIAL) * pp_split_cuts(s->p);
 }
 
@@ -160,7 +160,7 @@ static bool share(const struct pp_config *config, int zero, int experts, struct 
     struct pp_point *point = &with->point;
     const bool other = experts != with->experts;
     if (zero && (with->replicas * with->context == 1 || (other && zero == point->zero))) return false;
-    if (other && (with->replicas % experts || config->experts % experts)) return false;
+    if (other && (with->replicas % experts || config->model.experts % experts)) return false;
     if (zero) point->zero = zero;
     if (other && with->experts == 1) point->exchange_pieces = config->overlap_expert_exchange.v[0];
     with->experts = experts;
@@ -197,7 +197,7 @@ static bool change_use(const struct search *s, const struct saving *saving, bool
         point->schedule = found.leaner, changed = true;
     if (saving->checkpoint == PP_CHECKPOINT_NEVER) return changed || saving->single_rows;
     point->checkpoint = saving->checkpoint;
-    if (saving->checkpoint == ALL_LAYERS) point->checkpoint += s->p->config->layers - 1;
+    if (saving->checkpoint == ALL_LAYERS) point->checkpoint += s->p->config->model.layers - 1;
     return !s->checkpointed;
 }
 
@@ -234,7 +234,7 @@ static void try_savings(struct search *s, const struct pp_large *before, struct 
 static void try_sharing(struct search *s, const struct pp_large *large)
 {
     const struct pp_config *config = s->p->config;
-    const int most = config->experts < large->replicas ? config->experts : large->replicas;
+    const int most = config->model.experts < large->replicas ? config->model.experts : large->replicas;
     for (int experts = large->experts; experts == large->experts || experts <= most; experts *= 2)
         for (int zero = 0; zero <= 3; zero++) {
             struct pp_large with = *large;
@@ -287,7 +287,7 @@ static void write_options(const struct search *s, char *buf, size_t size)
 /* What helps where parameters, gradients and optimizer alone are too large. */
 static const char *more(const struct pp_config *config)
 {
-    const bool experts = config->experts > 0;
+    const bool experts = config->model.experts > 0;
     if (config->gpus > 0) return "--gpus";
     if (config->workers.n > 0)
         return experts ? "--workers, --tensor, --zero or --expert-parallel" : "--workers, --tensor or --zero";

@@ -69,22 +69,23 @@ pp_status pp_cost_check_sharers(const struct pp_job *job)
 
 static pp_status check_rate(const struct pp_machine *m, const struct pp_config *config)
 {
-    if (m->flops_per_ns[config->precision] > 0) return PP_OK;
+    const struct pp_shape *model = &config->model;
+    if (m->flops_per_ns[model->precision] > 0) return PP_OK;
     if (!pp_config_machine(config))
         return pp_fail(PP_USAGE,
                        "no --machine was given, and machine %s has no rate for --precision %s; for GPUs add --machine "
                        "h100, or another that --list names",
-                       m->name, pp_precision_names[config->precision]);
+                       m->name, pp_precision_names[model->precision]);
     return pp_fail(PP_USAGE,
                    "machine %s has no rate for --precision %s; name another --machine, or leave --precision out",
-                   m->name, pp_precision_names[config->precision]);
+                   m->name, pp_precision_names[model->precision]);
 }
 
 /* Of a model in FP8 the products of layers' linears are FP8, and the others bf16. */
 pp_status pp_machine_check_rates(const struct pp_machine *m, const struct pp_config *config)
 {
     PP_TRY(check_rate(m, config));
-    if (config->precision != PP_FP8 || m->flops_per_ns[PP_BF16] > 0) return PP_OK;
+    if (config->model.precision != PP_FP8 || m->flops_per_ns[PP_BF16] > 0) return PP_OK;
     return pp_fail(PP_USAGE,
                    "machine %s has no rate for bf16, in which --precision fp8 has attention and some products; name "
                    "another --machine, or leave --precision out",

@@ -27,13 +27,14 @@ void pp_machine_tell(const struct pp_machine *m)
 
 void pp_machine_tell_sheet(const struct pp_config *config)
 {
+    const struct pp_shape *model = &config->model;
     /* As published runs took, in the words of docs/results/published.md: dense models, those in FP8, mixtures; with
      * ppkit's own attention, and with that of other software. */
     static const char *const expected[2][3] = {
         {"expect 0.9 to 1.3 times as much", "expect 0.8 to 1.0 times as much on H100s, and less on B200s,",
          "expect 0.7 to 1.5 times as much"},
         {"expect 1.0 to 1.4 times as much", "expect 1.0 to 1.3 times as much", "expect 0.8 to 2.1 times as much"}};
-    const bool flash = config->attention == PP_ATTENTION_FLASH && pp_in_bf16(config->precision);
+    const bool flash = model->attention == PP_ATTENTION_FLASH && pp_in_bf16(model->precision);
     const bool library = pp_config_library_attends(config);
     const char *attention = "";
     if (library)
@@ -42,5 +43,5 @@ void pp_machine_tell_sheet(const struct pp_config *config)
         attention = ". Attention is ppkit's own, and other software's is faster: --attention-kernel library";
     pp_info_wrapped("times by a data sheet are not measured: %s with software that is tuned for the machine, more with "
                     "other (docs/results/published.md)%s",
-                    expected[library][config->experts > 0 ? 2 : config->precision == PP_FP8], attention);
+                    expected[library][model->experts > 0 ? 2 : model->precision == PP_FP8], attention);
 }

@@ -199,7 +199,7 @@ void pp_remarks_precision(const struct pp_remarks *r)
     const struct pp_config *config = r->predictor->config;
     const struct pp_machine *m = &r->predictor->machine;
     if (!r->computed && !pp_config_machine(config)) return;
-    if (pp_config_given(config, "precision") || config->precision != PP_FP32) return;
+    if (pp_config_given(config, "precision") || config->model.precision != PP_FP32) return;
     if (m->cores > 0) return;
     const double plain = large_product_flops_per_ns(m, PP_FP32), in_bf16 = large_product_flops_per_ns(m, PP_BF16);
     if (in_bf16 < several * plain) return;

@@ -127,7 +127,7 @@ static void print_all(const json_t *row, const struct pp_config *config, const c
     if (machine) print("machine", machine, out);
     print("schedule", schedule, out);
     for (int i = 0; i < DIMENSIONS; i++)
-        if (dimensions[i].of == OF_ALL || (model && (config->experts || dimensions[i].of == OF_MODEL)))
+        if (dimensions[i].of == OF_ALL || (model && (config->model.experts || dimensions[i].of == OF_MODEL)))
             print_dimension(i, row, out);
     snprintf(rows, sizeof rows, "%d", config->rows);
     if (model) print("rows", rows, out);

@@ -104,7 +104,7 @@ static pp_status find_shapes(const struct pp_config *config, const struct pp_sch
         ways[*n] = *degrees;
         PP_TRY(add(config, schedules, workers, &shape, &ways[(*n)++]));
     }
-    for (int p = 1; !given && p <= workers && p <= config->layers; p++) {
+    for (int p = 1; !given && p <= workers && p <= config->model.layers; p++) {
         shape.ranks = p;
         if (p > 1 && workers % ((int64_t)p * shape.tensor * degrees->context) != 0) continue;
         ways[*n] = *degrees;
@@ -158,7 +158,8 @@ static int64_t most_ways(const struct pp_config *config)
     const bool given = pp_config_given(config, "stages");
     int64_t most = 1;
     for (int w = 0; w < config->workers.n; w++) {
-        const int workers = config->workers.v[w], pipelines = workers < config->layers ? workers : config->layers;
+        const int workers = config->workers.v[w],
+                  pipelines = workers < config->model.layers ? workers : config->model.layers;
         most += (int64_t)config->tensor.n * (given ? config->stages.n : pipelines);
     }
     return most * ndegrees(config);

@@ -76,31 +76,33 @@ static pp_status add_split(struct pp_text *t, const struct pp_config *config, co
 /* As programs name them (kernels/signature.c). */
 static void add_heads(struct pp_text *t, const struct pp_config *config)
 {
-    pp_text_add(t, " h%d", config->heads);
-    if (config->kv_lora_rank)
-        pp_text_add(t, "x%d+%d/%d latent%d/%d", config->qk_nope_head_dim, config->qk_rope_head_dim, config->v_head_dim,
-                    config->q_lora_rank, config->kv_lora_rank);
-    if (config->head_dim) pp_text_add(t, "x%d", config->head_dim);
-    if (config->kv_heads) pp_text_add(t, " kv%d", config->kv_heads);
+    const struct pp_shape *model = &config->model;
+    pp_text_add(t, " h%d", model->heads);
+    if (model->kv_lora_rank)
+        pp_text_add(t, "x%d+%d/%d latent%d/%d", model->qk_nope_head_dim, model->qk_rope_head_dim, model->v_head_dim,
+                    model->q_lora_rank, model->kv_lora_rank);
+    if (model->head_dim) pp_text_add(t, "x%d", model->head_dim);
+    if (model->kv_heads) pp_text_add(t, " kv%d", model->kv_heads);
 }
 
 /* As programs name them (kernels/signature.c). */
 static void add_experts(struct pp_text *t, const struct pp_config *config)
 {
-    if (!config->experts) return;
-    pp_text_add(t, " x%dk%d%s%s", config->experts, config->experts_per_token, config->gates_of_all ? "a" : "",
-                config->sigmoid_scores ? "l" : "");
-    add_real(t, "c", config->capacity_factor);
-    if (config->shared_ff) pp_text_add(t, "s%d%s", config->shared_ff, config->shared_gate ? "g" : "");
-    if (config->gate_scale != 1) add_real(t, "*", config->gate_scale);
-    if (config->expert_groups > 1)
-        pp_text_add(t, "g%d/%d%s", config->groups_per_token, config->expert_groups, config->group_by_best ? "m" : "");
-    if (config->expert_bias) add_real(t, "b", config->expert_bias_rate);
+    const struct pp_shape *model = &config->model;
+    if (!model->experts) return;
+    pp_text_add(t, " x%dk%d%s%s", model->experts, model->experts_per_token, model->gates_of_all ? "a" : "",
+                model->sigmoid_scores ? "l" : "");
+    add_real(t, "c", model->capacity_factor);
+    if (model->shared_ff) pp_text_add(t, "s%d%s", model->shared_ff, model->shared_gate ? "g" : "");
+    if (model->gate_scale != 1) add_real(t, "*", model->gate_scale);
+    if (model->expert_groups > 1)
+        pp_text_add(t, "g%d/%d%s", model->groups_per_token, model->expert_groups, model->group_by_best ? "m" : "");
+    if (model->expert_bias) add_real(t, "b", model->expert_bias_rate);
     if (pp_config_expert_parallel(config) > 1) pp_text_add(t, "/%d", pp_config_expert_parallel(config));
-    if (config->dense_layers == 0 && config->experts_every <= 1) return;
-    pp_text_add(t, " dense%d", config->dense_layers);
-    if (config->experts_every > 1) pp_text_add(t, "/%d", config->experts_every);
-    if (config->dense_ff) pp_text_add(t, "f%d", config->dense_ff);
+    if (model->dense_layers == 0 && model->experts_every <= 1) return;
+    pp_text_add(t, " dense%d", model->dense_layers);
+    if (model->experts_every > 1) pp_text_add(t, "/%d", model->experts_every);
+    if (model->dense_ff) pp_text_add(t, "f%d", model->dense_ff);
 }
 
 /* What replicas share, and what runs beside their computations: with --zero 2 sums always do, and with 3 all. */
@@ -121,7 +123,7 @@ static void add_replicas(struct pp_text *t, const struct pp_config *config, cons
 static void add_sharing(struct pp_text *t, const struct pp_config *config, const struct pp_job *job)
 {
     const struct pp_shape *shape = job && job->model ? &job->model->shape : NULL;
-    const bool parts = shape ? pp_shape_parts_tokens(shape) : config->sequence_parallel;
+    const bool parts = shape ? pp_shape_parts_tokens(shape) : config->model.sequence;
     const int pieces = shape ? pp_shape_sum_pieces(shape) : config->overlap_tensor_sums.v[0];
     const int exchanges = shape                                   ? pp_shape_exchange_pieces(shape)
                           : pp_config_expert_parallel(config) > 1 ? config->overlap_expert_exchange.v[0]
@@ -132,14 +134,15 @@ static void add_sharing(struct pp_text *t, const struct pp_config *config, const
     if (exchanges > 0) pp_text_add(t, "exchanges/%d ", exchanges);
     if (pp_config_context(config) == 1) return;
     pp_text_add(t, "context/%d ", pp_config_context(config));
-    if (config->cp_comm_type == PP_CONTEXT_ALL_GATHER) pp_text_add(t, "all_gather ");
+    if (config->model.context_kind == PP_CONTEXT_ALL_GATHER) pp_text_add(t, "all_gather ");
 }
 
 static void add_rope(struct pp_text *t, const struct pp_config *config)
 {
-    const struct pp_rope_scaling *scaling = &config->rope_scaling;
-    add_real(t, " rope", config->rope_theta);
-    if (config->rotary_dim) pp_text_add(t, "of%d", config->rotary_dim);
+    const struct pp_shape *model = &config->model;
+    const struct pp_rope_scaling *scaling = &model->rope_scaling;
+    add_real(t, " rope", model->rope_theta);
+    if (model->rotary_dim) pp_text_add(t, "of%d", model->rotary_dim);
     if (!pp_rope_scales(scaling)) return;
     pp_text_add(t, "/%s", scaling->kind == PP_ROPE_LLAMA3 ? "" : pp_rope_kinds[scaling->kind].name);
     add_real(t, "", scaling->factor);
@@ -152,42 +155,45 @@ static void add_rope(struct pp_text *t, const struct pp_config *config)
 
 static void add_window(struct pp_text *t, const struct pp_config *config)
 {
-    if (config->window_size) pp_text_add(t, " window%d", config->window_size);
-    if (config->window_attn_skip_freq) pp_text_add(t, "/%d", config->window_attn_skip_freq);
+    const struct pp_shape *model = &config->model;
+    if (model->window) pp_text_add(t, " window%d", model->window);
+    if (model->window_skip) pp_text_add(t, "/%d", model->window_skip);
 }
 
 /* What layers are beside the tutorials'. */
 static void add_layer_words(struct pp_text *t, const struct pp_config *config)
 {
+    const struct pp_shape *model = &config->model;
     add_window(t, config);
-    if (config->attention == PP_ATTENTION_FLASH) pp_text_add(t, " flash");
-    if (config->norm == PP_NORM_FIRST) pp_text_add(t, " pre");
-    if (config->normalization == PP_RMSNORM) pp_text_add(t, " rmsnorm");
-    if (config->norm_epsilon != PP_NORM_EPSILON) add_real(t, " eps", config->norm_epsilon);
-    if (config->qk_norm) pp_text_add(t, " qknorm");
-    if (config->score_factor != 1) add_real(t, " scores*", config->score_factor);
-    if (config->activation != PP_RELU) pp_text_add(t, " %s", pp_activation_names[config->activation]);
-    pp_text_add(t, "%s", pp_bias_words[config->bias]);
-    if (config->tie_embeddings) pp_text_add(t, " tied");
-    if (config->positions == PP_POSITIONS_ROPE) add_rope(t, config);
-    if (config->positions == PP_POSITIONS_LEARNED) pp_text_add(t, " learned%d", pp_config_max_positions(config));
+    if (model->attention == PP_ATTENTION_FLASH) pp_text_add(t, " flash");
+    if (model->norm == PP_NORM_FIRST) pp_text_add(t, " pre");
+    if (model->normalization == PP_RMSNORM) pp_text_add(t, " rmsnorm");
+    if (model->norm_epsilon != PP_NORM_EPSILON) add_real(t, " eps", model->norm_epsilon);
+    if (model->qk_norm) pp_text_add(t, " qknorm");
+    if (model->score_factor != 1) add_real(t, " scores*", model->score_factor);
+    if (model->activation != PP_RELU) pp_text_add(t, " %s", pp_activation_names[model->activation]);
+    pp_text_add(t, "%s", pp_bias_words[model->bias]);
+    if (model->tied) pp_text_add(t, " tied");
+    if (model->positions == PP_POSITIONS_ROPE) add_rope(t, config);
+    if (model->positions == PP_POSITIONS_LEARNED) pp_text_add(t, " learned%d", pp_config_max_positions(config));
 }
 
 static pp_status add_model_and_data(struct pp_text *t, const struct pp_config *config, const struct pp_job *job)
 {
-    if (config->precision != PP_FP32) pp_text_add(t, "%s ", pp_precision_names[config->precision]);
+    const struct pp_shape *model = &config->model;
+    if (model->precision != PP_FP32) pp_text_add(t, "%s ", pp_precision_names[model->precision]);
     add_sharing(t, config, job);
-    if (config->optimizer != PP_SGD) pp_text_add(t, "%s ", pp_optimizers[config->optimizer].name);
-    pp_text_add(t, "%s%dl d%d", config->style ? "lab " : "", config->layers, config->d_model);
+    if (model->optimizer != PP_SGD) pp_text_add(t, "%s ", pp_optimizers[model->optimizer].name);
+    pp_text_add(t, "%s%dl d%d", config->style ? "lab " : "", model->layers, model->d_model);
     add_heads(t, config);
-    pp_text_add(t, " f%d", config->d_ff);
+    pp_text_add(t, " f%d", model->d_ff);
     add_experts(t, config);
-    pp_text_add(t, " v%d", config->vocab);
-    if (config->vocab_multiple && config->vocab_multiple != pp_device_kind(config->device)->vocab_multiple)
-        pp_text_add(t, "/%d", config->vocab_multiple);
-    pp_text_add(t, " %s", config->mask == PP_MASK_CAUSAL ? "causal" : "none");
+    pp_text_add(t, " v%d", model->vocab);
+    if (model->vocab_multiple && model->vocab_multiple != pp_device_kind(config->device)->vocab_multiple)
+        pp_text_add(t, "/%d", model->vocab_multiple);
+    pp_text_add(t, " %s", model->mask == PP_MASK_CAUSAL ? "causal" : "none");
     add_layer_words(t, config);
-    add_real(t, " p", config->dropout);
+    add_real(t, " p", model->dropout);
     pp_text_add(t, " %dx%d", config->rows, config->tokens);
     PP_TRY(add_split(t, config, job));
     if (job && job->sharers > 1) pp_text_add(t, " share 1/%d", job->sharers);

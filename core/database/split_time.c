@@ -53,7 +53,7 @@ static void set_again(const struct pp_config *config, const struct pp_point *poi
     const int some = pp_checkpoint_some(point->checkpoint);
     a->spec.checkpoint_layers = point->checkpoint == PP_CHECKPOINT_LAYERS;
     a->spec.activation_again = point->checkpoint == PP_CHECKPOINT_ACTIVATION;
-    if ((int64_t)some * point->ranks * point->virtual_stages >= config->layers) a->spec.again = some;
+    if ((int64_t)some * point->ranks * point->virtual_stages >= config->model.layers) a->spec.again = some;
     if (point->checkpoint == PP_CHECKPOINT_ALWAYS) a->again = 1;
     if (point->checkpoint == PP_CHECKPOINT_EXCEPT_LAST)
         a->again = 1 - 1.0 / pp_chunk_rows(config->rows, point->chunks, NULL);
@@ -172,7 +172,7 @@ pp_status pp_split_time_by(struct pp_config *config, const struct pp_config *wor
     struct adding adding = {.ops = ops, .times = times};
     double *layer_ns;
     if (!pp_config_splits_by_time(config)) return PP_OK;
-    PP_TRY(PP_NEW(&layer_ns, config->layers + 2));
+    PP_TRY(PP_NEW(&layer_ns, config->model.layers + 2));
     adding.spec = (struct pp_program_spec){
         .seq = config->tokens, .slot_rows = (config->rows + point->chunks - 1) / point->chunks, .training = true};
     set_again(config, point, &adding);

@@ -15,7 +15,7 @@ static bool multiplies(const struct pp_job *job, const struct pp_phase *phase)
 
 void pp_fp8_remark(const struct pp_job *job, char *buf, size_t size)
 {
-    bool any = !job->model || job->config->precision != PP_FP8;
+    bool any = !job->model || job->config->model.precision != PP_FP8;
     for (int i = 0; i < PP_PHASES && !any; i++) any = job->phase[i].plan && multiplies(job, &job->phase[i]);
     snprintf(buf, size, "%s", "");
     if (!any)

@@ -92,7 +92,7 @@ int pp_config_sum_pieces(const struct pp_config *config, int pieces, int chunks)
 {
     if (pieces > 0) return pieces;
     const double rows = ceil((double)config->rows / chunks), tokens = rows * config->tokens / pp_config_context(config);
-    return pp_pieces_of_bytes(tokens * config->d_model * pp_element_bytes(config->precision));
+    return pp_pieces_of_bytes(tokens * config->model.d_model * pp_element_bytes(config->model.precision));
 }
 
 /* Writes the points of a shape, with all exchanges, sharings, chunks and checkpoint modes; returns their number. */
@@ -280,14 +280,15 @@ static pp_status check_chunks(const struct pp_config *config, const struct pp_po
 /* PP_USAGE for more stages than layers. The message names --split if embedding and decoder would be stages enough. */
 static pp_status check_layers(const struct pp_config *config, const struct pp_point *point)
 {
+    const struct pp_shape *model = &config->model;
     const int64_t stages = (int64_t)point->ranks * point->virtual_stages;
     const int ends = pp_split_ends(config->split);
-    if (stages <= config->layers + ends) return PP_OK;
+    if (stages <= model->layers + ends) return PP_OK;
     return pp_fail(PP_USAGE,
                    "%lld stages (--stages %d x --virtual %d) need as many layers, and the model has %d; use fewer "
                    "stages or more --layers%s",
-                   (long long)stages, point->ranks, point->virtual_stages, config->layers,
-                   ends == 0 && stages <= config->layers + 2
+                   (long long)stages, point->ranks, point->virtual_stages, model->layers,
+                   ends == 0 && stages <= model->layers + 2
                        ? ", or a --split that begins or ends with 0: a stage for embedding or decoder alone"
                        : "");
 }
@@ -305,7 +306,7 @@ pp_status pp_point_check(const struct pp_config *config, const struct pp_point *
     PP_TRY(pp_config_check_expert_parallel(pp_config_expert_parallel(config), config->replicas));
     PP_TRY(pp_config_check_values(config, point->checkpoint, point->zero));
     if (point->zero) PP_TRY(pp_config_check_shard_degree(config, point->shard_degree));
-    if (config->sequence_parallel && tensor > 1 && config->batch_w > 1)
+    if (config->model.sequence && tensor > 1 && config->batch_w > 1)
         return pp_fail(PP_USAGE,
                        "--sequence-parallel gathers one microbatch at a time, so there is no --batch-w %d with it",
                        config->batch_w);

@@ -33,7 +33,7 @@ bool pp_config_given(const struct pp_config *config, const char *option)
 /* Numbers of --rope-scaling that were not given are those of its kind. */
 static void set_rope_scaling(struct pp_config *config)
 {
-    struct pp_rope_scaling *scaling = &config->rope_scaling;
+    struct pp_rope_scaling *scaling = &config->model.rope_scaling;
     const struct pp_rope_kind_info *kind = &pp_rope_kinds[scaling->kind];
     if (!pp_config_given(config, "rope-low-freq-factor")) scaling->low = kind->low;
     if (!pp_config_given(config, "rope-high-freq-factor")) scaling->high = kind->high;
@@ -91,13 +91,13 @@ bool pp_config_answer(const struct pp_config *config, const struct pp_program_in
 
 static int vocab_multiple(const struct pp_config *config, const char *device)
 {
-    return config->vocab_multiple ? config->vocab_multiple : pp_device_kind(device)->vocab_multiple;
+    return config->model.vocab_multiple ? config->model.vocab_multiple : pp_device_kind(device)->vocab_multiple;
 }
 
 void pp_config_found_device(struct pp_config *config, const char *device)
 {
     const int found = vocab_multiple(config, device);
-    if (found > 1) config->vocab_multiple = found;
+    if (found > 1) config->model.vocab_multiple = found;
 }
 
 int pp_config_context(const struct pp_config *config)
@@ -160,81 +160,24 @@ void pp_config_share(const struct pp_config *config, int zero, int degree, struc
 
 int pp_config_max_positions(const struct pp_config *config)
 {
-    return config->max_positions ? config->max_positions : config->tokens;
-}
-
-/* What layers with experts are. */
-static void set_mixture(const struct pp_config *config, struct pp_shape *out)
-{
-    out->experts = config->experts;
-    out->experts_per_token = config->experts_per_token;
-    out->capacity_factor = config->capacity_factor;
-    out->aux_loss = config->aux_loss;
-    out->shared_ff = config->shared_ff;
-    out->shared_gate = config->shared_ff && config->shared_gate;
-    out->gates_of_all = config->gates_of_all;
-    out->sigmoid_scores = config->sigmoid_scores;
-    out->gate_scale = config->gate_scale;
-    out->expert_groups = config->expert_groups;
-    out->groups_per_token = config->groups_per_token;
-    out->group_by_best = config->group_by_best;
-    out->expert_bias = config->expert_bias;
-    out->expert_bias_rate = config->expert_bias ? config->expert_bias_rate : 0;
-    out->dense_layers = config->dense_layers;
-    out->experts_every = config->experts_every;
-    out->dense_ff = config->dense_ff;
+    return config->model.max_positions ? config->model.max_positions : config->tokens;
 }
 
 void pp_config_shape(const struct pp_config *config, struct pp_shape *out)
 {
-    bool lab = config->style == PP_STYLE_LAB;
-    *out = (struct pp_shape){
-        .d_model = config->d_model,
-        .heads = config->heads,
-        .kv_heads = config->kv_heads,
-        .head_dim = config->head_dim,
-        .kv_lora_rank = config->kv_lora_rank,
-        .q_lora_rank = config->q_lora_rank,
-        .qk_nope_head_dim = config->qk_nope_head_dim,
-        .qk_rope_head_dim = config->qk_rope_head_dim,
-        .v_head_dim = config->v_head_dim,
-        .d_ff = config->d_ff,
-        .norm = config->norm,
-        .activation = config->activation,
-        .normalization = config->normalization,
-        .norm_epsilon = config->norm_epsilon,
-        .qk_norm = config->qk_norm,
-        .bias = config->bias,
-        .layers = config->layers,
-        .vocab = config->vocab,
-        .mask = config->mask,
-        .attention = config->attention,
-        .window = config->window_size,
-        .window_skip = config->window_attn_skip_freq,
-        .dropout = config->dropout,
-        .positions = config->positions,
-        .rope_theta = config->rope_theta,
-        .rotary_dim = config->positions == PP_POSITIONS_ROPE ? config->rotary_dim : 0,
-        .rope_scaling = config->rope_scaling,
-        .score_factor = config->score_factor,
-        .max_positions = config->positions == PP_POSITIONS_LEARNED ? pp_config_max_positions(config) : 0,
-        .scale_embedding = !lab && config->positions == PP_POSITIONS_SINUSOIDAL,
-        .residual_only = lab,
-        .lab_init = lab,
-        .init_std = config->init_std,
-        .precision = config->precision,
-        .optimizer = config->optimizer,
-        .vocab_multiple = vocab_multiple(config, config->device),
-        .expert_parallel = pp_config_expert_parallel(config),
-        .context = pp_config_context(config),
-        .context_kind = config->cp_comm_type,
-        .sequence = config->sequence_parallel,
-        .sum_pieces = config->overlap_tensor_sums.v[0],
-        .exchange_pieces = config->overlap_expert_exchange.v[0],
-        .tied = config->tie_embeddings,
-        .bf16_sums = pp_config_sums_bf16(config),
-    };
-    if (config->experts) set_mixture(config, out);
+    const bool lab = config->style == PP_STYLE_LAB;
+    *out = config->model;
+    if (!out->experts) pp_shape_drop_experts(out);
+    if (out->positions != PP_POSITIONS_ROPE) out->rotary_dim = 0;
+    out->max_positions = out->positions == PP_POSITIONS_LEARNED ? pp_config_max_positions(config) : 0;
+    out->scale_embedding = !lab && out->positions == PP_POSITIONS_SINUSOIDAL;
+    out->residual_only = out->lab_init = lab;
+    out->vocab_multiple = vocab_multiple(config, config->device);
+    out->expert_parallel = pp_config_expert_parallel(config);
+    out->context = pp_config_context(config);
+    out->sum_pieces = config->overlap_tensor_sums.v[0];
+    out->exchange_pieces = config->overlap_expert_exchange.v[0];
+    out->bf16_sums = pp_config_sums_bf16(config);
     pp_config_share(config, config->zero.v[0], config->shard_degree.v[0], out);
 }
 

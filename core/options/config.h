@@ -29,44 +29,15 @@ enum { PP_MOST_OPTIONS = 192 }; /* room for so many rows of pp_config_rows */
 struct pp_config {
     /* model */
     const char *preset;
-    int d_model, heads, d_ff, layers, vocab, mask, style; /* enum pp_mask, enum pp_style */
-    int attention;                                        /* enum pp_attention_kind */
-    int window_size, window_attn_skip_freq;               /* 0: no window; 0: no layer without it */
-    int norm, activation;                                 /* enum pp_norm, enum pp_activation */
-    int normalization, bias;                              /* enum pp_normalization, enum pp_bias */
-    int kv_heads;                                         /* 0: as many as heads */
-    int positions;                                        /* enum pp_positions */
-    int head_dim;                                         /* 0: d_model / heads */
-    int rotary_dim;                                       /* 0: all columns of a head */
-    int max_positions;                                    /* 0: as many as tokens */
-    int qk_norm;                                          /* 1: queries and keys are normalised */
-    int kv_lora_rank, q_lora_rank;                        /* 0: no latent attention; 0: no latent vector of queries */
-    int qk_nope_head_dim, qk_rope_head_dim, v_head_dim;   /* of latent attention; else 0 */
-    int experts, experts_per_token;                       /* 0 experts: one dense feed-forward per layer */
-    double capacity_factor, aux_loss;
-    int shared_ff;      /* width of the shared expert; 0: there is none */
-    int shared_gate;    /* 1: the shared expert has a gate */
-    int gates_of_all;   /* --gates: 0 chosen, 1 all */
-    int sigmoid_scores; /* --router-score: 0 softmax, 1 sigmoid */
-    double gate_scale;
-    int expert_groups, groups_per_token, group_by_best; /* --group-score: 0 top2, 1 best */
-    int expert_bias;                                    /* 1: experts have a bias that counts to choose them */
-    double expert_bias_rate;
-    int dense_layers;   /* the first ones, which have no experts */
-    int experts_every;  /* of the others each so-manieth has */
-    int dense_ff;       /* width of the feed-forward of layers without experts; 0: d_ff */
-    int precision;      /* enum pp_precision */
-    int vocab_multiple; /* 0: that of the device */
-    double dropout, rope_theta, norm_epsilon;
-    struct pp_rope_scaling rope_scaling;
-    double score_factor;
-    double init_std; /* 0: initial weights of `style` */
+    /* What the options of the model say. pp_config_shape() adds what follows from them and from other options: parts
+     * and pieces, and the vocabulary's multiple and the positions where these are 0. */
+    struct pp_shape model;
+    int style; /* enum pp_style */
     /* batch and optimizer */
     int rows, tokens, epochs, max_batches, eval_batches, eval_rows; /* rows: of one replica */
     int warmup;                                                     /* -1: default */
     double lr, clip, lr_decay;
     struct pp_lr_options over_steps; /* how the learning rate changes from step to step */
-    int optimizer;                   /* enum pp_optimizer */
     struct pp_adamw_options adamw;
     /* pipeline */
     struct pp_texts schedule;
@@ -77,10 +48,8 @@ struct pp_config {
     struct pp_ints micro_batch_size; /* empty: `chunks` counts; else see pp_config_cut_rows() */
     struct pp_ints checkpoint;       /* enum pp_checkpoint */
     int batch_w;                     /* microbatches whose weight gradients are one W task */
-    bool sequence_parallel;
     struct pp_ints overlap_tensor_sums;     /* pp_shape.sum_pieces */
     struct pp_ints overlap_expert_exchange; /* pp_shape.exchange_pieces */
-    int tie_embeddings;                     /* 1: embedding and decoder share one weight */
     struct pp_ints zero;                    /* ZeRO stage, 0 to 3 */
     struct pp_ints shard_degree;            /* with ZeRO: of --replicas so many shard among each other; 0: all */
     bool overlap_param_gather;              /* parameters are gathered in parts, beside the first forward */
@@ -91,7 +60,6 @@ struct pp_config {
     int recv_buffers;                /* receive slots per channel; -1: default (2; unlimited with --times alone) */
     struct pp_ints expert_parallel;  /* N: see pp_config_expert_parallel() */
     struct pp_ints context_parallel; /* C: see pp_config_context() */
-    int cp_comm_type;                /* enum pp_context_kind */
     const char *split;
     double *layer_ns; /* --split time: times of the layers, see core/database/split_time.h; else NULL */
     int even;         /* --split time: enum pp_even (core/plan/cut.h) */

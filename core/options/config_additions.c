@@ -10,7 +10,8 @@
 /* Have some layers of a model with experts none? */
 static bool has_dense_layers(const struct pp_config *config)
 {
-    return config->experts && (config->dense_layers > 0 || (config->experts_every > 1 && config->layers > 1));
+    const struct pp_shape *model = &config->model;
+    return model->experts && (model->dense_layers > 0 || (model->experts_every > 1 && model->layers > 1));
 }
 
 /* An option that only has a meaning beside another one. */
@@ -23,43 +24,45 @@ enum { MOST_ADDITIONS = 64 };
 /* Are rotations slowed down in another way than all alike? */
 static bool has_bands(const struct pp_config *config)
 {
-    const struct pp_rope_scaling *scaling = &config->rope_scaling;
-    return config->positions == PP_POSITIONS_ROPE && pp_rope_scales(scaling) && pp_rope_kinds[scaling->kind].high > 0;
+    const struct pp_rope_scaling *scaling = &config->model.rope_scaling;
+    return config->model.positions == PP_POSITIONS_ROPE && pp_rope_scales(scaling) &&
+           pp_rope_kinds[scaling->kind].high > 0;
 }
 
 /* Writes all of them; returns their number. */
 static int additions_of(const struct pp_config *config, struct addition out[MOST_ADDITIONS])
 {
-    const bool adamw = config->optimizer != PP_SGD;
+    const struct pp_shape *model = &config->model;
+    const bool adamw = model->optimizer != PP_SGD;
     const bool falls = config->over_steps.schedule != PP_LR_CONSTANT;
-    const bool rope = config->positions == PP_POSITIONS_ROPE, learned = config->positions == PP_POSITIONS_LEARNED;
-    const bool windows = config->window_size || !config->window_attn_skip_freq;
-    const bool scaled = rope && pp_rope_scales(&config->rope_scaling),
-               truncates = scaled && pp_rope_kinds[config->rope_scaling.kind].truncates;
-    const bool grows = scaled && pp_rope_kinds[config->rope_scaling.kind].growth > 0, bands = has_bands(config);
+    const bool rope = model->positions == PP_POSITIONS_ROPE, learned = model->positions == PP_POSITIONS_LEARNED;
+    const bool windows = model->window || !model->window_skip;
+    const bool scaled = rope && pp_rope_scales(&model->rope_scaling),
+               truncates = scaled && pp_rope_kinds[model->rope_scaling.kind].truncates;
+    const bool grows = scaled && pp_rope_kinds[model->rope_scaling.kind].growth > 0, bands = has_bands(config);
     const struct addition additions[] = {
-        {"experts-per-token", "--experts; add that", config->experts},
-        {"capacity-factor", "--experts; add that", config->experts},
-        {"aux-loss", "--experts; add that", config->experts},
-        {"gates", "--experts; add that", config->experts},
-        {"router-score", "--experts; add that", config->experts},
-        {"gate-scale", "--experts; add that", config->experts},
-        {"expert-groups", "--experts; add that", config->experts},
-        {"groups-per-token", "--expert-groups 2 or more; add that", config->experts && config->expert_groups > 1},
-        {"group-score", "--expert-groups 2 or more; add that", config->experts && config->expert_groups > 1},
-        {"expert-bias", "--experts; add that", config->experts},
-        {"expert-bias-rate", "--expert-bias; add that", config->experts && config->expert_bias},
-        {"shared-ff", "--experts; add that", config->experts},
-        {"shared-gate", "--shared-ff; add that", config->experts && config->shared_ff},
-        {"dense-layers", "--experts; add that", config->experts},
-        {"experts-every", "--experts; add that", config->experts},
+        {"experts-per-token", "--experts; add that", model->experts},
+        {"capacity-factor", "--experts; add that", model->experts},
+        {"aux-loss", "--experts; add that", model->experts},
+        {"gates", "--experts; add that", model->experts},
+        {"router-score", "--experts; add that", model->experts},
+        {"gate-scale", "--experts; add that", model->experts},
+        {"expert-groups", "--experts; add that", model->experts},
+        {"groups-per-token", "--expert-groups 2 or more; add that", model->experts && model->expert_groups > 1},
+        {"group-score", "--expert-groups 2 or more; add that", model->experts && model->expert_groups > 1},
+        {"expert-bias", "--experts; add that", model->experts},
+        {"expert-bias-rate", "--expert-bias; add that", model->experts && model->expert_bias},
+        {"shared-ff", "--experts; add that", model->experts},
+        {"shared-gate", "--shared-ff; add that", model->experts && model->shared_ff},
+        {"dense-layers", "--experts; add that", model->experts},
+        {"experts-every", "--experts; add that", model->experts},
         {"dense-ff", "--dense-layers and --experts-every; add one", has_dense_layers(config)},
-        {"expert-parallel", "--experts; add that", config->experts},
-        {"overlap-expert-exchange", "--experts; add that", config->experts},
-        {"q-lora-rank", "--kv-lora-rank; add that", config->kv_lora_rank},
-        {"qk-nope-head-dim", "--kv-lora-rank; add that", config->kv_lora_rank},
-        {"qk-rope-head-dim", "--kv-lora-rank; add that", config->kv_lora_rank},
-        {"v-head-dim", "--kv-lora-rank; add that", config->kv_lora_rank},
+        {"expert-parallel", "--experts; add that", model->experts},
+        {"overlap-expert-exchange", "--experts; add that", model->experts},
+        {"q-lora-rank", "--kv-lora-rank; add that", model->kv_lora_rank},
+        {"qk-nope-head-dim", "--kv-lora-rank; add that", model->kv_lora_rank},
+        {"qk-rope-head-dim", "--kv-lora-rank; add that", model->kv_lora_rank},
+        {"v-head-dim", "--kv-lora-rank; add that", model->kv_lora_rank},
         {"rope-theta", "--positions rope; add that", rope},
         {"rotary-dim", "--positions rope; add that", rope},
         {"rope-factor", "--positions rope; add that", rope},
@@ -86,7 +89,7 @@ static int additions_of(const struct pp_config *config, struct addition out[MOST
 pp_status pp_config_check_additions(const struct pp_config *config)
 {
     struct addition additions[MOST_ADDITIONS];
-    const struct pp_rope_scaling *rope = &config->rope_scaling;
+    const struct pp_rope_scaling *rope = &config->model.rope_scaling;
     const int n = additions_of(config, additions);
     for (int i = 0; i < n; i++)
         if (!additions[i].there && pp_config_given(config, additions[i].option))
@@ -102,14 +105,15 @@ pp_status pp_config_check_additions(const struct pp_config *config)
  * as wide as --d-model / --heads, and what is given of such widths is refused.) */
 static void leave_to_others(struct pp_config *config)
 {
-    const int heads = config->heads, even = heads && config->d_model % heads == 0 ? config->d_model / heads : 0;
-    if (config->kv_heads == heads) config->kv_heads = 0;
-    if (!config->kv_lora_rank) {
-        if (config->rotary_dim == (config->head_dim ? config->head_dim : even)) config->rotary_dim = 0;
-        if (config->head_dim == even) config->head_dim = 0;
+    struct pp_shape *model = &config->model;
+    const int heads = model->heads, even = heads && model->d_model % heads == 0 ? model->d_model / heads : 0;
+    if (model->kv_heads == heads) model->kv_heads = 0;
+    if (!model->kv_lora_rank) {
+        if (model->rotary_dim == (model->head_dim ? model->head_dim : even)) model->rotary_dim = 0;
+        if (model->head_dim == even) model->head_dim = 0;
     }
-    if (config->dense_ff == config->d_ff) config->dense_ff = 0;
-    if (config->max_positions == config->tokens) config->max_positions = 0;
+    if (model->dense_ff == model->d_ff) model->dense_ff = 0;
+    if (model->max_positions == config->tokens) model->max_positions = 0;
 }
 
 static void set_given(struct pp_config *config, const char *option, bool given)
@@ -121,11 +125,12 @@ static void set_given(struct pp_config *config, const char *option, bool given)
  * the other two options would be refused without groups. */
 static void leave_groups(struct pp_config *config)
 {
+    struct pp_shape *model = &config->model;
     static const char *const options[] = {"expert-groups", "groups-per-token", "group-score"};
     bool given = false;
-    if (config->groups_per_token != config->expert_groups) return;
-    config->expert_groups = config->groups_per_token = 1;
-    config->group_by_best = 0;
+    if (model->groups_per_token != model->expert_groups) return;
+    model->expert_groups = model->groups_per_token = 1;
+    model->group_by_best = 0;
     for (int i = 0; i < 3; i++) given |= pp_config_given(config, options[i]);
     for (int i = 0; i < 3; i++) set_given(config, options[i], given && i == 0);
 }
@@ -133,9 +138,10 @@ static void leave_groups(struct pp_config *config)
 /* Counts that are beyond the last layer: they mean the same as the least such count, or as none. */
 static void leave_to_layers(struct pp_config *config)
 {
-    const int behind = config->layers - config->dense_layers; /* layers behind --dense-layers */
-    if (behind > 0 && config->experts_every > behind) config->experts_every = behind;
-    if (config->window_attn_skip_freq > config->layers) config->window_attn_skip_freq = 0;
+    struct pp_shape *model = &config->model;
+    const int behind = model->layers - model->dense_layers; /* layers behind --dense-layers */
+    if (behind > 0 && model->experts_every > behind) model->experts_every = behind;
+    if (model->window_skip > model->layers) model->window_skip = 0;
 }
 
 pp_status pp_config_make_canonical(struct pp_config *config)

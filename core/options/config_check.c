@@ -37,43 +37,45 @@ static pp_status check_cut(const struct pp_config *config)
 
 static pp_status check_norms(const struct pp_config *config)
 {
-    if ((float)config->norm_epsilon > 0) return PP_OK; /* kernels have epsilon as a float */
+    if ((float)config->model.norm_epsilon > 0) return PP_OK; /* kernels have epsilon as a float */
     return pp_fail(PP_USAGE, "--norm-epsilon %g: numbers that are all equal would be divided by zero; choose more",
-                   config->norm_epsilon);
+                   config->model.norm_epsilon);
 }
 
 static pp_status check_heads(const struct pp_config *config)
 {
-    const int columns = config->head_dim ? config->head_dim : config->d_model / config->heads;
-    if (!config->head_dim && config->d_model % config->heads != 0)
-        return pp_fail(PP_USAGE, "--heads: %d heads do not divide --d-model %d; choose a divisor", config->heads,
-                       config->d_model);
-    if (config->kv_heads && config->heads % config->kv_heads != 0)
+    const struct pp_shape *model = &config->model;
+    const int columns = model->head_dim ? model->head_dim : model->d_model / model->heads;
+    if (!model->head_dim && model->d_model % model->heads != 0)
+        return pp_fail(PP_USAGE, "--heads: %d heads do not divide --d-model %d; choose a divisor", model->heads,
+                       model->d_model);
+    if (model->kv_heads && model->heads % model->kv_heads != 0)
         return pp_fail(PP_USAGE, "--kv-heads: %d heads of keys and values do not divide --heads %d; choose a divisor",
-                       config->kv_heads, config->heads);
-    if (config->positions == PP_POSITIONS_ROPE && config->head_dim % 2 != 0)
+                       model->kv_heads, model->heads);
+    if (model->positions == PP_POSITIONS_ROPE && model->head_dim % 2 != 0)
         return pp_fail(PP_USAGE, "--head-dim %d: --positions rope rotates pairs of columns; choose an even number",
-                       config->head_dim);
-    if (config->positions == PP_POSITIONS_ROPE && columns % 2 != 0)
+                       model->head_dim);
+    if (model->positions == PP_POSITIONS_ROPE && columns % 2 != 0)
         return pp_fail(PP_USAGE,
                        "--positions rope rotates pairs of a head's columns, and --d-model %d with --heads %d has %d of "
                        "them; choose an even number",
-                       config->d_model, config->heads, columns);
-    if (config->rotary_dim % 2)
+                       model->d_model, model->heads, columns);
+    if (model->rotary_dim % 2)
         return pp_fail(PP_USAGE, "--rotary-dim %d: pairs of columns are rotated; choose an even number",
-                       config->rotary_dim);
-    if (config->rotary_dim > columns)
+                       model->rotary_dim);
+    if (model->rotary_dim > columns)
         return pp_fail(PP_USAGE, "--rotary-dim %d: heads have %d columns; choose as many at most, or 0 for all",
-                       config->rotary_dim, columns);
-    if ((int64_t)config->heads * columns > 1 << 24)
-        return pp_fail(PP_USAGE, "--head-dim: %d heads of %d columns are wider than any model", config->heads, columns);
+                       model->rotary_dim, columns);
+    if ((int64_t)model->heads * columns > 1 << 24)
+        return pp_fail(PP_USAGE, "--head-dim: %d heads of %d columns are wider than any model", model->heads, columns);
     return PP_OK;
 }
 
 static pp_status check_window(const struct pp_config *config)
 {
-    const int window = config->window_size, skips = config->window_attn_skip_freq;
-    if (window && config->mask != PP_MASK_CAUSAL)
+    const struct pp_shape *model = &config->model;
+    const int window = model->window, skips = model->window_skip;
+    if (window && model->mask != PP_MASK_CAUSAL)
         return pp_fail(PP_USAGE, "--window-size %d is of tokens before a token: add --mask causal", window);
     if (!window || skips != 1) return PP_OK;
     return pp_fail(PP_USAGE, "--window-attn-skip-freq 1 leaves no layer the window: leave --window-size out");
@@ -102,10 +104,10 @@ pp_status pp_config_check_shard_degree(const struct pp_config *config, int degre
 
 static pp_status check_positions(const struct pp_config *config)
 {
-    if (config->positions == PP_POSITIONS_LEARNED && config->tokens > pp_config_max_positions(config))
+    if (config->model.positions == PP_POSITIONS_LEARNED && config->tokens > pp_config_max_positions(config))
         return pp_fail(PP_USAGE,
                        "--max-positions %d: rows of --tokens %d have places without weights; choose %d or more",
-                       config->max_positions, config->tokens, config->tokens);
+                       config->model.max_positions, config->tokens, config->tokens);
     return PP_OK;
 }
 
@@ -143,7 +145,8 @@ static pp_status check_joins(const struct pp_config *config)
 
 static pp_status check_context(const struct pp_config *config, int context)
 {
-    if (context == 1 || config->cp_comm_type != PP_CONTEXT_ALL_GATHER || config->attention == PP_ATTENTION_FLASH)
+    if (context == 1 || config->model.context_kind != PP_CONTEXT_ALL_GATHER ||
+        config->model.attention == PP_ATTENTION_FLASH)
         return PP_OK;
     return pp_fail(PP_USAGE, "--cp-comm-type all_gather needs --attention flash");
 }
@@ -205,10 +208,11 @@ static int highest_zero(const struct pp_config *config)
 /* zero 0 may stem from there being only one replica; it is checked only if the user asked for it. */
 pp_status pp_config_check_values(const struct pp_config *config, int checkpoint, int zero)
 {
+    const struct pp_shape *model = &config->model;
     const bool asked = zero > 0 || (pp_config_holders(config) > 1 && pp_ints_have(&config->zero, 0));
     PP_TRY(check_context(config, pp_config_context(config)));
     PP_TRY(check_checkpoint(config, checkpoint));
-    if (config->experts && config->expert_bias && config->expert_bias_rate > 0 && pp_config_sums_bf16(config))
+    if (model->experts && model->expert_bias && model->expert_bias_rate > 0 && pp_config_sums_bf16(config))
         return pp_fail(PP_USAGE, "--grad-reduce-in-bf16 would round the numbers of tokens by which --expert-bias "
                                  "changes; leave it out, or add --expert-bias-rate 0");
     return asked ? check_zero(config, zero) : PP_OK;
@@ -226,7 +230,7 @@ static pp_status check_rows_parts(const struct pp_config *config, unsigned tool)
     if (n == 1 && config->tokens % first)
         return pp_fail(PP_USAGE, "--context-parallel %d does not divide --tokens %d; choose a divisor", first,
                        config->tokens);
-    if (n == 1 && first > 1 && config->cp_comm_type == PP_CONTEXT_ALL_GATHER && config->tokens % (2 * first))
+    if (n == 1 && first > 1 && config->model.context_kind == PP_CONTEXT_ALL_GATHER && config->tokens % (2 * first))
         return pp_fail(PP_USAGE,
                        "--context-parallel %d: with --cp-comm-type all_gather each worker has two parts of a row, so "
                        "--tokens must be a multiple of %d, not %d",
@@ -245,14 +249,15 @@ pp_status pp_config_check_database(const char *path)
 
 pp_status pp_config_check(const struct pp_config *config, unsigned tool)
 {
+    const struct pp_shape *model = &config->model;
     PP_TRY(check_norms(config));
     PP_TRY(pp_config_check_latent(config));
-    if (!config->kv_lora_rank) PP_TRY(check_heads(config));
+    if (!model->kv_lora_rank) PP_TRY(check_heads(config));
     PP_TRY(check_window(config));
     PP_TRY(pp_config_check_experts(config));
     PP_TRY(check_positions(config));
-    if (config->dropout >= 1)
-        return pp_fail(PP_USAGE, "--dropout: %g leaves nothing; choose less than 1", config->dropout);
+    if (model->dropout >= 1)
+        return pp_fail(PP_USAGE, "--dropout: %g leaves nothing; choose less than 1", model->dropout);
     PP_TRY(check_learning(config));
     PP_TRY(check_cut(config));
     PP_TRY(check_joins(config));
@@ -281,12 +286,12 @@ static bool knows_no_gpus(const struct pp_config *config)
 static void remark_on_sharers(const struct pp_config *config)
 {
     const char *alone = pp_ints_most(&config->tensor) > 1 ? NULL : "changes nothing without --tensor 2 or more";
-    if (alone && config->sequence_parallel) pp_warn("--sequence-parallel %s", alone);
+    if (alone && config->model.sequence) pp_warn("--sequence-parallel %s", alone);
     if (alone && pp_ints_most(&config->overlap_tensor_sums) > 1) pp_warn("--overlap-tensor-sums %s", alone);
     const bool exchanges = config->overlap_expert_exchange.n > 1 || config->overlap_expert_exchange.v[0] > 0;
     if (exchanges && pp_ints_most(&config->expert_parallel) == 1)
         pp_warn("--overlap-expert-exchange changes nothing without --expert-parallel 2 or more");
-    if (config->cp_comm_type != PP_CONTEXT_ALL_TO_ALL && pp_ints_most(&config->context_parallel) == 1)
+    if (config->model.context_kind != PP_CONTEXT_ALL_TO_ALL && pp_ints_most(&config->context_parallel) == 1)
         pp_warn("--cp-comm-type changes nothing without --context-parallel 2 or more");
     if (config->host_order && config->workers.n == 0 && config->replicas == 1)
         pp_warn("--host-order replicas changes nothing without --replicas 2 or more");
@@ -295,7 +300,7 @@ static void remark_on_sharers(const struct pp_config *config)
 /* Other software's kernels are those on tensor cores that store no scores. */
 static bool is_flash_in_bf16(const struct pp_config *config)
 {
-    return config->attention == PP_ATTENTION_FLASH && pp_in_bf16(config->precision);
+    return config->model.attention == PP_ATTENTION_FLASH && pp_in_bf16(config->model.precision);
 }
 
 bool pp_config_library_attends(const struct pp_config *config)

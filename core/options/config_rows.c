@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The option table of all programs. A new option is a field of struct pp_config and one row here; a preset that sets it
- * names it in presets.c, one that names a file has a row in distinct_files.c, and one that a tensor's name or shape
- * depends on has trait TENSORS.
+ * The option table of all programs. A new option is a field of struct pp_config (of the model: of struct pp_shape) and
+ * one row here. A preset that sets it names it in presets.c; one that names a file has a row in distinct_files.c; one
+ * that a tensor's name or shape depends on has trait TENSORS.
  */
 #include "core/options/config.h"
 
@@ -46,7 +46,7 @@ const struct pp_opt pp_config_rows[] = {
     {"tokens", PP_OPT_INT, AT(tokens), PP_RUNS, BATCH, NULL, NULL, COUNT, NULL, "tokens in a row", CHANGES | TIMED},
     {"lr", PP_OPT_REAL, AT(lr), PP_RUNS, BATCH, NULL, NULL, 0, FLT_MAX, NULL,
      "learning rate (default from the preset; 0.001 with --optimizer adamw where that is not the preset's)", CHANGES},
-    {"optimizer", PP_OPT_CHOICE, AT(optimizer), PP_RUNS, BATCH, NULL, "sgd", 0, 0, PP_OPTIMIZER_NAMES,
+    {"optimizer", PP_OPT_CHOICE, AT(model.optimizer), PP_RUNS, BATCH, NULL, "sgd", 0, 0, PP_OPTIMIZER_NAMES,
      "how a step updates the weights; adamw keeps two more numbers for each weight, its moments, and adamw-bf16 keeps "
      "them in bfloat16",
      LATER | TIMED},
@@ -96,7 +96,7 @@ const struct pp_opt pp_config_rows[] = {
      "divisor of --heads and --kv-heads, and of a quarter of the width of feed-forwards without experts (--d-ff, or "
      "--dense-ff); in a mixture of experts also of --experts and --shared-ff; far below --vocab",
      0},
-    {"sequence-parallel", PP_OPT_FLAG, AT(sequence_parallel), PP_RUNS, PIPELINE, NULL, NULL, 0, 0, NULL,
+    {"sequence-parallel", PP_OPT_FLAG, AT(model.sequence), PP_RUNS, PIPELINE, NULL, NULL, 0, 0, NULL,
      "with --tensor: in each of the T workers, norms, dropout and the stream between layers and stages have only a "
      "part of the tokens, as in Megatron-LM: less memory, and smaller messages",
      TIMED},
@@ -134,7 +134,7 @@ const struct pp_opt pp_config_rows[] = {
      "(--cp-comm-type; Megatron-LM's --context-parallel-size). C divides --tokens; there are C times as many workers. "
      "ppsim takes a list",
      TIMED},
-    {"cp-comm-type", PP_OPT_CHOICE, AT(cp_comm_type), PP_RUNS, PIPELINE, NULL, "a2a", 0, 0, "a2a|all_gather",
+    {"cp-comm-type", PP_OPT_CHOICE, AT(model.context_kind), PP_RUNS, PIPELINE, NULL, "a2a", 0, 0, "a2a|all_gather",
      "with --context-parallel: a2a exchanges a worker's tokens for all tokens of a part of the heads "
      "(DeepSpeed-Ulysses; C times --tensor divides --heads and --kv-heads); all_gather gathers the keys and values of "
      "all tokens (as Llama 3; it needs --attention flash, and 2 C divides --tokens)",
@@ -282,7 +282,8 @@ const struct pp_opt pp_config_rows[] = {
      TIMED},
     {"profile", PP_OPT_TEXT, AT(profile), PP_PPSIM, PREDICTING, "FILE", NULL, 0, 0, NULL,
      "take measured times from this file, and from no other: a text that ppreport --profiles wrote, or a database, "
-     "which is only read", 0},
+     "which is only read",
+     0},
     {"memory", PP_OPT_BYTES, AT(memory), PP_PPSIM, PREDICTING, NULL, NULL, 1, 0x1p62, NULL,
      "memory of a device, such as 80G (G = 2^30 bytes): tell which configurations fit, adding up the workers that "
      "share a GPU (--gpus). CUDA and NCCL need some of a GPU's memory, too, so name two GiB less than it has (default "

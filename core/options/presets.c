@@ -175,7 +175,7 @@ static const char *value_of(const struct preset *preset, const char *option)
  * given. */
 static void set_other_rate(struct pp_config *config, const struct preset *preset)
 {
-    const double rate = pp_optimizers[config->optimizer].learning_rate;
+    const double rate = pp_optimizers[config->model.optimizer].learning_rate;
     const char *own = value_of(preset, "optimizer");
     for (int i = 0; own && i < PP_OPTIMIZERS; i++)
         if (strcmp(own, pp_optimizers[i].name) == 0 && pp_optimizers[i].learning_rate == rate) return;

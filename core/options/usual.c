@@ -9,11 +9,11 @@
 
 enum { LONG_ROW = 16384 }; /* tokens from which on workers may share a row */
 
-static bool has_experts(const struct pp_config *config) { return config->experts > 0; }
+static bool has_experts(const struct pp_config *config) { return config->model.experts > 0; }
 static bool has_long_rows(const struct pp_config *config) { return config->tokens >= LONG_ROW; }
 static bool has_long_flash_rows(const struct pp_config *config)
 {
-    return has_long_rows(config) && config->attention == PP_ATTENTION_FLASH;
+    return has_long_rows(config) && config->model.attention == PP_ATTENTION_FLASH;
 }
 /* Others have times of some rows only, and each way its own. */
 static bool is_on_a_machine(const struct pp_config *config) { return pp_config_machine(config); }
@@ -54,7 +54,7 @@ pp_status pp_config_apply_usual(struct pp_config *config)
         if (!row) return pp_fail(PP_INTERNAL, "--auto sets --%s, which is no option", usual[i].option);
         if (pp_config_given(config, row->name) || (usual[i].suits && !usual[i].suits(config))) continue;
         char layers[64]; /* a list of modes keeps no text, as others do */
-        snprintf(layers, sizeof layers, "%s%d", usual[i].value, config->layers);
+        snprintf(layers, sizeof layers, "%s%d", usual[i].value, config->model.layers);
         PP_TRY(pp_options_set(row, usual[i].layers ? layers : usual[i].value, config));
         config->chosen[row - pp_config_rows] = true;
     }

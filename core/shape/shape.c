@@ -13,15 +13,21 @@ const char *const pp_activation_names[] = {"relu", "gelu", "swiglu", "gelu-tanh"
 const char *const pp_bias_words[] = {
     [PP_BIAS] = "", [PP_NO_BIAS] = " nobias", [PP_BIAS_LAYERS] = " layerbias", [PP_BIAS_QKV] = " qkvbias"};
 
+void pp_shape_drop_experts(struct pp_shape *shape)
+{
+    shape->experts = shape->experts_per_token = shape->shared_ff = shape->expert_groups = shape->groups_per_token = 0;
+    shape->dense_layers = shape->experts_every = shape->dense_ff = 0;
+    shape->capacity_factor = shape->aux_loss = shape->gate_scale = shape->expert_bias_rate = 0;
+    shape->shared_gate = shape->gates_of_all = shape->sigmoid_scores = shape->expert_bias = shape->group_by_best = 0;
+}
+
 struct pp_shape pp_shape_of_kind(const struct pp_shape *shape, enum pp_layer_kind kind)
 {
     struct pp_shape all = *shape;
+    if (shape->experts && kind != PP_LAYER_EXPERTS) {
+        if (shape->dense_ff) all.d_ff = shape->dense_ff;
+        pp_shape_drop_experts(&all);
+    }
     all.dense_layers = all.experts_every = all.dense_ff = 0;
-    if (kind == PP_LAYER_EXPERTS || !shape->experts) return all;
-    if (shape->dense_ff) all.d_ff = shape->dense_ff;
-    all.experts = all.experts_per_token = all.shared_ff = all.expert_groups = all.groups_per_token = 0;
-    all.group_by_best = false;
-    all.capacity_factor = all.aux_loss = all.gate_scale = all.expert_bias_rate = 0;
-    all.shared_gate = all.gates_of_all = all.sigmoid_scores = all.expert_bias = false;
     return all;
 }

@@ -87,7 +87,7 @@ struct pp_shape {
     int kv_lora_rank, q_lora_rank, qk_nope_head_dim, qk_rope_head_dim, v_head_dim;
     /* Queries and keys are divided by their root mean square, head by head, with one weight for all heads of queries
      * and one for all heads of keys (Henry et al. 2020, "Query-Key Normalization for Transformers"; as in Qwen3). */
-    bool qk_norm;
+    int qk_norm;
     double score_factor; /* attention's scores are multiplied by this and divided by sqrt(head_dim); 0: 1 */
     int positions;       /* enum pp_positions */
     double rope_theta;   /* PP_POSITIONS_ROPE: the base of the frequencies */
@@ -115,7 +115,7 @@ struct pp_shape {
     int sum_pieces;
     /* The decoder's weight is the embedding's (Press and Wolf 2017, "Using the Output Embedding to Improve Language
      * Models"; GPT-2): one parameter, of which the first and the last stage have a copy each. */
-    bool tied;
+    int tied;
     double init_std; /* standard deviation of initial weights (kernels/model.h); 0: other initial weights */
     /* Mixture of experts (Shazeer et al. 2017; GShard, Lepikhin et al. 2020; Mixtral, Jiang et al. 2024): a layer has
      * `experts` feed-forwards of d_ff columns instead of one, without biases; 0: the layer has one feed-forward.
@@ -142,27 +142,27 @@ struct pp_shape {
     int shared_ff;
     /* As in Qwen2's mixtures (Yang et al. 2024, "Qwen2 Technical Report"; Hugging Face's Qwen2MoeSparseMoeBlock): the
      * output of the shared expert is multiplied by the logistic function of one more linear layer of the token. */
-    bool shared_gate;
+    int shared_gate;
     /* As there: outputs of experts are weighted by their probabilities among all experts, instead of among the token's
      * chosen ones (Megatron-LM's --moe-router-pre-softmax). */
-    bool gates_of_all;
+    int gates_of_all;
     /* As in DeepSeek-V3 (DeepSeek-AI 2024, "DeepSeek-V3 Technical Report", 2.1.2; Megatron-LM's
      * --moe-router-score-function sigmoid): an expert's probability is the logistic function of its logit, whatever the
      * others' are. The load-balancing loss divides the probabilities of each token by their sum. */
-    bool sigmoid_scores;
+    int sigmoid_scores;
     double gate_scale; /* times all gates (Megatron-LM's --moe-router-topk-scaling-factor); 0: 1 */
     /* Groups of experts (DeepSeek-AI 2024, "DeepSeek-V2", 2.2.2, and "DeepSeek-V3 Technical Report", 2.1.2;
      * Megatron-LM's --moe-router-num-groups and --moe-router-group-topk): successive experts are in expert_groups
      * groups of equal size; 0 and 1: in one. A token chooses experts of its best groups_per_token groups alone. The
      * score of a group is the sum of the two highest scores of its experts, or, with group_by_best, the highest one. */
     int expert_groups, groups_per_token;
-    bool group_by_best;
+    int group_by_best;
     /* Balancing without a loss (Wang et al. 2024, "Auxiliary-Loss-Free Load Balancing Strategy for Mixture-of-Experts";
      * DeepSeek-V3; Megatron-LM's --moe-router-enable-expert-bias): an expert has a bias, which is added to its
      * probability where tokens choose experts, and counts nowhere else. It has no gradient. Each step changes it by
      * expert_bias_rate: up where fewer tokens of the batch than the mean have chosen the expert, down where more have.
      * The bias is a tensor of the model (pp_tensor.loads). */
-    bool expert_bias;
+    int expert_bias;
     double expert_bias_rate;
     /* Expert parallelism (GShard; Megatron-LM): N, the workers that share the experts of a stage; 0 and 1: no sharing.
      * Each of them has rows of its own, and whole copies of all other parameters. Tokens are sent to the workers of
@@ -184,6 +184,9 @@ struct pp_shape {
     int context;
     int context_kind; /* enum pp_context_kind */
 };
+
+/* Takes away all that only layers with experts have: each layer then has one feed-forward of d_ff columns. (shape.c) */
+void pp_shape_drop_experts(struct pp_shape *shape);
 
 /* Capacity of an expert: the most tokens that it takes, if a microbatch has `tokens` tokens; 1 to `tokens`. */
 static inline int64_t pp_expert_capacity(const struct pp_shape *shape, int64_t tokens)

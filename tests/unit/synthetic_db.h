@@ -71,7 +71,7 @@ static void synthetic_open(struct synthetic *s, const struct synthetic_case *c)
                                 .tied = c->tied};
     must(pp_plan_build(&spec, &s->job.train));
     s->model = (struct pp_model){.nstages = s->job.train->stages, .stages = s->stages, .parameters = 12025582};
-    s->model.shape.d_model = s->config.d_model;
+    s->model.shape.d_model = s->config.model.d_model;
     s->job.config = &s->config;
     s->job.model_ops = &synthetic_ops;
     s->job.model = &s->model;

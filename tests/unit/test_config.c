@@ -11,9 +11,9 @@ static void small_is_the_default(void **state)
     struct pp_config c;
     assert_int_equal(parse(PP_PPEXEC, "", &c), PP_OK);
     assert_string_equal(c.preset, "small");
-    assert_int_equal(c.d_model, 200);
-    assert_int_equal(c.mask, PP_MASK_CAUSAL);
-    assert_int_equal(c.attention, PP_ATTENTION_MATH);
+    assert_int_equal(c.model.d_model, 200);
+    assert_int_equal(c.model.mask, PP_MASK_CAUSAL);
+    assert_int_equal(c.model.attention, PP_ATTENTION_MATH);
     assert_int_equal(c.stages.v[0], 2);
     assert_int_equal(c.chunks.v[0], 4);
     assert_string_equal(c.schedule.v[0], "gpipe");
@@ -29,7 +29,7 @@ static void an_option_beats_the_preset_wherever_it_stands(void **state)
     (void)state;
     struct pp_config c;
     assert_int_equal(parse(PP_PPEXEC, "--layers 3 --preset tutorial-12 --chunks 2,4", &c), PP_OK);
-    assert_int_equal(c.layers, 3);
+    assert_int_equal(c.model.layers, 3);
     assert_int_equal(c.tokens, 25);
     assert_int_equal(c.checkpoint.v[0], PP_CHECKPOINT_EXCEPT_LAST);
     assert_int_equal(c.chunks.n, 2);
@@ -48,7 +48,7 @@ static void adamw_has_a_learning_rate_of_its_own(void **state)
     assert_int_equal(parse(PP_PPEXEC, "--optimizer adamw --lr 0.01 --adam-beta2 0.95", &c), PP_OK);
     assert_true(c.lr == 0.01 && c.adamw.beta2 == 0.95);
     assert_int_equal(parse(PP_PPEXEC, "--preset gpt-small", &c), PP_OK); /* its preset's */
-    assert_true(c.lr == 6e-4 && c.optimizer == PP_ADAMW && c.adamw.beta2 == 0.95);
+    assert_true(c.lr == 6e-4 && c.model.optimizer == PP_ADAMW && c.adamw.beta2 == 0.95);
     assert_int_equal(parse(PP_PPEXEC, "--preset gpt-6.7b --optimizer adamw", &c), PP_OK);
     assert_true(c.lr == 1.2e-4);
     assert_int_equal(parse(PP_PPEXEC, "--optimizer sgd", &c), PP_OK);
@@ -88,17 +88,17 @@ static void presets_of_published_models_have_their_initial_weights(void **state)
     }
     struct pp_config c;
     assert_int_equal(parse(PP_PPEXEC, "--preset gpt-small --init-std 0", &c), PP_OK);
-    assert_true(c.init_std == 0);
+    assert_true(c.model.init_std == 0);
 }
 
 /* Numbers of the tutorials: 2 of d*V in embedding and decoder, and the layers. */
 static int64_t parameters(const struct pp_config *c)
 {
-    int64_t d = c->d_model, ff = c->d_ff;
+    int64_t d = c->model.d_model, ff = c->model.d_ff;
     int64_t layer = 4 * d * d + 4 * d + 2 * d * ff + ff + d + 4 * d;
-    int64_t ends = (c->tie_embeddings ? 1 : 2) * d * c->vocab + (c->bias == PP_BIAS ? c->vocab : 0);
-    if (c->positions == PP_POSITIONS_LEARNED) ends += d * pp_config_max_positions(c);
-    return ends + c->layers * layer + (c->norm == PP_NORM_FIRST ? 2 * d : 0);
+    int64_t ends = (c->model.tied ? 1 : 2) * d * c->model.vocab + (c->model.bias == PP_BIAS ? c->model.vocab : 0);
+    if (c->model.positions == PP_POSITIONS_LEARNED) ends += d * pp_config_max_positions(c);
+    return ends + c->model.layers * layer + (c->model.norm == PP_NORM_FIRST ? 2 * d : 0);
 }
 
 static void presets_have_the_published_numbers_of_parameters(void **state)
@@ -301,7 +301,7 @@ static void every_preset_that_is_named_exists(void **state)
     for (char *name = strtok(names, "|"); name; name = strtok(NULL, "|")) {
         struct pp_config c = {.preset = name};
         assert_int_equal(pp_config_apply_preset(&c), PP_OK);
-        assert_true(c.layers > 0 && c.chunks.n == 1);
+        assert_true(c.model.layers > 0 && c.chunks.n == 1);
     }
 }
 

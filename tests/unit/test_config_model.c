@@ -43,20 +43,21 @@ static void kinds_of_scaling_have_numbers_of_their_own(void **state)
     (void)state;
     struct pp_config c;
     assert_int_equal(parse(PP_PPSIM, "--positions rope --rope-factor 8", &c), PP_OK);
-    assert_true(c.rope_scaling.kind == PP_ROPE_LLAMA3 && c.rope_scaling.low == 1 && c.rope_scaling.high == 4);
-    assert_true(pp_rope_magnitude(&c.rope_scaling) == 1);
+    assert_true(c.model.rope_scaling.kind == PP_ROPE_LLAMA3 && c.model.rope_scaling.low == 1 &&
+                c.model.rope_scaling.high == 4);
+    assert_true(pp_rope_magnitude(&c.model.rope_scaling) == 1);
     assert_int_equal(parse(PP_PPSIM, "--positions rope --rope-factor 40 --rope-scaling yarn", &c), PP_OK);
-    assert_true(c.rope_scaling.low == 1 && c.rope_scaling.high == 32 && c.rope_scaling.truncate);
-    assert_true(fabs(pp_rope_magnitude(&c.rope_scaling) - 1.36888794541139) < 1e-14);
+    assert_true(c.model.rope_scaling.low == 1 && c.model.rope_scaling.high == 32 && c.model.rope_scaling.truncate);
+    assert_true(fabs(pp_rope_magnitude(&c.model.rope_scaling) - 1.36888794541139) < 1e-14);
     assert_int_equal(parse(PP_PPSIM,
                            "--positions rope --rope-factor 40 --rope-scaling yarn --rope-high-freq-factor 5 "
                            "--rope-low-freq-factor 5 "
                            "--rope-attention-factor 0.5",
                            &c),
                      PP_OK);
-    assert_true(c.rope_scaling.high == 5 && pp_rope_magnitude(&c.rope_scaling) == 0.5);
+    assert_true(c.model.rope_scaling.high == 5 && pp_rope_magnitude(&c.model.rope_scaling) == 0.5);
     assert_int_equal(parse(PP_PPSIM, "--positions rope", &c), PP_OK);
-    assert_true(!pp_rope_scales(&c.rope_scaling) && pp_rope_magnitude(&c.rope_scaling) == 1);
+    assert_true(!pp_rope_scales(&c.model.rope_scaling) && pp_rope_magnitude(&c.model.rope_scaling) == 1);
 }
 
 /* Columns that are all rotated are as if nothing was said; options of experts count with experts only. */
@@ -66,8 +67,8 @@ static void shapes_have_what_counts(void **state)
     struct pp_config c;
     struct pp_shape shape;
     assert_int_equal(parse(PP_PPSIM, "--positions rope --d-model 8 --heads 3 --head-dim 4 --rotary-dim 4", &c), PP_OK);
-    assert_int_equal(c.rotary_dim, 0); /* also where heads do not divide --d-model */
-    assert_int_equal(c.head_dim, 4);
+    assert_int_equal(c.model.rotary_dim, 0); /* also where heads do not divide --d-model */
+    assert_int_equal(c.model.head_dim, 4);
     assert_int_equal(parse(PP_PPSIM, "--positions rope --head-dim 64 --rotary-dim 64", &c), PP_OK);
     pp_config_shape(&c, &shape);
     assert_true(shape.rotary_dim == 0 && pp_rotary_dim(&shape) == 64);

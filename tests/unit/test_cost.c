@@ -343,7 +343,7 @@ static void test_waits(void **state)
         if (pp_waits_from_profile(job, db, "cpu", &origin) != PP_OK) fail_msg("%s", pp_message());
         assert_int_equal(origin.from[PP_COST_PROFILE], origin.classes);
         assert_true(job->times.slow_factor == (stages == 1 ? 3 : 0) && job->times.jitter == (stages == 1 ? 0 : 0.04));
-        int64_t message = 4 * config.tokens * config.d_model * (int64_t)sizeof(float);
+        int64_t message = 4 * config.tokens * config.model.d_model * (int64_t)sizeof(float);
         expect_near(job->times.hop_ms * 1e6, stages == 1 ? 0 : 500 + 60 + 70 + (double)message / 4, 0.5, "hop");
         for (int c = 0; c < job->train->nclasses; c++) {
             const struct pp_class *cls = &job->train->classes[c];
@@ -377,7 +377,7 @@ static void test_waits_link(void **state)
     pp_job_free(job);
     job = create_job("--device delay --stages 2 --rows 20 --chunks 5 --straggler 1:2 --jitter 4");
     if (pp_waits_from_profile(job, db, "cpu", &origin) != PP_OK) fail_msg("%s", pp_message());
-    int64_t message = 4 * config.tokens * config.d_model * (int64_t)sizeof(float);
+    int64_t message = 4 * config.tokens * config.model.d_model * (int64_t)sizeof(float);
     expect_near(job->times.hop_ms * 1e6, 500 + 60 + 70 + (double)message / 4, 0.5, "hop");
     pp_job_free(job);
     assert_int_equal(pp_db_close(db), PP_OK);

@@ -84,7 +84,7 @@ static double norms_ns(const struct pp_job *job, const struct pp_class *class, s
     const struct pp_stage *stage = &job->model->stages[class->stage];
     const double vector = 4.0 * shape->d_model, tensors = shape->normalization == PP_RMSNORM ? 1 : 2;
     const bool last = stage->decode && shape->norm == PP_NORM_FIRST;
-    if (!job->config->sequence_parallel || class->kind != (job->config->clip > 0 ? PP_NORM : PP_STEP)) return 0;
+    if (!job->config->model.sequence || class->kind != (job->config->clip > 0 ? PP_NORM : PP_STEP)) return 0;
     return stage->layers * (of.latency_ns + around * 2 * tensors * vector) +
            last * (of.latency_ns + around * tensors * vector);
 }
@@ -93,7 +93,7 @@ static double sums_ns(const struct pp_job *job, const struct pp_class *class, st
 {
     const struct pp_shape *shape = &job->model->shape;
     const int t = job->train->members, seq = job->config->tokens;
-    const bool parts = job->config->sequence_parallel;
+    const bool parts = job->config->model.sequence;
     const int rounds = parts ? part_rounds(job, class) : whole_rounds(job, class);
     const double tokens = (double)class->rows * seq, around = 2.0 * (t - 1) / t / of.rate;
     const double summed = parts ? (double)class->rows * ((seq + t - 1) / t * t) : tokens; /* each part is rounded up */

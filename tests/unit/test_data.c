@@ -109,11 +109,11 @@ static struct pp_config config_of(const char *data)
                               .rows = 2,
                               .tokens = 3,
                               .replicas = 1,
-                              .vocab = 50,
+                              .model.vocab = 50,
                               .eval_rows = 2,
                               .seed = 1,
                               .generated_tokens = 20000,
-                              .mask = PP_MASK_CAUSAL};
+                              .model.mask = PP_MASK_CAUSAL};
 }
 
 static void make_folder(void)
@@ -235,7 +235,7 @@ static void generated_text_can_be_learned(void **state)
     for (int vocabulary = 2; vocabulary <= 50; vocabulary += 16) {
         struct pp_config config = config_of(NULL);
         struct pp_data *data = NULL, *again = NULL, *other = NULL;
-        config.vocab = vocabulary;
+        config.model.vocab = vocabulary;
         assert_int_equal(pp_data_load(&config, &data), PP_OK);
         assert_int_equal(pp_data_load(&config, &again), PP_OK);
         config.seed = 2;

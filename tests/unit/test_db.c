@@ -35,7 +35,7 @@ static void test_run(void **state)
     near(number(db, "SELECT sum(taken_bytes) - sum(freed_bytes) FROM task"), 0);
     near(number(db, "SELECT count(*) FROM task WHERE kind = 'F' AND taken_bytes > 0"), 8);
     near(number(db, "SELECT count(*) FROM run_config"), number(db, "SELECT count(DISTINCT name) FROM run_config"));
-    near(number(db, "SELECT value FROM run_config WHERE name = 'd-model'"), s.config.d_model);
+    near(number(db, "SELECT value FROM run_config WHERE name = 'd-model'"), s.config.model.d_model);
     near(number(db, "SELECT stages * 1000 + chunks * 10 + replicas FROM run"), 2041);
     near(number(db, "SELECT parameters FROM run"), 12025582);
     must(pp_db_add_epoch(db, run, 0, NAN, 17));

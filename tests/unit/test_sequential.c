@@ -107,7 +107,7 @@ static void transfer(struct run *run, const struct pp_task *t)
     const struct pp_plan *plan = run->job->train;
     const struct pp_lane *lane = &plan->lanes[t->lane];
     size_t floats =
-        (size_t)plan->rows[t->microbatch] * (size_t)run->job->config->tokens * (size_t)run->job->config->d_model;
+        (size_t)plan->rows[t->microbatch] * (size_t)run->job->config->tokens * (size_t)run->job->config->model.d_model;
     memcpy(slot(run, lane->dst, t->out), slot(run, lane->src, t->in), floats * sizeof(float));
 }
 
@@ -169,7 +169,7 @@ static void load_batch(struct run *run, struct pp_config *config)
     struct pp_batches batches;
     size_t elements = (size_t)config->rows * (size_t)config->tokens;
     MUST(pp_data_load(config, &data));
-    config->vocab = data->vocabulary;
+    config->model.vocab = data->vocabulary;
     MUST(pp_batches_cut(data, PP_PART_TRAIN, config->rows, config->tokens, 1, 0, 0, &batches));
     run->tokens = malloc(elements * sizeof *run->tokens);
     run->targets = malloc(elements * sizeof *run->targets);

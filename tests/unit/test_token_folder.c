@@ -48,19 +48,19 @@ static struct pp_config new_folder(int vocabulary, int width)
     }
     write_tokens("tokens/train.bin", train, COUNT(train), width);
     write_tokens("tokens/val.bin", valid, COUNT(valid), width);
-    return (struct pp_config){.data = "tokens", .vocab = vocabulary, .rows = 2, .tokens = 3, .replicas = 1};
+    return (struct pp_config){.data = "tokens", .model.vocab = vocabulary, .rows = 2, .tokens = 3, .replicas = 1};
 }
 
 static struct pp_data *load(struct pp_config config)
 {
     struct pp_data *data = NULL;
     int64_t bytes = 0;
-    const int vocabulary = config.vocab;
+    const int vocabulary = config.model.vocab;
     if (pp_data_load(&config, &data) != PP_OK) fail_msg("%s", pp_message());
     assert_int_equal(data->vocabulary, vocabulary);
     assert_int_equal(pp_data_survey(&config, &bytes), PP_OK);
     assert_int_equal(bytes, pp_data_bytes(data));
-    assert_int_equal(config.vocab, vocabulary);
+    assert_int_equal(config.model.vocab, vocabulary);
     return data;
 }
 
@@ -158,7 +158,7 @@ static void bad_files_are_refused(void **state)
     (void)state;
     struct pp_config config = new_folder(49, 2);
     refuse(config, "tokens/train.bin: token 2, at byte 4, is 49, but --vocab is 49");
-    config.vocab = 128256; /* of four bytes */
+    config.model.vocab = 128256; /* of four bytes */
     refuse(config, "tokens/train.bin: token 1, at byte 4, is 393265, but --vocab is 128256");
     write_bytes("tokens/train.bin", "abcdef", 6);
     refuse(config, "tokens/train.bin has 6 bytes, but with --vocab 128256 a token has 4");
