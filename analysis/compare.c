@@ -60,20 +60,20 @@ static pp_status check_shapes(struct pp_db *db, const struct pp_table *table)
 {
     static const struct {
         int column;
-        const char *option; /* that limits it */
-    } shapes[] = {{PP_CONF_STAGES, "stages"},
-                  {PP_CONF_VIRTUAL, "virtual"},
-                  {PP_CONF_CHUNKS, "chunks"},
-                  {PP_CONF_MICROBATCHES, "chunks"},
-                  {PP_CONF_REPLICAS, "replicas"},
-                  {PP_CONF_TENSOR, "tensor"},
-                  {PP_CONF_THREADS, "threads"},
-                  {PP_CONF_EXPERT_PARALLEL, "expert-parallel"},
-                  {PP_CONF_CONTEXT_PARALLEL, "context-parallel"}};
+        size_t option; /* PP_OPTION() that limits it */
+    } shapes[] = {{PP_CONF_STAGES, PP_OPTION(stages)},
+                  {PP_CONF_VIRTUAL, PP_OPTION(virtual_stages)},
+                  {PP_CONF_CHUNKS, PP_OPTION(chunks)},
+                  {PP_CONF_MICROBATCHES, PP_OPTION(chunks)},
+                  {PP_CONF_REPLICAS, PP_OPTION(replicas)},
+                  {PP_CONF_TENSOR, PP_OPTION(tensor)},
+                  {PP_CONF_THREADS, PP_OPTION(threads)},
+                  {PP_CONF_EXPERT_PARALLEL, PP_OPTION(expert_parallel)},
+                  {PP_CONF_CONTEXT_PARALLEL, PP_OPTION(context_parallel)}};
     for (int64_t row = 0; row < table->nrows; row++)
         for (int i = 0; i < COUNT_OF(shapes); i++) {
             const int64_t value = pp_table_integer(table, row, shapes[i].column);
-            if (value < 1 || (double)value > pp_config_row(shapes[i].option)->max)
+            if (value < 1 || (double)value > pp_config_row_of(shapes[i].option)->max)
                 return pp_fail(PP_INPUT, "database %s: a run has %" PRId64 " %s: the file is damaged", db->path, value,
                                columns[shapes[i].column].key);
         }

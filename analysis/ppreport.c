@@ -108,11 +108,12 @@ static pp_status report(struct pp_db *db, const struct pp_config *config, const 
 /* --profiles prints what ppsim --profile reads, and nothing else. */
 static pp_status check_usage(const struct pp_config *config)
 {
-    static const char *const others[] = {"run", "why", "plots", "chrome", "format"};
+    static const size_t others[] = {PP_OPTION(run), PP_OPTION(why), PP_OPTION(plots), PP_OPTION(chrome),
+                                    PP_OPTION(format)};
     for (size_t i = 0; i < sizeof others / sizeof *others && config->profiles; i++)
-        if (pp_config_given(config, others[i]))
+        if (pp_config_given_of(config, others[i]))
             return pp_fail(PP_USAGE, "--profiles prints all profiles as text, whatever --%s says; leave it out",
-                           others[i]);
+                           pp_config_row_of(others[i])->name);
     if (config->plots && config->no_plots)
         return pp_fail(PP_USAGE, "--plots says where pictures go, and --no-plots that there are none; leave one out");
     return PP_OK;

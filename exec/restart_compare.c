@@ -20,7 +20,7 @@ void pp_restart_identify(const struct pp_config *config, const struct pp_job *jo
         const struct pp_opt *row = &pp_config_rows[i];
         if (!(row->traits & PP_OPT_FIXED)) continue;
         snprintf(name, sizeof name, "--%s", row->name);
-        pp_notes_add(notes, name, pp_config_text(config, row->name, text));
+        pp_notes_add(notes, name, pp_options_text(row, config, text));
     }
     snprintf(text, sizeof text, "%016" PRIx64, pp_data_hash(data));
     pp_notes_add(notes, note_data, text);

@@ -14,9 +14,9 @@ static const char same_options[] = "start all processes with the same options",
                   same_checkpoint[] = "let all machines see the same file";
 
 /* A folder of text sets the vocabulary. */
-static const char *remedy_of(const struct pp_config *config, const char *option)
+static const char *remedy_of(const struct pp_config *config, const struct pp_opt *option)
 {
-    return strcmp(option, "vocab") == 0 && pp_config_reads_text(config) ? same_data : same_options;
+    return option->offset == PP_OPTION(model.vocab) && pp_config_reads_text(config) ? same_data : same_options;
 }
 
 void pp_terms_add_options(const struct pp_config *config, int tool, struct pp_terms *terms)
@@ -27,9 +27,9 @@ void pp_terms_add_options(const struct pp_config *config, int tool, struct pp_te
         const char *name = row->name;
         if (!(row->tools & tool) || row->traits & PP_OPT_OWN) continue;
         if (row->traits & PP_OPT_PATH)
-            pp_terms_add(terms, name, same_options, "%s", pp_config_given(config, name) ? "a file" : "none");
+            pp_terms_add(terms, name, same_options, "%s", config->set[i] ? "a file" : "none");
         else
-            pp_terms_add(terms, name, remedy_of(config, name), "%s", pp_config_text(config, name, text));
+            pp_terms_add(terms, name, remedy_of(config, row), "%s", pp_options_text(row, config, text));
     }
 }
 

@@ -73,7 +73,7 @@ static pp_status read_training(const struct pp_config *config, struct pp_vocabul
     PP_TRY(check_folder(config));
     PP_TRY(read_part(config, vocabulary, PP_PART_TRAIN, data));
     PP_TRY(number_by_rank(vocabulary, data));
-    if (pp_config_given(config, "vocab") && config->model.vocab != data->vocabulary)
+    if (pp_config_given(config, model.vocab) && config->model.vocab != data->vocabulary)
         return pp_fail(PP_USAGE,
                        "--vocab %d: the text in %s has a vocabulary of %d words, and it decides; leave --vocab out",
                        config->model.vocab, config->data, data->vocabulary);

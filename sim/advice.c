@@ -138,11 +138,11 @@ static bool keep_workers(const struct pp_config *config, const struct layout_cha
     const struct pp_ints *sizes = &config->micro_batch_size, *counts = &config->chunks;
     struct pp_point *point = &with->point;
     if (change->from_stages) {
-        if (point->ranks % change->tensor != 0 || pp_config_given(config, "stages")) return false;
+        if (point->ranks % change->tensor != 0 || pp_config_given(config, stages)) return false;
         point->ranks /= change->tensor;
         return true;
     }
-    if (with->replicas % factor != 0 || (change->stages > 1 && !pp_config_given(config, "stages"))) return false;
+    if (with->replicas % factor != 0 || (change->stages > 1 && !pp_config_given(config, stages))) return false;
     with->replicas /= factor;
     for (int i = 0, chunks = point->chunks; i < sizes->n; i++)
         if (chunks_of(rows, sizes->v[i]) == chunks) point->chunks = chunks_of(rows * factor, sizes->v[i]);
@@ -265,7 +265,7 @@ static void write_options(const struct search *s, char *buf, size_t size)
     const bool schedule = before->schedule != after->schedule, rows = s->saving->single_rows;
     const bool checkpoint = before->checkpoint != after->checkpoint;
     /* With --expert-parallel a preset's T counts no more (pp_config_set_expert_parallel()). */
-    const bool loses_tensor = s->before.experts != s->after.experts && !pp_config_given(s->p->config, "tensor");
+    const bool loses_tensor = s->before.experts != s->after.experts && !pp_config_given(s->p->config, tensor);
     const struct {
         const char *option;
         int before, after;
@@ -280,7 +280,7 @@ static void write_options(const struct search *s, char *buf, size_t size)
             pp_text_add(&text, " --%s %d", numbers[i].option, numbers[i].after);
     if (schedule) pp_text_add(&text, " --schedule %s", after->schedule);
     if (rows) pp_text_add(&text, " --micro-batch-size 1");
-    if (rows && pp_config_given(s->p->config, "chunks")) pp_text_add(&text, " in place of --chunks");
+    if (rows && pp_config_given(s->p->config, chunks)) pp_text_add(&text, " in place of --chunks");
     if (checkpoint) pp_text_add(&text, " --checkpoint %s", pp_checkpoint_text(after->checkpoint, mode));
 }
 

@@ -168,7 +168,7 @@ void pp_remarks_schedule(const struct pp_remarks *r)
     const struct pp_config *config = r->predictor->config;
     const char *only = config->schedule.v[0];
     struct pp_schedule_found found;
-    if (config->workers.n == 0 || config->usual || pp_config_given(config, "schedule")) return;
+    if (config->workers.n == 0 || config->usual || pp_config_given(config, schedule)) return;
     if (r->predictor->schedules->find(only, &found) != PP_OK) return;
     pp_info("only %s was tried, the default%s; name others to compare, such as --schedule 1f1b,zbv", only,
             found.leaner ? ", which holds all microbatches" : " of this preset");
@@ -178,7 +178,7 @@ void pp_remarks_machine(const struct pp_remarks *r)
 {
     const struct pp_config *config = r->predictor->config;
     const bool plans = config->workers.n > 0 || config->price.n > 0 || config->train_tokens > 0;
-    const bool named = pp_config_machine(config) || pp_config_given(config, "device") || config->profile;
+    const bool named = pp_config_machine(config) || pp_config_given(config, device) || config->profile;
     if (!plans || named || !r->computed || r->measured > 0) return;
     pp_warn("no --machine was given, so times are of a cpu; for GPUs add --machine h100, or another that --list names");
 }
@@ -199,7 +199,7 @@ void pp_remarks_precision(const struct pp_remarks *r)
     const struct pp_config *config = r->predictor->config;
     const struct pp_machine *m = &r->predictor->machine;
     if (!r->computed && !pp_config_machine(config)) return;
-    if (pp_config_given(config, "precision") || config->model.precision != PP_FP32) return;
+    if (pp_config_given(config, model.precision) || config->model.precision != PP_FP32) return;
     if (m->cores > 0) return;
     const double plain = large_product_flops_per_ns(m, PP_FP32), in_bf16 = large_product_flops_per_ns(m, PP_BF16);
     if (in_bf16 < several * plain) return;

@@ -93,7 +93,7 @@ pp_status pp_remarks_all_leave_out(struct pp_remarks_all *r, const struct pp_poi
 /* Does the reason name options, and none that was given but of the model? Then it is about what --auto has chosen. */
 static bool is_of_choices(const struct pp_config *config, const char *why)
 {
-    const char *const model = pp_config_row("preset")->group;
+    const char *const model = pp_config_row_of(PP_OPTION(preset))->group;
     int named = 0, given = 0;
     for (const char *at = strstr(why, "--"); at; at = strstr(at + 2, "--"))
         for (int i = 0; i < pp_config_nrows; i++) {

@@ -10,35 +10,38 @@
 
 /* Options of which a row has its own value. All are named, for a preset or a schedule may have another one. */
 static const struct {
-    const char *option, *key;
+    size_t option; /* PP_OPTION() */
+    const char *key;
     enum { OF_ALL, OF_MODEL, OF_EXPERTS } of; /* refused without */
 } dimensions[] = {
-    {"stages", "stages", OF_ALL},
-    {"virtual", "virtual", OF_ALL},
-    {"replicas", "replicas", OF_ALL},
-    {"chunks", "chunks", OF_ALL},
-    {"tensor", "tensor", OF_ALL},
-    {"expert-parallel", "expert_parallel", OF_EXPERTS},
-    {"context-parallel", "context_parallel", OF_MODEL},
-    {"zero", "zero", OF_MODEL},
-    {"shard-degree", "shard_degree", OF_MODEL},
-    {"overlap-tensor-sums", "overlap_tensor_sums", OF_MODEL},
-    {"overlap-expert-exchange", "overlap_expert_exchange", OF_EXPERTS},
-    {"checkpoint", "checkpoint", OF_ALL},
+    {PP_OPTION(stages), "stages", OF_ALL},
+    {PP_OPTION(virtual_stages), "virtual", OF_ALL},
+    {PP_OPTION(replicas), "replicas", OF_ALL},
+    {PP_OPTION(chunks), "chunks", OF_ALL},
+    {PP_OPTION(tensor), "tensor", OF_ALL},
+    {PP_OPTION(expert_parallel), "expert_parallel", OF_EXPERTS},
+    {PP_OPTION(context_parallel), "context_parallel", OF_MODEL},
+    {PP_OPTION(zero), "zero", OF_MODEL},
+    {PP_OPTION(shard_degree), "shard_degree", OF_MODEL},
+    {PP_OPTION(overlap_tensor_sums), "overlap_tensor_sums", OF_MODEL},
+    {PP_OPTION(overlap_expert_exchange), "overlap_expert_exchange", OF_EXPERTS},
+    {PP_OPTION(checkpoint), "checkpoint", OF_ALL},
 };
 enum { DIMENSIONS = sizeof dimensions / sizeof *dimensions };
 
 /* Options that are about several rows, or about what becomes of them; and what is printed by itself. */
-static const char *const others[] = {"workers", "global-rows", "micro-batch-size", "auto", "top",
-                                     "format",  "schedule",    "machine",          "rows"};
+static const size_t others[] = {PP_OPTION(workers),  PP_OPTION(global_rows), PP_OPTION(micro_batch_size),
+                                PP_OPTION(usual),    PP_OPTION(top),         PP_OPTION(format),
+                                PP_OPTION(schedule), PP_OPTION(machine),     PP_OPTION(rows)};
 
 /* Options that only have a meaning in rows where this is true, or more than 1. */
 static const struct {
-    const char *option, *key;
+    size_t option; /* PP_OPTION() */
+    const char *key;
 } conditions[] = {
-    {"sequence-parallel", "sequence_parallel"},     {"overlap-grad-reduce", "overlap_grad_reduce"},
-    {"bucket-size", "overlap_grad_reduce"},         {"overlap-param-gather", "overlap_param_gather"},
-    {"grad-reduce-in-bf16", "grad_reduce_in_bf16"}, {"cp-comm-type", "context_parallel"},
+    {PP_OPTION(model.sequence), "sequence_parallel"},        {PP_OPTION(overlap_grad_reduce), "overlap_grad_reduce"},
+    {PP_OPTION(bucket_size), "overlap_grad_reduce"},         {PP_OPTION(overlap_param_gather), "overlap_param_gather"},
+    {PP_OPTION(grad_reduce_in_bf16), "grad_reduce_in_bf16"}, {PP_OPTION(model.context_kind), "context_parallel"},
 };
 
 static bool is_printable(const char *value)
@@ -81,22 +84,22 @@ static void print_dimension(int i, const json_t *row, FILE *out)
     const json_t *value = json_object_get(row, dimensions[i].key);
     char number[32];
     snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
-    print(dimensions[i].option, json_is_string(value) ? json_string_value(value) : number, out);
+    print(pp_config_row_of(dimensions[i].option)->name, json_is_string(value) ? json_string_value(value) : number, out);
 }
 
-static bool is_printed(const char *option)
+static bool is_printed(const struct pp_opt *option)
 {
     bool printed = false;
-    for (int i = 0; i < DIMENSIONS; i++) printed |= strcmp(dimensions[i].option, option) == 0;
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) printed |= strcmp(others[i], option) == 0;
+    for (int i = 0; i < DIMENSIONS; i++) printed |= dimensions[i].option == option->offset;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) printed |= others[i] == option->offset;
     return printed;
 }
 
-static bool has_meaning(const char *option, const json_t *row)
+static bool has_meaning(const struct pp_opt *option, const json_t *row)
 {
     for (size_t i = 0; i < sizeof conditions / sizeof *conditions; i++) {
         const json_t *value = json_object_get(row, conditions[i].key);
-        if (strcmp(conditions[i].option, option) == 0) return json_is_true(value) || json_integer_value(value) > 1;
+        if (conditions[i].option == option->offset) return json_is_true(value) || json_integer_value(value) > 1;
     }
     return true;
 }
@@ -108,7 +111,7 @@ static void print_option(const struct pp_opt *option, const struct pp_config *co
     const char *value = pp_options_text(option, config, text);
     if (option->type == PP_OPT_FLAG)
         print(option->name, NULL, out);
-    else if (strcmp(option->name, "data") == 0 && !config->data)
+    else if (option->offset == PP_OPTION(data) && !config->data)
         print(option->name, "generated", out);
     else
         print(option->name, value, out);
@@ -120,9 +123,9 @@ static void print_all(const json_t *row, const struct pp_config *config, const c
     const char *machine = pp_config_machine(config);
     char rows[32];
     for (int i = 0; i < pp_config_nrows; i++) {
-        const char *name = pp_config_rows[i].name;
-        if ((config->set[i] || config->chosen[i]) && !is_printed(name) && has_meaning(name, row))
-            print_option(&pp_config_rows[i], config, out);
+        const struct pp_opt *option = &pp_config_rows[i];
+        if ((config->set[i] || config->chosen[i]) && !is_printed(option) && has_meaning(option, row))
+            print_option(option, config, out);
     }
     if (machine) print("machine", machine, out);
     print("schedule", schedule, out);

@@ -39,7 +39,7 @@ static int cut_of(const struct pp_point *point, int cut)
 /* Are blocks cut by time? */
 static bool cuts_blocks(const struct pp_config *config)
 {
-    return config->blocks && (!pp_config_given(config, "split") || pp_config_splits_by_time(config));
+    return config->blocks && (!pp_config_given(config, split) || pp_config_splits_by_time(config));
 }
 
 int pp_split_cuts(const struct pp_predictor *p)

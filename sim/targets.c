@@ -116,7 +116,7 @@ static pp_status choose_waits(struct pp_target *t)
 static pp_status choose_kind(struct pp_config *config, const struct pp_machine *machine)
 {
     const bool gpus = machine->cores == 0, named = strcmp(config->device, "auto") != 0;
-    if (pp_config_given(config, "device") && named && pp_device_kind(config->device)->queue != gpus)
+    if (pp_config_given(config, device) && named && pp_device_kind(config->device)->queue != gpus)
         return pp_fail(PP_USAGE, "machine %s has %s, and --device %s is another device; leave --device out",
                        machine->name, gpus ? "GPUs" : "no GPUs", config->device);
     if (gpus || !named) config->device = gpus ? pp_device_gpu()->name : pp_device_kind(NULL)->name;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sim/times_use.h"
 
-#include <string.h>
-
 #include "core/job/given_times.h"
 #include "core/options/devices.h"
 #include "sim/predict.h"
@@ -11,7 +9,7 @@
 static bool counts_for_blocks(const struct pp_config *config, const struct pp_opt *option)
 {
     if (!config->blocks) return false;
-    return strcmp(option->name, "split") == 0 || (strcmp(option->name, "memory") == 0 && config->blocks->sized);
+    return option->offset == PP_OPTION(split) || (option->offset == PP_OPTION(memory) && config->blocks->sized);
 }
 
 /* PP_USAGE for options that mean nothing with --times, which are the times of a microbatch on a rank, whatever computes
@@ -21,7 +19,7 @@ static pp_status check_meaning(const struct pp_config *config)
     for (int i = 0; i < pp_config_nrows; i++) {
         const struct pp_opt *row = &pp_config_rows[i];
         const bool always = row->traits & PP_OPT_ALWAYS_TIMED;
-        if (!(row->traits & PP_OPT_TIMED) || !pp_config_given(config, row->name) || counts_for_blocks(config, row))
+        if (!(row->traits & PP_OPT_TIMED) || !pp_config_given_of(config, row->offset) || counts_for_blocks(config, row))
             continue;
         if (always ? config->times != NULL : pp_predict_only_times(config))
             return pp_fail(PP_USAGE, "--times says how long tasks take, and --%s would change nothing; leave it out%s",
@@ -35,7 +33,7 @@ pp_status pp_check_times(const struct pp_config *config)
     const bool machine = pp_config_machine(config) != NULL;
     struct pp_given_times times; /* checked here, so that an error is reported once, and not for each point */
     PP_TRY(check_meaning(config));
-    if (pp_predict_only_times(config) && config->replicas > 1 && pp_config_given(config, "replicas"))
+    if (pp_predict_only_times(config) && config->replicas > 1 && pp_config_given(config, replicas))
         return pp_fail(PP_USAGE, "--times predicts one replica; leave out --replicas %d, or add --device delay",
                        config->replicas);
     if (config->times && (machine || config->profile))

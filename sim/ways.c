@@ -8,14 +8,16 @@
 static pp_status refuse(const struct pp_config *config)
 {
     static const struct {
-        const char *option, *why;
-    } rows[] = {{"replicas", "there are as many as there are workers for"},
-                {"rows", "--global-rows are the rows of all replicas, who share them evenly"},
-                {"draw", "draw the way that you choose, with --stages, --replicas and --rows"},
-                {"emit", "write the way that you choose, with --stages, --replicas and --rows"}};
+        size_t option; /* PP_OPTION() */
+        const char *why;
+    } rows[] = {{PP_OPTION(replicas), "there are as many as there are workers for"},
+                {PP_OPTION(rows), "--global-rows are the rows of all replicas, who share them evenly"},
+                {PP_OPTION(draw), "draw the way that you choose, with --stages, --replicas and --rows"},
+                {PP_OPTION(emit), "write the way that you choose, with --stages, --replicas and --rows"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (pp_config_given(config, rows[i].option))
-            return pp_fail(PP_USAGE, "--workers goes without --%s: %s", rows[i].option, rows[i].why);
+        if (pp_config_given_of(config, rows[i].option))
+            return pp_fail(PP_USAGE, "--workers goes without --%s: %s", pp_config_row_of(rows[i].option)->name,
+                           rows[i].why);
     if (config->times)
         return pp_fail(PP_USAGE, "--workers goes without --times: these are of a rank whatever it holds, and each way "
                                  "to use the workers gives it other layers and rows");
@@ -98,7 +100,7 @@ static pp_status add(const struct pp_config *config, const struct pp_schedules *
 static pp_status find_shapes(const struct pp_config *config, const struct pp_schedules *schedules, int workers,
                              struct pp_point shape, const struct pp_way *degrees, struct pp_way *ways, int *n)
 {
-    const bool given = pp_config_given(config, "stages");
+    const bool given = pp_config_given(config, stages);
     for (int i = 0; given && i < config->stages.n; i++) {
         shape.ranks = config->stages.v[i];
         ways[*n] = *degrees;
@@ -155,7 +157,7 @@ static pp_status find(const struct pp_config *config, const struct pp_schedules 
 
 static int64_t most_ways(const struct pp_config *config)
 {
-    const bool given = pp_config_given(config, "stages");
+    const bool given = pp_config_given(config, stages);
     int64_t most = 1;
     for (int w = 0; w < config->workers.n; w++) {
         const int workers = config->workers.v[w],

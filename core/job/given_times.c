@@ -91,7 +91,7 @@ pp_status pp_given_times_check(const struct pp_given_times *times, int ranks)
 pp_status pp_given_times_cut(struct pp_given_times *times, const struct pp_config *config, struct pp_cut_way way,
                              int stages, const int *stage_rank)
 {
-    const char *split = pp_config_given(config, "split") ? config->split : "time";
+    const char *split = pp_config_given(config, split) ? config->split : "time";
     if (!times->blocks) return PP_OK;
     PP_TRY(PP_NEW(&times->stage_blocks, stages));
     PP_TRY(PP_NEW(&times->stages, stages));

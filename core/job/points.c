@@ -150,8 +150,8 @@ static int of_tensor(const struct pp_config *config, const struct asked *asked, 
 /* Sets what to try of P and chunks: what the user says, else what a schedule file says, else the config. */
 static void set_lists(const struct pp_config *config, struct asked *asked)
 {
-    const bool stages = pp_config_given(config, "stages") || config->workers.n > 0;
-    const bool chunks = pp_config_given(config, "chunks") || pp_config_given(config, "micro-batch-size");
+    const bool stages = pp_config_given(config, stages) || config->workers.n > 0;
+    const bool chunks = pp_config_given(config, chunks) || pp_config_given(config, micro_batch_size);
     const bool file = asked->found.ranks > 0;
     asked->own_stages = (struct pp_ints){1, {asked->found.ranks}};
     asked->own_chunks = (struct pp_ints){1, {asked->found.microbatches}};
@@ -265,7 +265,7 @@ static pp_status check_chunks(const struct pp_config *config, const struct pp_po
 {
     const int chunks = point->chunks;
     const bool shared = config->workers.n > 0;
-    const bool given = pp_config_given(config, "chunks") || pp_config_given(config, "micro-batch-size");
+    const bool given = pp_config_given(config, chunks) || pp_config_given(config, micro_batch_size);
     char from[PP_POINT_TEXT] = "";
     if (chunks <= config->rows) return PP_OK;
     if (point->file_chunks)

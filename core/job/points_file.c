@@ -11,9 +11,12 @@
 enum { MOST_WORDS = 63, WORDS = MOST_WORDS + 2 /* the first place is not used, and the last has what is too many */ };
 static const char blanks[] = " \t\r\n";
 /* What the configurations of one run may differ in. */
-static const char *const differing[] = {
-    "schedule", "stages", "tensor",       "overlap-tensor-sums", "virtual",   "overlap-expert-exchange",
-    "zero",     "chunks", "shard-degree", "micro-batch-size",    "checkpoint"};
+static const size_t differing[] = {PP_OPTION(schedule),       PP_OPTION(stages),
+                                   PP_OPTION(tensor),         PP_OPTION(overlap_tensor_sums),
+                                   PP_OPTION(virtual_stages), PP_OPTION(overlap_expert_exchange),
+                                   PP_OPTION(zero),           PP_OPTION(chunks),
+                                   PP_OPTION(shard_degree),   PP_OPTION(micro_batch_size),
+                                   PP_OPTION(checkpoint)};
 
 struct pp_points_line {
     struct pp_points_line *next;
@@ -42,7 +45,7 @@ static pp_status check_differing(const bool *set)
     enum { DIFFERING = sizeof differing / sizeof *differing };
     for (int i = 0; i < pp_config_nrows; i++) {
         int k = 0;
-        while (k < DIFFERING && strcmp(differing[k], pp_config_rows[i].name) != 0) k++;
+        while (k < DIFFERING && differing[k] != pp_config_rows[i].offset) k++;
         if (set[i] && k == DIFFERING)
             return pp_fail(PP_USAGE, "--%s is the same for all configurations of a run: give it to the program",
                            pp_config_rows[i].name);
@@ -50,12 +53,12 @@ static pp_status check_differing(const bool *set)
     return PP_OK;
 }
 
-static int row_of(const char *option) { return (int)(pp_config_row(option) - pp_config_rows); }
+static int row_of(size_t option) { return (int)(pp_config_row_of(option) - pp_config_rows); }
 
 /* Of the two ways to say how rows are cut, that of the line beats the other one of the command line. */
 static void cut_as_said(const bool *set, struct pp_config *config)
 {
-    const int chunks = row_of("chunks"), size = row_of("micro-batch-size");
+    const int chunks = row_of(PP_OPTION(chunks)), size = row_of(PP_OPTION(micro_batch_size));
     if (set[chunks] == set[size]) return;
     config->set[set[chunks] ? size : chunks] = false;
     if (set[chunks]) config->micro_batch_size.n = 0;
@@ -71,7 +74,7 @@ static pp_status apply(const struct reading *r, int n, char **word, struct pp_co
     for (int i = 0; i < pp_config_nrows; i++) config->set[i] = config->set[i] || set[i];
     cut_as_said(set, config);
     pp_config_cut_rows(config);
-    if (set[row_of("schedule")]) PP_TRY(pp_check_distinct_files(config, r->tool, NULL));
+    if (set[row_of(PP_OPTION(schedule))]) PP_TRY(pp_check_distinct_files(config, r->tool, NULL));
     PP_TRY(pp_config_check_additions(config));
     return pp_config_check(config, r->tool);
 }

@@ -2,6 +2,7 @@
 #include "core/options/config.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/options/devices.h"
@@ -13,10 +14,11 @@ const struct pp_opt *pp_config_row(const char *option)
     return NULL;
 }
 
-const char *pp_config_text(const struct pp_config *config, const char *option, char buf[PP_OPTION_TEXT])
+const struct pp_opt *pp_config_row_of(size_t field)
 {
-    const struct pp_opt *row = pp_config_row(option);
-    return row ? pp_options_text(row, config, buf) : "";
+    for (int i = 0; i < pp_config_nrows; i++)
+        if (pp_config_rows[i].offset == field) return &pp_config_rows[i];
+    abort(); /* a field, but of no option */
 }
 
 bool pp_config_reads_text(const struct pp_config *config)
@@ -24,10 +26,9 @@ bool pp_config_reads_text(const struct pp_config *config)
     return config->data && strcmp(config->data, "constant") != 0;
 }
 
-bool pp_config_given(const struct pp_config *config, const char *option)
+bool pp_config_given_of(const struct pp_config *config, size_t field)
 {
-    const struct pp_opt *row = pp_config_row(option);
-    return row && config->set[row - pp_config_rows];
+    return config->set[pp_config_row_of(field) - pp_config_rows];
 }
 
 /* Numbers of --rope-scaling that were not given are those of its kind. */
@@ -35,8 +36,8 @@ static void set_rope_scaling(struct pp_config *config)
 {
     struct pp_rope_scaling *scaling = &config->model.rope_scaling;
     const struct pp_rope_kind_info *kind = &pp_rope_kinds[scaling->kind];
-    if (!pp_config_given(config, "rope-low-freq-factor")) scaling->low = kind->low;
-    if (!pp_config_given(config, "rope-high-freq-factor")) scaling->high = kind->high;
+    if (!pp_config_given(config, model.rope_scaling.low)) scaling->low = kind->low;
+    if (!pp_config_given(config, model.rope_scaling.high)) scaling->high = kind->high;
 }
 
 pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config *out, const char **operand)
@@ -50,7 +51,7 @@ pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config
     if (out->help || out->version || out->list) return PP_OK;
     if (out->resume_changed) out->resume = true;
     pp_config_cut_rows(out);
-    if (pp_config_gives_times(out) && !pp_config_given(out, "tensor")) out->tensor = (struct pp_ints){1, {1}};
+    if (pp_config_gives_times(out) && !pp_config_given(out, tensor)) out->tensor = (struct pp_ints){1, {1}};
     if (out->expert_parallel.n == 1) pp_config_set_expert_parallel(out, out->expert_parallel.v[0]);
     set_rope_scaling(out);
     PP_TRY(pp_config_check_additions(out));
@@ -60,7 +61,7 @@ pp_status pp_config_parse(unsigned tool, int argc, char **argv, struct pp_config
 
 int pp_config_chunks(const struct pp_config *config, int chunks, int rows)
 {
-    const bool of_preset = config->workers.n > 0 && !pp_config_given(config, "chunks");
+    const bool of_preset = config->workers.n > 0 && !pp_config_given(config, chunks);
     return of_preset && chunks > rows ? rows : chunks;
 }
 
@@ -120,7 +121,7 @@ double pp_config_price(const struct pp_config *config) { return config->price.n 
 void pp_config_set_expert_parallel(struct pp_config *config, int n)
 {
     config->expert_parallel = (struct pp_ints){1, {n}};
-    if (n > 1 && !pp_config_given(config, "tensor")) config->tensor = (struct pp_ints){1, {1}};
+    if (n > 1 && !pp_config_given(config, tensor)) config->tensor = (struct pp_ints){1, {1}};
 }
 
 int pp_config_copies(const struct pp_config *config)

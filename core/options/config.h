@@ -124,10 +124,15 @@ pp_status pp_config_apply_preset(struct pp_config *config) PP_MUST_CHECK;
 /* With --auto: sets options that were not given to the values that are usually tried (usual.c; pp_config_parse() calls
  * it). */
 pp_status pp_config_apply_usual(struct pp_config *config) PP_MUST_CHECK;
+/* Names an option in the code, by its field: what is no field does not compile. No two options have the same field. */
+#define PP_OPTION(field) offsetof(struct pp_config, field)
+/* The row of the option with this field. */
+const struct pp_opt *pp_config_row_of(size_t field);
 /* The row of an option (without dashes); NULL if there is none. */
 const struct pp_opt *pp_config_row(const char *option);
-/* Was the option (without dashes) given on the command line? */
-bool pp_config_given(const struct pp_config *config, const char *option);
+/* Was the option given on the command line? pp_config_given(config, chunks). */
+#define pp_config_given(config, field) pp_config_given_of(config, PP_OPTION(field))
+bool pp_config_given_of(const struct pp_config *config, size_t field);
 /* Is --data a folder? Else data are constant, or generated (NULL, after pp_config_parse()). */
 bool pp_config_reads_text(const struct pp_config *config);
 /* --split time: are stages cut by how long their layers take? */
@@ -135,8 +140,6 @@ static inline bool pp_config_splits_by_time(const struct pp_config *config)
 {
     return strcmp(config->split, "time") == 0;
 }
-/* The option's value as text, as of pp_options_text(); "" where there is no such option. */
-const char *pp_config_text(const struct pp_config *config, const char *option, char buf[PP_OPTION_TEXT]);
 /* --device auto has found `device`: sets vocab_multiple, which depends on the device, unless it was given. Call it
  * before any shape is made. */
 void pp_config_found_device(struct pp_config *config, const char *device);

@@ -16,7 +16,8 @@ static bool has_dense_layers(const struct pp_config *config)
 
 /* An option that only has a meaning beside another one. */
 struct addition {
-    const char *option, *of;
+    size_t option; /* PP_OPTION() */
+    const char *of;
     bool there; /* the other one is there */
 };
 enum { MOST_ADDITIONS = 64 };
@@ -41,46 +42,48 @@ static int additions_of(const struct pp_config *config, struct addition out[MOST
                truncates = scaled && pp_rope_kinds[model->rope_scaling.kind].truncates;
     const bool grows = scaled && pp_rope_kinds[model->rope_scaling.kind].growth > 0, bands = has_bands(config);
     const struct addition additions[] = {
-        {"experts-per-token", "--experts; add that", model->experts},
-        {"capacity-factor", "--experts; add that", model->experts},
-        {"aux-loss", "--experts; add that", model->experts},
-        {"gates", "--experts; add that", model->experts},
-        {"router-score", "--experts; add that", model->experts},
-        {"gate-scale", "--experts; add that", model->experts},
-        {"expert-groups", "--experts; add that", model->experts},
-        {"groups-per-token", "--expert-groups 2 or more; add that", model->experts && model->expert_groups > 1},
-        {"group-score", "--expert-groups 2 or more; add that", model->experts && model->expert_groups > 1},
-        {"expert-bias", "--experts; add that", model->experts},
-        {"expert-bias-rate", "--expert-bias; add that", model->experts && model->expert_bias},
-        {"shared-ff", "--experts; add that", model->experts},
-        {"shared-gate", "--shared-ff; add that", model->experts && model->shared_ff},
-        {"dense-layers", "--experts; add that", model->experts},
-        {"experts-every", "--experts; add that", model->experts},
-        {"dense-ff", "--dense-layers and --experts-every; add one", has_dense_layers(config)},
-        {"expert-parallel", "--experts; add that", model->experts},
-        {"overlap-expert-exchange", "--experts; add that", model->experts},
-        {"q-lora-rank", "--kv-lora-rank; add that", model->kv_lora_rank},
-        {"qk-nope-head-dim", "--kv-lora-rank; add that", model->kv_lora_rank},
-        {"qk-rope-head-dim", "--kv-lora-rank; add that", model->kv_lora_rank},
-        {"v-head-dim", "--kv-lora-rank; add that", model->kv_lora_rank},
-        {"rope-theta", "--positions rope; add that", rope},
-        {"rotary-dim", "--positions rope; add that", rope},
-        {"rope-factor", "--positions rope; add that", rope},
-        {"rope-scaling", "--rope-factor above 1; add that", scaled},
-        {"rope-low-freq-factor", "--rope-factor with --rope-scaling llama3 or yarn; choose one", bands},
-        {"rope-high-freq-factor", "--rope-factor with --rope-scaling llama3 or yarn; choose one", bands},
-        {"rope-original-tokens", "--rope-factor with --rope-scaling llama3 or yarn; choose one", bands},
-        {"rope-truncate", "--rope-factor and --rope-scaling yarn; add both", truncates},
-        {"rope-attention-factor", "--rope-factor and --rope-scaling yarn; add both", grows},
-        {"window-attn-skip-freq", "--window-size; add that", windows},
-        {"max-positions", "--positions learned; add that", learned},
-        {"adam-beta1", "--optimizer adamw; add that", adamw},
-        {"adam-beta2", "--optimizer adamw; add that", adamw},
-        {"adam-eps", "--optimizer adamw; add that", adamw},
-        {"weight-decay", "--optimizer adamw; add that", adamw},
-        {"lr-steps", "--lr-schedule cosine and linear; add one", falls},
-        {"min-lr", "--lr-schedule cosine and linear; add one", falls},
-        {"bucket-size", "--overlap-grad-reduce; add that", config->overlap_grad_reduce}};
+        {PP_OPTION(model.experts_per_token), "--experts; add that", model->experts},
+        {PP_OPTION(model.capacity_factor), "--experts; add that", model->experts},
+        {PP_OPTION(model.aux_loss), "--experts; add that", model->experts},
+        {PP_OPTION(model.gates_of_all), "--experts; add that", model->experts},
+        {PP_OPTION(model.sigmoid_scores), "--experts; add that", model->experts},
+        {PP_OPTION(model.gate_scale), "--experts; add that", model->experts},
+        {PP_OPTION(model.expert_groups), "--experts; add that", model->experts},
+        {PP_OPTION(model.groups_per_token), "--expert-groups 2 or more; add that",
+         model->experts && model->expert_groups > 1},
+        {PP_OPTION(model.group_by_best), "--expert-groups 2 or more; add that",
+         model->experts && model->expert_groups > 1},
+        {PP_OPTION(model.expert_bias), "--experts; add that", model->experts},
+        {PP_OPTION(model.expert_bias_rate), "--expert-bias; add that", model->experts && model->expert_bias},
+        {PP_OPTION(model.shared_ff), "--experts; add that", model->experts},
+        {PP_OPTION(model.shared_gate), "--shared-ff; add that", model->experts && model->shared_ff},
+        {PP_OPTION(model.dense_layers), "--experts; add that", model->experts},
+        {PP_OPTION(model.experts_every), "--experts; add that", model->experts},
+        {PP_OPTION(model.dense_ff), "--dense-layers and --experts-every; add one", has_dense_layers(config)},
+        {PP_OPTION(expert_parallel), "--experts; add that", model->experts},
+        {PP_OPTION(overlap_expert_exchange), "--experts; add that", model->experts},
+        {PP_OPTION(model.q_lora_rank), "--kv-lora-rank; add that", model->kv_lora_rank},
+        {PP_OPTION(model.qk_nope_head_dim), "--kv-lora-rank; add that", model->kv_lora_rank},
+        {PP_OPTION(model.qk_rope_head_dim), "--kv-lora-rank; add that", model->kv_lora_rank},
+        {PP_OPTION(model.v_head_dim), "--kv-lora-rank; add that", model->kv_lora_rank},
+        {PP_OPTION(model.rope_theta), "--positions rope; add that", rope},
+        {PP_OPTION(model.rotary_dim), "--positions rope; add that", rope},
+        {PP_OPTION(model.rope_scaling.factor), "--positions rope; add that", rope},
+        {PP_OPTION(model.rope_scaling.kind), "--rope-factor above 1; add that", scaled},
+        {PP_OPTION(model.rope_scaling.low), "--rope-factor with --rope-scaling llama3 or yarn; choose one", bands},
+        {PP_OPTION(model.rope_scaling.high), "--rope-factor with --rope-scaling llama3 or yarn; choose one", bands},
+        {PP_OPTION(model.rope_scaling.tokens), "--rope-factor with --rope-scaling llama3 or yarn; choose one", bands},
+        {PP_OPTION(model.rope_scaling.truncate), "--rope-factor and --rope-scaling yarn; add both", truncates},
+        {PP_OPTION(model.rope_scaling.magnitude), "--rope-factor and --rope-scaling yarn; add both", grows},
+        {PP_OPTION(model.window_skip), "--window-size; add that", windows},
+        {PP_OPTION(model.max_positions), "--positions learned; add that", learned},
+        {PP_OPTION(adamw.beta1), "--optimizer adamw; add that", adamw},
+        {PP_OPTION(adamw.beta2), "--optimizer adamw; add that", adamw},
+        {PP_OPTION(adamw.epsilon), "--optimizer adamw; add that", adamw},
+        {PP_OPTION(adamw.weight_decay), "--optimizer adamw; add that", adamw},
+        {PP_OPTION(over_steps.steps), "--lr-schedule cosine and linear; add one", falls},
+        {PP_OPTION(over_steps.least), "--lr-schedule cosine and linear; add one", falls},
+        {PP_OPTION(bucket_size), "--overlap-grad-reduce; add that", config->overlap_grad_reduce}};
     static_assert(sizeof additions / sizeof *additions <= MOST_ADDITIONS, "out is too short");
     memcpy(out, additions, sizeof additions);
     return (int)(sizeof additions / sizeof *additions);
@@ -92,8 +95,9 @@ pp_status pp_config_check_additions(const struct pp_config *config)
     const struct pp_rope_scaling *rope = &config->model.rope_scaling;
     const int n = additions_of(config, additions);
     for (int i = 0; i < n; i++)
-        if (!additions[i].there && pp_config_given(config, additions[i].option))
-            return pp_fail(PP_USAGE, "--%s is of %s, or leave it out", additions[i].option, additions[i].of);
+        if (!additions[i].there && pp_config_given_of(config, additions[i].option))
+            return pp_fail(PP_USAGE, "--%s is of %s, or leave it out", pp_config_row_of(additions[i].option)->name,
+                           additions[i].of);
     const bool may_be_one = rope->kind == PP_ROPE_YARN && rope->low > 0; /* as in Kimi K2 */
     if (has_bands(config) && (may_be_one ? rope->high < rope->low : rope->high <= rope->low))
         return pp_fail(PP_USAGE, "--rope-high-freq-factor %g must be %s --rope-low-freq-factor %g", rope->high,
@@ -116,9 +120,9 @@ static void leave_to_others(struct pp_config *config)
     if (model->max_positions == config->tokens) model->max_positions = 0;
 }
 
-static void set_given(struct pp_config *config, const char *option, bool given)
+static void set_given(struct pp_config *config, size_t option, bool given)
 {
-    config->set[pp_config_row(option) - pp_config_rows] = given;
+    config->set[pp_config_row_of(option) - pp_config_rows] = given;
 }
 
 /* Groups from all of which tokens choose are none. Who gave one of these numbers has said so, whatever the preset has;
@@ -126,12 +130,13 @@ static void set_given(struct pp_config *config, const char *option, bool given)
 static void leave_groups(struct pp_config *config)
 {
     struct pp_shape *model = &config->model;
-    static const char *const options[] = {"expert-groups", "groups-per-token", "group-score"};
+    static const size_t options[] = {PP_OPTION(model.expert_groups), PP_OPTION(model.groups_per_token),
+                                     PP_OPTION(model.group_by_best)};
     bool given = false;
     if (model->groups_per_token != model->expert_groups) return;
     model->expert_groups = model->groups_per_token = 1;
     model->group_by_best = 0;
-    for (int i = 0; i < 3; i++) given |= pp_config_given(config, options[i]);
+    for (int i = 0; i < 3; i++) given |= pp_config_given_of(config, options[i]);
     for (int i = 0; i < 3; i++) set_given(config, options[i], given && i == 0);
 }
 
@@ -149,8 +154,8 @@ pp_status pp_config_make_canonical(struct pp_config *config)
     struct addition additions[MOST_ADDITIONS];
     const int n = additions_of(config, additions);
     for (int i = 0; i < n; i++) {
-        const struct pp_opt *row = pp_config_row(additions[i].option);
-        if (additions[i].there || pp_config_given(config, row->name)) continue;
+        const struct pp_opt *row = pp_config_row_of(additions[i].option);
+        if (additions[i].there || pp_config_given_of(config, row->offset)) continue;
         PP_TRY(pp_options_set(row, row->def, config));
     }
     leave_to_others(config);

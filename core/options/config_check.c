@@ -30,7 +30,7 @@ static pp_status check_learning(const struct pp_config *config)
 
 static pp_status check_cut(const struct pp_config *config)
 {
-    if (pp_config_given(config, "micro-batch-size") && pp_config_given(config, "chunks"))
+    if (pp_config_given(config, micro_batch_size) && pp_config_given(config, chunks))
         return pp_fail(PP_USAGE, "--micro-batch-size and --chunks both say how rows are cut; leave one out");
     return PP_OK;
 }
@@ -336,15 +336,16 @@ static void remark_on_groups(const struct pp_config *config)
 static void remark_on_unused(const struct pp_config *config)
 {
     const struct {
-        const char *option, *because;
+        size_t option; /* PP_OPTION() */
+        const char *because;
         bool unused;
-    } options[] = {{"init-std", "with --init, whose weights it begins with", config->init != NULL},
-                   {"generated-tokens", "without --data generated", config->data != NULL},
-                   {"eval-rows", "with --no-eval", config->no_eval},
-                   {"eval-batches", "with --no-eval", config->no_eval}};
+    } options[] = {{PP_OPTION(model.init_std), "with --init, whose weights it begins with", config->init != NULL},
+                   {PP_OPTION(generated_tokens), "without --data generated", config->data != NULL},
+                   {PP_OPTION(eval_rows), "with --no-eval", config->no_eval},
+                   {PP_OPTION(eval_batches), "with --no-eval", config->no_eval}};
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
-        if (options[i].unused && pp_config_given(config, options[i].option))
-            pp_warn("--%s changes nothing %s", options[i].option, options[i].because);
+        if (options[i].unused && pp_config_given_of(config, options[i].option))
+            pp_warn("--%s changes nothing %s", pp_config_row_of(options[i].option)->name, options[i].because);
 }
 
 void pp_config_remarks(const struct pp_config *config)

@@ -179,13 +179,13 @@ static void set_other_rate(struct pp_config *config, const struct preset *preset
     const char *own = value_of(preset, "optimizer");
     for (int i = 0; own && i < PP_OPTIMIZERS; i++)
         if (strcmp(own, pp_optimizers[i].name) == 0 && pp_optimizers[i].learning_rate == rate) return;
-    if (rate > 0 && !pp_config_given(config, "lr")) config->lr = rate;
+    if (rate > 0 && !pp_config_given(config, lr)) config->lr = rate;
 }
 
 /* The preset's factor on the rate after each epoch is for a rate that does not fall by itself. */
 static void leave_decay(struct pp_config *config)
 {
-    if (config->over_steps.schedule != PP_LR_CONSTANT && !pp_config_given(config, "lr-decay")) config->lr_decay = 1;
+    if (config->over_steps.schedule != PP_LR_CONSTANT && !pp_config_given(config, lr_decay)) config->lr_decay = 1;
 }
 
 pp_status pp_config_apply_preset(struct pp_config *config)

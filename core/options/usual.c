@@ -17,42 +17,44 @@ static bool has_long_flash_rows(const struct pp_config *config)
 }
 /* Others have times of some rows only, and each way its own. */
 static bool is_on_a_machine(const struct pp_config *config) { return pp_config_machine(config); }
-static bool has_no_chunks(const struct pp_config *config) { return !pp_config_given(config, "chunks"); }
-static bool has_no_schedule(const struct pp_config *config) { return !pp_config_given(config, "schedule"); }
+static bool has_no_chunks(const struct pp_config *config) { return !pp_config_given(config, chunks); }
+static bool has_no_schedule(const struct pp_config *config) { return !pp_config_given(config, schedule); }
 static bool has_tensor_ranks(const struct pp_config *config) { return pp_ints_most(&config->tensor) > 1; }
 static bool is_shared(const struct pp_config *config) { return !pp_ints_have(&config->zero, 0); }
 
 /* In this order: what stands behind may depend on what stands before. */
 static const struct {
-    const char *option, *value;
+    size_t option; /* PP_OPTION() */
+    const char *value;
     bool (*suits)(const struct pp_config *config); /* NULL: it suits any */
     bool layers;                                   /* the model's number of layers follows */
 } usual[] = {
-    {"virtual", "1,2,4", has_no_schedule}, /* as these are for */
-    {"schedule", "1f1b,interleaved,zbv", NULL},
-    {"micro-batch-size", "1,2,4", has_no_chunks},
-    {"tensor", "1,2,4,8", NULL},
-    {"context-parallel", "1,2,4,8,16", has_long_rows},
-    {"cp-comm-type", "all_gather", has_long_flash_rows}, /* about as fast as a2a, and not bound to heads of keys */
-    {"expert-parallel", "1,2,4,8,16,32,64", has_experts},
-    {"split", "time", is_on_a_machine},
-    {"zero", "1,3", NULL},
-    {"checkpoint", "never,activation,layers:", NULL, true}, /* not "layers", which makes the decoder again, too */
-    {"sequence-parallel", "true", has_tensor_ranks},
-    {"overlap-tensor-sums", "0", has_tensor_ranks},
-    {"overlap-expert-exchange", "2", has_experts},
-    {"overlap-grad-reduce", "true", NULL},
-    {"overlap-param-gather", "true", is_shared},
-    {"top", "10", NULL},
+    {PP_OPTION(virtual_stages), "1,2,4", has_no_schedule}, /* as these are for */
+    {PP_OPTION(schedule), "1f1b,interleaved,zbv", NULL},
+    {PP_OPTION(micro_batch_size), "1,2,4", has_no_chunks},
+    {PP_OPTION(tensor), "1,2,4,8", NULL},
+    {PP_OPTION(context_parallel), "1,2,4,8,16", has_long_rows},
+    {PP_OPTION(model.context_kind), "all_gather",
+     has_long_flash_rows}, /* about as fast as a2a, and not bound to heads of keys */
+    {PP_OPTION(expert_parallel), "1,2,4,8,16,32,64", has_experts},
+    {PP_OPTION(split), "time", is_on_a_machine},
+    {PP_OPTION(zero), "1,3", NULL},
+    {PP_OPTION(checkpoint), "never,activation,layers:", NULL,
+     true}, /* not "layers", which makes the decoder again, too */
+    {PP_OPTION(model.sequence), "true", has_tensor_ranks},
+    {PP_OPTION(overlap_tensor_sums), "0", has_tensor_ranks},
+    {PP_OPTION(overlap_expert_exchange), "2", has_experts},
+    {PP_OPTION(overlap_grad_reduce), "true", NULL},
+    {PP_OPTION(overlap_param_gather), "true", is_shared},
+    {PP_OPTION(top), "10", NULL},
 };
 
 pp_status pp_config_apply_usual(struct pp_config *config)
 {
     if (!config->usual) return PP_OK;
     for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
-        const struct pp_opt *row = pp_config_row(usual[i].option);
-        if (!row) return pp_fail(PP_INTERNAL, "--auto sets --%s, which is no option", usual[i].option);
-        if (pp_config_given(config, row->name) || (usual[i].suits && !usual[i].suits(config))) continue;
+        const struct pp_opt *row = pp_config_row_of(usual[i].option);
+        if (pp_config_given_of(config, row->offset) || (usual[i].suits && !usual[i].suits(config))) continue;
         char layers[64]; /* a list of modes keeps no text, as others do */
         snprintf(layers, sizeof layers, "%s%d", usual[i].value, config->model.layers);
         PP_TRY(pp_options_set(row, usual[i].layers ? layers : usual[i].value, config));

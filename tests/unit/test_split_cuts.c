@@ -60,7 +60,7 @@ static double quickest(const struct pp_config *config, const struct pp_point *po
         struct pp_config listed = *config;
         snprintf(longer, sizeof longer, "%s%d", list, left);
         listed.split = longer;
-        listed.set[pp_config_row("split") - pp_config_rows] = true;
+        listed.set[pp_config_row_of(PP_OPTION(split)) - pp_config_rows] = true;
         return step_ns(&listed, point);
     }
     for (int n = 1; n <= left - stages + 1; n++) {
