@@ -25,6 +25,7 @@ import published_llama  # noqa: E402
 import published_modern  # noqa: E402
 import published_pairs  # noqa: E402
 import published_tensor  # noqa: E402
+import published_titan  # noqa: E402
 from fidelity_table import markdown, percent  # noqa: E402
 from published_facts import Program, command, read_facts  # noqa: E402
 
@@ -360,7 +361,7 @@ def times_longer(errors):
 def today(program, facts):
     """({name: table}, {word of the text: figure}) of runs of today's frameworks"""
     tables, words = {}, {}
-    for section in (published_llama, published_pairs, published_experts):
+    for section in (published_llama, published_pairs, published_experts, published_titan):
         more_tables, more_words = section.section(program, facts)
         tables, words = {**tables, **more_tables}, {**words, **more_words}
     tables_modern, words_modern, errors_modern, computing = published_modern.section(program, facts)
