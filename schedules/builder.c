@@ -281,9 +281,10 @@ static pp_status make_tables(struct builder *b, const struct pp_plan_spec *spec)
 /* Frees the tables that finish.c does not need: in a large plan they take much memory. */
 static void free_tables(struct builder *b)
 {
-    void *const tables[] = {b->ops, b->delivered, b->act_slot, b->ckpt_slot};
+    void *const tables[] = {b->ops, b->awake, b->delivered, b->act_slot, b->ckpt_slot};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) free(tables[i]);
     b->ops = NULL;
+    b->awake = NULL;
     b->delivered = NULL;
     b->act_slot = b->ckpt_slot = NULL;
 }

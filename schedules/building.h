@@ -100,6 +100,7 @@ struct builder {
     struct act_slots acts;
     int64_t task_capacity; /* number of tasks; with ZeRO 2 and 3 an upper bound, as not every part is gathered */
     struct rank_state *ranks;
+    uint64_t *awake;      /* [P / 64 + 1] a bit for each rank whose next operation may have its input */
     struct pp_op *ops;    /* operations of all ranks */
     int32_t *done_stages; /* [stages] memory of rank_state.done_stages */
     struct channel *channels;

@@ -20,6 +20,10 @@ pp_status pp_builder_task(struct builder *b, const struct pp_task *task, int32_t
     return PP_OK;
 }
 
+enum { WORD = 64 }; /* ranks of a word of builder.awake */
+
+static void wake(struct builder *b, int rank) { b->awake[rank / WORD] |= UINT64_C(1) << rank % WORD; }
+
 /* Appends the oldest pending transfer of the channel; a receive slot must be free. */
 static pp_status transfer(struct builder *b, struct channel *c)
 {
@@ -49,6 +53,7 @@ static pp_status transfer(struct builder *b, struct channel *c)
     }
     const int next = pp_transfer_target(c->transfer, task.stage);
     b->delivered[(c->transfer == PP_XFER_B) * pp_cells(plan) + pp_cell(plan, next, task.microbatch)] = id;
+    wake(b, c->dst);
     return PP_OK;
 }
 
@@ -285,23 +290,48 @@ static pp_status stuck(const struct builder *b)
                    b->plan->schedule, b->plan->recv_buffers, pp_plural(b->plan->recv_buffers), buf);
 }
 
+static void put_to_sleep(struct builder *b, int rank) { b->awake[rank / WORD] &= ~(UINT64_C(1) << rank % WORD); }
+
+/* The first rank that is awake, from `rank` on; P: there is none. */
+static int next_awake(const struct builder *b, int rank)
+{
+    const int ranks = b->plan->ranks;
+    while (rank < ranks) {
+        const uint64_t bits = b->awake[rank / WORD] >> rank % WORD;
+        if (bits) return rank + __builtin_ctzll(bits);
+        rank += WORD - rank % WORD;
+    }
+    return ranks;
+}
+
+/* Appends the rank's next operation if its input is there. A rank that waits, or has no more operations, sleeps until
+ * something is delivered to it. */
+static pp_status take_turn(struct builder *b, int r)
+{
+    struct rank_state *rank = &b->ranks[r];
+    const struct pp_op *op = &rank->ops[rank->next];
+    const int32_t input = rank->next < rank->nops ? input_of(b, op) : -1;
+    if (input == -1) {
+        put_to_sleep(b, r);
+        return PP_OK;
+    }
+    PP_TRY(compute(b, r, op, input));
+    rank->next++;
+    return PP_OK;
+}
+
+/* In rounds over all ranks, in each of which a rank has one turn. */
 pp_status pp_builder_emit(struct builder *b)
 {
-    int ranks = b->plan->ranks, finished = 0;
-    for (int r = 0; r < ranks; r++) finished += b->ranks[r].nops == 0;
-    while (finished < ranks) {
-        bool progress = false;
-        for (int r = 0; r < ranks; r++) {
-            struct rank_state *rank = &b->ranks[r];
-            if (rank->next == rank->nops) continue;
-            const struct pp_op *op = &rank->ops[rank->next];
-            int32_t input = input_of(b, op);
-            if (input == -1) continue;
-            PP_TRY(compute(b, r, op, input));
-            progress = true;
-            if (++rank->next == rank->nops) finished++;
-        }
-        if (!progress) return stuck(b);
+    const int ranks = b->plan->ranks;
+    PP_TRY(PP_NEW(&b->awake, ranks / WORD + 1));
+    for (int r = 0; r < ranks; r++) wake(b, r);
+    for (int r = next_awake(b, 0); r < ranks;) {
+        PP_TRY(take_turn(b, r));
+        r = next_awake(b, r + 1);
+        if (r == ranks) r = next_awake(b, 0);
     }
+    for (int r = 0; r < ranks; r++)
+        if (b->ranks[r].next < b->ranks[r].nops) return stuck(b);
     return PP_OK;
 }

@@ -3,6 +3,8 @@
  * The plan builder and pp_plan_check: every registered schedule over many shapes, known peaks and counts, and orders
  * that cannot be.
  */
+#include <time.h>
+
 #include "schedules/schedule.h"
 #include "tests/unit/plan_case.h"
 
@@ -303,6 +305,17 @@ static void test_deadlock_of_many(void **state)
 
 /* Whole and halved backward passes of one stage: which task writes the gradients first could not be told. So all are
  * halved. */
+/* Most ranks wait most of the time. Where each turn looked at all of them, this took 20 s of a processor. */
+static void test_many_ranks(void **state)
+{
+    (void)state;
+    struct pp_plan_spec spec = spec_of("gpipe", 32768, 1, 1);
+    const clock_t begun = clock();
+    struct pp_plan *plan = build(&spec);
+    assert_true(clock() - begun < 5 * (int64_t)CLOCKS_PER_SEC);
+    pp_plan_free(plan);
+}
+
 static void test_mixed_backward(void **state)
 {
     (void)state;
@@ -352,6 +365,7 @@ int main(void)
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_deadlock),
         cmocka_unit_test(test_deadlock_of_many),
+        cmocka_unit_test(test_many_ranks),
         cmocka_unit_test(test_chunk_rows),
         cmocka_unit_test(test_mixed_backward),
         cmocka_unit_test(test_other_issue_orders),
