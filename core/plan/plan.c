@@ -41,7 +41,8 @@ const char *pp_task_text(const struct pp_task *task, char *buf, size_t size)
     else if (task->microbatch < 0)
         snprintf(buf, size, "%s s%d", kind, task->stage);
     else if (task->count > 1)
-        snprintf(buf, size, "%s s%d m%d-%d", kind, task->stage, task->microbatch, task->microbatch + task->count - 1);
+        snprintf(buf, size, "%s s%d m%d-%lld", kind, task->stage, task->microbatch,
+                 (long long)task->microbatch + task->count - 1);
     else
         snprintf(buf, size, "%s s%d m%d", kind, task->stage, task->microbatch);
     return buf;

@@ -222,15 +222,17 @@ int pp_plan_slot_rows(const struct pp_plan *plan, int m);
 /* The same for the slot that holds most rows. */
 int pp_plan_most_slot_rows(const struct pp_plan *plan);
 
-/* Checks any plan, whoever made it:
+/* Checks any plan, whoever made it, if its arrays are as long as it says:
+ *   - no index leads out of an array, and rows and numbers of workers are possible;
  *   - ids are topological, and lanes run in the order of ids;
  *   - each stage has exactly one F and one B (or I and W) for each microbatch, and both ends of each transfer;
  *   - a channel sends and receives in the same order;
  *   - two users of a slot are separated by a path in the DAG;
  *   - gradients are summed over the replicas before they are read, and the global norm is known before a step;
  *   - the proof of freedom from deadlock (see above).
- * PP_INPUT with a message that names rank and task; PP_NOMEM. Time is linear in the tasks, plus sorting wraps[], plus
- * P * stages with ZeRO. */
+ * It does not look at `schedule`, `hash` and peak_microbatches.
+ * PP_INPUT with a message that names what is wrong, and of a task its rank; PP_NOMEM. Time is linear in the tasks, plus
+ * sorting wraps[], plus P * stages with ZeRO. */
 pp_status pp_plan_check(const struct pp_plan *plan) PP_MUST_CHECK;
 
 /* The rows of the microbatches, such as "6x3 1x2": six microbatches of three rows and one of two. Returns buf. */

@@ -24,9 +24,7 @@ pp_status pp_acts_check(const struct pp_plan *plan)
     for (int s = 0; s < plan->nslots; s++) rank[s] = -1;
     for (int p = 0; p < plan->npools; p++) {
         const struct pp_pool *pool = &plan->pools[p];
-        const bool inside = pool->first >= 0 && pool->slots >= 0 && pool->slots <= plan->nslots - pool->first;
-        for (int s = 0; s < pool->slots && inside && pool->kind == PP_POOL_ACT; s++)
-            rank[pool->first + s] = pool->rank;
+        for (int s = 0; s < pool->slots && pool->kind == PP_POOL_ACT; s++) rank[pool->first + s] = pool->rank;
     }
     for (int i = 0; i < plan->nacts && status == PP_OK; i++)
         if (!is_right(plan->acts[i], rank, plan->nslots))

@@ -35,64 +35,7 @@ struct check {
  * sets of the caches. */
 static int64_t row_of(const struct pp_plan *plan, int stage) { return stage * ((int64_t)plan->microbatches + 64); }
 
-/* Are stage and microbatch in range? NORM_ALL may have no stage (-1); all kinds but computations and transfers may have
- * no microbatch (-1). */
-static bool has_place(const struct pp_plan *plan, const struct pp_task *t)
-{
-    const int stage_from = t->kind == PP_NORM_ALL ? -1 : 0, microbatch_from = t->kind > PP_XFER_B ? -1 : 0;
-    return t->stage >= stage_from && t->stage < plan->stages && t->microbatch >= microbatch_from &&
-           t->microbatch < plan->microbatches;
-}
-
-/* All indices are in range, and dependencies are on earlier tasks only. */
-static pp_status check_fields(const struct pp_plan *plan, int32_t id)
-{
-    const struct pp_task *t = &plan->tasks[id];
-    if (t->lane < 0 || t->lane >= plan->nlanes) return pp_fail(PP_INPUT, "the plan is wrong: task %d has no lane", id);
-    if (t->kind >= PP_KINDS) return pp_plan_bad(plan, id, "unknown kind");
-    if (t->cls < 0 || t->cls >= plan->nclasses) return pp_plan_bad(plan, id, "no cost class");
-    if (!has_place(plan, t)) return pp_plan_bad(plan, id, "stage or microbatch out of range");
-    for (int i = 0; i < 3; i++)
-        if (t->dep[i] >= id) return pp_plan_bad(plan, id, "it waits for a task that comes later (a cycle)");
-    const int32_t slots[] = {t->ckpt, t->in, t->out};
-    for (size_t i = 0; i < sizeof slots / sizeof *slots; i++)
-        if (slots[i] < -1 || slots[i] >= plan->nslots) return pp_plan_bad(plan, id, "slot out of range");
-    if (t->act < -1 || t->act >= plan->nacts) return pp_plan_bad(plan, id, "activation slot out of range");
-    return PP_OK;
-}
-
 static bool computes(const struct pp_task *t) { return pp_kinds[t->kind].computes; }
-
-/* REDUCE_TIED runs on a PP_LANE_TIED, and nothing else does; the lane joins the ranks of the first and the last stage.
- */
-static pp_status check_tied_lane(const struct pp_plan *plan, int32_t id)
-{
-    const struct pp_lane *lane = &plan->lanes[plan->tasks[id].lane];
-    const bool tied = lane->kind == PP_LANE_TIED;
-    if ((plan->tasks[id].kind == PP_REDUCE_TIED) != tied || (tied && !plan->tied))
-        return pp_plan_bad(plan, id, "it runs on a lane of another kind");
-    if (!tied || (lane->src == plan->stage_rank[0] && lane->dst == plan->stage_rank[plan->stages - 1])) return PP_OK;
-    return pp_plan_bad(plan, id, "its lane does not join the first and the last stage");
-}
-
-static pp_status check_lane(const struct pp_plan *plan, int32_t id)
-{
-    const struct pp_task *t = &plan->tasks[id];
-    const struct pp_lane *lane = &plan->lanes[t->lane];
-    if (computes(t) != (lane->kind == PP_LANE_COMPUTE) || pp_is_transfer(t->kind) != (lane->kind == PP_LANE_CHANNEL))
-        return pp_plan_bad(plan, id, "it runs on a lane of another kind");
-    PP_TRY(check_tied_lane(plan, id));
-    if (computes(t) && plan->stage_rank[t->stage] != t->lane)
-        return pp_plan_bad(plan, id, "its stage lives on another rank");
-    if (plan->classes[t->cls].kind != t->kind || plan->classes[t->cls].stage != t->stage)
-        return pp_plan_bad(plan, id, "a cost class of another kind or stage");
-    if (!pp_is_transfer(t->kind)) return PP_OK;
-    int next = pp_transfer_target(t->kind, t->stage);
-    if (next < 0 || next >= plan->stages || lane->src != plan->stage_rank[t->stage] ||
-        lane->dst != plan->stage_rank[next])
-        return pp_plan_bad(plan, id, "it is a transfer without a partner: its channel does not join the two stages");
-    return PP_OK;
-}
 
 /* Each stage and microbatch has one F, then one B, or one I and then one W. */
 static pp_status check_work(struct check *c, int32_t id)
@@ -207,12 +150,22 @@ static pp_status check_first(struct check *c, int32_t id)
                        first ? "it adds to gradients that nothing has written" : "it overwrites earlier gradients");
 }
 
-/* Runs after all flags were found right. */
-static pp_status check_adding(const struct pp_plan *plan)
+static int rows_of(const struct pp_plan *plan, const struct pp_task *t)
 {
-    for (int32_t id = 0; id < plan->ntasks; id++)
-        if (plan->classes[plan->tasks[id].cls].adds != pp_task_adds(plan, &plan->tasks[id]))
+    int rows = 0;
+    for (int i = 0; i < t->count; i++) rows += plan->rows[t->microbatch + i];
+    return rows;
+}
+
+/* A cost class says of its tasks what they say themselves. Runs after all flags were found right. */
+static pp_status check_classes(const struct pp_plan *plan)
+{
+    for (int32_t id = 0; id < plan->ntasks; id++) {
+        const struct pp_task *t = &plan->tasks[id];
+        if (plan->classes[t->cls].adds != pp_task_adds(plan, t))
             return pp_plan_bad(plan, id, "its cost class uses gradients in another way");
+        if (plan->classes[t->cls].rows != rows_of(plan, t)) return pp_plan_bad(plan, id, "a cost class of other rows");
+    }
     return PP_OK;
 }
 
@@ -349,8 +302,6 @@ static pp_status run_checks(struct check *c)
     for (int32_t id = 0; id < plan->ntasks; id++) {
         pp_progress_tasks("checking the plan", id, plan->ntasks);
         foresee(c, id + 16);
-        PP_TRY(check_fields(plan, id));
-        PP_TRY(check_lane(plan, id));
         PP_TRY(check_part(c, id));
         PP_TRY(check_work(c, id));
         PP_TRY(check_first(c, id));
@@ -368,16 +319,19 @@ static pp_status run_checks(struct check *c)
     if (plan->shards || plan->shard_params) PP_TRY(pp_shards_check(plan));
     if (pp_plan_holds_again(plan) && !plan->shards) PP_TRY(pp_sums_check(plan));
     if (plan->tied) PP_TRY(pp_tied_check(plan));
-    PP_TRY(check_adding(plan));
+    PP_TRY(check_classes(plan));
     return pp_issue_check_end(&c->issue);
 }
 
 pp_status pp_plan_check(const struct pp_plan *plan)
 {
     struct check c = {.plan = plan, .norm = {-1, -1, -1}};
+    int64_t entries;
     pp_status status;
     PP_TRY(pp_ranks_check(plan));
+    PP_TRY(pp_pools_check(plan));
     PP_TRY(pp_acts_check(plan));
+    PP_TRY(pp_tasks_check(plan, &entries));
     PP_TRY_DONE(PP_NEW(&c.slots, plan->nslots));
     PP_TRY_DONE(PP_NEW(&c.seen, row_of(plan, plan->stages)));
     PP_TRY_DONE(PP_NEW(&c.begun, plan->stages));
@@ -385,7 +339,7 @@ pp_status pp_plan_check(const struct pp_plan *plan)
     PP_TRY_DONE(PP_NEW(&c.passed, plan->stages));
     memset(c.passed, 0xff, (size_t)plan->stages * sizeof *c.passed);
     memset(c.open, 0xff, (size_t)plan->ranks * sizeof *c.open);
-    PP_TRY_DONE(pp_issue_check_begin(&c.issue, plan));
+    PP_TRY_DONE(pp_issue_check_begin(&c.issue, plan, entries));
     memset(c.slots, 0xff, (size_t)plan->nslots * sizeof *c.slots);
     status = run_checks(&c);
 done:

@@ -13,13 +13,20 @@
  * task's lane; for NORM_ALL the message has "all ranks" instead of "rank R". */
 pp_status pp_plan_bad(const struct pp_plan *plan, int32_t task, const char *what);
 
-/* plan_ranks.c, called first: each rank has a stage and a compute lane, and stages and lanes name only ranks that
- * exist. */
+/* plan_ranks.c, called first: numbers of workers are such that groups of them are equal; rows follow each other; each
+ * rank has a stage and a compute lane; stages, lanes and classes name only ranks and stages that exist. */
 pp_status pp_ranks_check(const struct pp_plan *plan) PP_MUST_CHECK;
 
-/* plan_acts.c, called before tasks are looked at: an activation slot has a part for layers, and its parts are different
+/* plan_pools.c, called next: pools have ranks that exist and slots in range, and stages name pools of their rank. */
+pp_status pp_pools_check(const struct pp_plan *plan) PP_MUST_CHECK;
+
+/* plan_acts.c, called when pools are right: an activation slot has a part for layers, and its parts are different
  * slots of pools for activations, all of one rank. */
 pp_status pp_acts_check(const struct pp_plan *plan) PP_MUST_CHECK;
+
+/* plan_tasks.c, called before all checks that follow what tasks refer to: indices in tasks are in range, and lanes
+ * and classes are those of the task's kind and stage. *entries: so many the issue lists of all ranks must have. */
+pp_status pp_tasks_check(const struct pp_plan *plan, int64_t *entries) PP_MUST_CHECK;
 
 /* plan_sums.c, for plans whose parameters several workers hold, without ZeRO 2 and 3: the gradients of each stage are
  * summed part by part after they were computed (REDUCE_GRAD, then, with several shard groups, REDUCE_SHARE) and before
@@ -31,8 +38,7 @@ pp_status pp_sums_check(const struct pp_plan *plan) PP_MUST_CHECK;
 pp_status pp_tied_check(const struct pp_plan *plan) PP_MUST_CHECK;
 
 /* plan_shards.c, for plans with ZeRO 2 or 3: parameters are gathered before they are read, and the gradients of every
- * microbatch are summed and added to the own share (ADD_GRAD) before they are overwritten and before NORM or STEP.
- * Slots and classes are in range. */
+ * microbatch are summed and added to the own share (ADD_GRAD) before they are overwritten and before NORM or STEP. */
 pp_status pp_shards_check(const struct pp_plan *plan) PP_MUST_CHECK;
 
 /* plan_norm.c, called for all tasks in the order of their ids: there is one NORM_ALL, which waits for all NORMs, and,
@@ -59,25 +65,27 @@ struct pp_issue_head {
 
 struct pp_issue_check {
     const struct pp_plan *plan;
+    int64_t entries;             /* in the lists of all ranks, if they are right: no more are read */
     struct pp_issue_head *heads; /* [ranks] */
     bool ascending;              /* so far all lists are in ascending order and complete */
 };
 
-pp_status pp_issue_check_begin(struct pp_issue_check *c, const struct pp_plan *plan) PP_MUST_CHECK;
+/* entries: from pp_tasks_check(). */
+pp_status pp_issue_check_begin(struct pp_issue_check *c, const struct pp_plan *plan, int64_t entries) PP_MUST_CHECK;
 void pp_issue_check_release(struct pp_issue_check *c);
 
 /* Called after pp_issue_check_task() for all tasks. Walks the lists if they are not in ascending order. */
 pp_status pp_issue_check_end(const struct pp_issue_check *c) PP_MUST_CHECK;
 
-/* Copies the next entries of the rank's list into `head`; false at the end of the list. */
-bool pp_issue_read(const struct pp_plan *plan, int rank, struct pp_issue_head *head);
+/* Copies the next entries of the rank's list into its head; false at the end of the list. */
+bool pp_issue_read(struct pp_issue_check *c, int rank);
 
 /* Takes the next entry of the rank's list: is it `entry`? */
 static inline bool pp_issue_check_next(struct pp_issue_check *c, int rank, int32_t entry)
 {
     if (rank < 0 || rank >= c->plan->ranks) return false;
     struct pp_issue_head *head = &c->heads[rank];
-    if (head->at == head->n && !pp_issue_read(c->plan, rank, head)) return false;
+    if (head->at == head->n && !pp_issue_read(c, rank)) return false;
     return head->entries[head->at++] == entry;
 }
 

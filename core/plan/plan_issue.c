@@ -173,9 +173,9 @@ done:
     return status;
 }
 
-pp_status pp_issue_check_begin(struct pp_issue_check *c, const struct pp_plan *plan)
+pp_status pp_issue_check_begin(struct pp_issue_check *c, const struct pp_plan *plan, int64_t entries)
 {
-    *c = (struct pp_issue_check){.plan = plan, .ascending = true};
+    *c = (struct pp_issue_check){.plan = plan, .entries = entries, .ascending = true};
     PP_TRY(PP_NEW(&c->heads, plan->ranks));
     for (int r = 0; r < plan->ranks; r++) c->heads[r].next = plan->issue_start[r];
     return PP_OK;
@@ -183,10 +183,12 @@ pp_status pp_issue_check_begin(struct pp_issue_check *c, const struct pp_plan *p
 
 void pp_issue_check_release(struct pp_issue_check *c) { free(c->heads); }
 
-bool pp_issue_read(const struct pp_plan *plan, int rank, struct pp_issue_head *head)
+bool pp_issue_read(struct pp_issue_check *c, int rank)
 {
+    const struct pp_plan *plan = c->plan;
+    struct pp_issue_head *head = &c->heads[rank];
     const int most = sizeof head->entries / sizeof *head->entries;
-    const int64_t left = plan->issue_start[rank + 1] - head->next;
+    const int64_t end = plan->issue_start[rank + 1], left = (end < c->entries ? end : c->entries) - head->next;
     if (left <= 0) return false;
     head->n = left < most ? (int32_t)left : most;
     head->at = 0;
@@ -197,7 +199,11 @@ bool pp_issue_read(const struct pp_plan *plan, int rank, struct pp_issue_head *h
 
 pp_status pp_issue_check_end(const struct pp_issue_check *c)
 {
+    const int64_t have = c->plan->issue_start[c->plan->ranks];
     bool complete = c->ascending;
+    if (have > c->entries)
+        return pp_fail(PP_INPUT, "the plan is wrong: its issue lists have %lld entries, and its tasks need %lld",
+                       (long long)have, (long long)c->entries);
     for (int r = 0; r < c->plan->ranks && complete; r++) {
         const struct pp_issue_head *head = &c->heads[r];
         complete = head->at == head->n && head->next == c->plan->issue_start[r + 1];
