@@ -7,9 +7,10 @@
 static pp_status cut_blocks(const struct pp_predictor *p, struct pp_cut_way way, struct pp_job *job)
 {
     const struct pp_point *point = &job->point;
-    const int stages = point->ranks * point->virtual_stages;
     int *stage_rank;
     if (!job->times.blocks) return PP_OK;
+    PP_TRY(p->schedules->check(point->schedule, point->ranks, point->virtual_stages, point->chunks));
+    const int stages = point->ranks * point->virtual_stages; /* so many a plan can hold */
     PP_TRY(PP_NEW(&stage_rank, stages));
     pp_status status = p->schedules->place(point->schedule, point->ranks, point->virtual_stages, stage_rank);
     if (status == PP_OK) status = pp_given_times_cut(&job->times, p->config, way, stages, stage_rank);
