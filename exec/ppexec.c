@@ -295,9 +295,8 @@ static pp_status run(void *session, const char *operand)
     (void)operand;
     pp_alloc_keep_nothing();
     pp_status status = train(s);
-    pp_status closed = pp_db_close(s->exec.db), read = pp_db_close(s->exec.profile);
-    if (status == PP_OK) status = closed != PP_OK ? closed : read;
-    return status;
+    status = pp_db_close_after(s->exec.db, status);
+    return pp_db_close_after(s->exec.profile, status);
 }
 
 static void release(struct session *s)

@@ -265,9 +265,8 @@ static pp_status record(void *arg)
         const pp_status ended = end_run(s, status);
         status = status == PP_OK ? ended : pp_fail_again(&failure);
     }
-    pp_status closed = pp_db_close(s->db);
+    status = pp_db_close_after(s->db, status);
     s->db = NULL;
-    if (status == PP_OK) status = closed;
     if (status == PP_OK) status = print_results(s);
     if (status != PP_OK) return status;
     char remark[256];
@@ -365,8 +364,8 @@ static pp_status run(void *session, const char *operand)
     if (s->processes.launched) s->mpi_bytes = pp_process_resident_bytes() - before;
     pp_log_init(info.name, s->processes.index > 0);
     pp_config_remarks(&s->config);
-    pp_status status = measure(s), closed = pp_db_close(s->db);
-    return status == PP_OK ? closed : status;
+    const pp_status status = measure(s);
+    return pp_db_close_after(s->db, status);
 }
 
 static void leave(void *session, pp_status status)

@@ -324,14 +324,15 @@ static void close_database(void *session)
 
 static pp_status predict_with(struct session *s)
 {
+    struct pp_failure failure;
     PP_TRY(pp_ending_begin(close_database, s));
     pp_status status = predict(s);
     pthread_mutex_lock(&s->db_lock);
-    pp_status closed = pp_db_close(s->db);
+    status = pp_keep(&failure, pp_db_close_after(s->db, status));
     s->db = NULL;
     pthread_mutex_unlock(&s->db_lock);
-    pp_status ended = pp_ending_end();
-    return status != PP_OK ? status : closed != PP_OK ? closed : ended;
+    const pp_status ended = pp_ending_end();
+    return status == PP_OK ? ended : pp_fail_again(&failure);
 }
 
 static pp_status find_ways(struct session *s)
@@ -382,9 +383,9 @@ static pp_status run(void *session, const char *operand)
     struct session *s = session;
     (void)operand;
     pp_status status = answer(s);
-    pp_status closed = pp_db_close(s->db);
+    status = pp_db_close_after(s->db, status);
     release(s);
-    return status == PP_OK ? closed : status;
+    return status;
 }
 
 int main(int argc, char **argv)

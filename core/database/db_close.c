@@ -31,3 +31,11 @@ pp_status pp_db_close(struct pp_db *db)
     free(db);
     return status;
 }
+
+pp_status pp_db_close_after(struct pp_db *db, pp_status status)
+{
+    struct pp_failure failure;
+    (void)pp_keep(&failure, status);
+    const pp_status closed = pp_db_close(db);
+    return status == PP_OK ? closed : pp_fail_again(&failure);
+}

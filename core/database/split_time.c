@@ -201,9 +201,8 @@ pp_status pp_split_time(struct pp_config *config, const struct pp_schedules *sch
                        path);
     /* One that is named is written to later. */
     PP_TRY(config->db ? pp_db_open_updated(path, &profiled.db) : pp_db_open(path, PP_DB_READ, &profiled.db));
-    pp_status status = pp_split_time_by(config, &workers, &first, ops, &times);
-    pp_status closed = pp_db_close(profiled.db);
-    return status == PP_OK ? closed : status;
+    const pp_status status = pp_split_time_by(config, &workers, &first, ops, &times);
+    return pp_db_close_after(profiled.db, status);
 }
 
 void pp_split_time_free(struct pp_config *config)

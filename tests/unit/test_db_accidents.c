@@ -238,12 +238,37 @@ static void test_full_disk(void **state)
     must(pp_db_close(db));
 }
 
+/* A database that cannot be closed without a failure: what is in it does not fit together. */
+static struct pp_db *broken_db(void)
+{
+    struct pp_db *db = open_db(PP_DB_WRITE);
+    static const char text[] = "PRAGMA foreign_keys = ON; CREATE TABLE IF NOT EXISTS a(x PRIMARY KEY);"
+                               "CREATE TABLE IF NOT EXISTS b(x REFERENCES a DEFERRABLE INITIALLY DEFERRED);"
+                               "BEGIN; INSERT INTO b VALUES(1)";
+    assert_int_equal(sqlite3_exec(db->sql, text, NULL, NULL, NULL), SQLITE_OK);
+    return db;
+}
+
+/* A failure that comes first is told, with its own message. */
+static void test_close_after(void **state)
+{
+    (void)state;
+    assert_int_equal(pp_db_close_after(broken_db(), pp_fail(PP_USAGE, "the first failure")), PP_USAGE);
+    assert_string_equal(pp_message(), "the first failure");
+    assert_int_equal(pp_db_close_after(broken_db(), PP_OK), PP_INTERNAL);
+    assert_non_null(strstr(pp_message(), PATH));
+    assert_int_equal(pp_db_close_after(open_db(PP_DB_WRITE), pp_fail(PP_USAGE, "the only failure")), PP_USAGE);
+    assert_string_equal(pp_message(), "the only failure");
+    assert_int_equal(pp_db_close_after(open_db(PP_DB_WRITE), PP_OK), PP_OK);
+    assert_int_equal(pp_db_close_after(NULL, PP_OK), PP_OK);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, empty_folder)
     const struct CMUnitTest tests[] = {
         TEST(test_refused_files), TEST(test_older),      TEST(test_damaged),   TEST(test_killed_writer),
-        TEST(test_two_writers),   TEST(test_in_a_hurry), TEST(test_full_disk),
+        TEST(test_two_writers),   TEST(test_in_a_hurry), TEST(test_full_disk), TEST(test_close_after),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
