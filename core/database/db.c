@@ -330,6 +330,15 @@ pp_status pp_db_row(struct pp_db *db, sqlite3_stmt *statement, bool *found)
     return status;
 }
 
+pp_status pp_db_text(struct pp_db *db, sqlite3_stmt *statement, int column, const char **out)
+{
+    const bool none = sqlite3_column_type(statement, column) == SQLITE_NULL;
+    *out = none ? NULL : (const char *)sqlite3_column_text(statement, column);
+    if (*out || none) return PP_OK;
+    sqlite3_reset(statement);
+    return pp_fail(PP_NOMEM, "database %s: there is not enough memory to read it", db->path);
+}
+
 pp_status pp_db_execute(struct pp_db *db, const char *text, const struct pp_value *values, int n)
 {
     sqlite3_stmt *statement;

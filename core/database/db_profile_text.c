@@ -75,30 +75,36 @@ static pp_status write_part(struct pp_db *db, int64_t run, const struct part *pa
 {
     sqlite3_stmt *row;
     bool found;
+    pp_status status;
     PP_TRY(pp_db_query(db, part->sql, PP_VALUES(PP_INT(run)), &row));
-    PP_TRY(pp_db_row(db, row, &found));
+    PP_TRY_DONE(pp_db_row(db, row, &found));
     while (found) {
-        PP_TRY(write_line(row, part->record, 0, out));
-        PP_TRY(pp_db_row(db, row, &found));
+        PP_TRY_DONE(write_line(row, part->record, 0, out));
+        PP_TRY_DONE(pp_db_row(db, row, &found));
     }
-    return PP_OK;
+done:
+    sqlite3_reset(row);
+    return status;
 }
 
 pp_status pp_profile_text_write(struct pp_db *db, FILE *out)
 {
     sqlite3_stmt *run;
     bool found;
+    pp_status status;
     PP_TRY(pp_db_query(db, runs_sql, NULL, 0, &run));
-    PP_TRY(pp_db_row(db, run, &found));
+    PP_TRY_DONE(pp_db_row(db, run, &found));
     if (!found) return pp_fail(PP_INPUT, "database %s: there is no profile in it; ppprof --db writes one", db->path);
     fputs(HEADER "\n", out);
     while (found) {
-        PP_TRY(write_line(run, "run", 1, out));
-        for (int i = 0; i < PARTS; i++) PP_TRY(write_part(db, sqlite3_column_int64(run, 0), &parts[i], out));
-        PP_TRY(pp_db_row(db, run, &found));
+        PP_TRY_DONE(write_line(run, "run", 1, out));
+        for (int i = 0; i < PARTS; i++) PP_TRY_DONE(write_part(db, sqlite3_column_int64(run, 0), &parts[i], out));
+        PP_TRY_DONE(pp_db_row(db, run, &found));
     }
     fputs("end\n", out);
-    return PP_OK;
+done:
+    sqlite3_reset(run);
+    return status;
 }
 
 /* Reading. */
@@ -157,7 +163,7 @@ static pp_status take_link(struct reader *r, char **f)
     char *end;
     double value = strtod(f[3], &end);
     if (end == f[3] || *end || !isfinite(value)) return bad(r, "the value of the link is no number");
-    return pp_db_add_link(r->db, r->run, f[1], f[2], value);
+    return pp_db_add_link(r->db, r->run, word(f[1]), word(f[2]), value);
 }
 
 static pp_status take_task(struct reader *r, char **f)

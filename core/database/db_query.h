@@ -99,6 +99,9 @@ pp_status pp_db_query(struct pp_db *db, const char *text, const struct pp_value 
                       sqlite3_stmt **out) PP_MUST_CHECK;
 /* Steps to the next row. At the end *found is false and the statement is reset. */
 pp_status pp_db_row(struct pp_db *db, sqlite3_stmt *statement, bool *found) PP_MUST_CHECK;
+/* The text of a column, which the statement has until its next row; NULL: there is none. PP_NOMEM: the statement is
+ * reset. */
+pp_status pp_db_text(struct pp_db *db, sqlite3_stmt *statement, int column, const char **out) PP_MUST_CHECK;
 /* Runs a statement that returns no rows. */
 pp_status pp_db_execute(struct pp_db *db, const char *text, const struct pp_value *values, int n) PP_MUST_CHECK;
 /* The first column of the first row as an integer. If there is no row, *found is false and *out is left alone. */

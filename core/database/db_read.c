@@ -118,16 +118,22 @@ pp_status pp_db_find_link(struct pp_db *db, const struct pp_config *config, int 
     return unlocked(db, find_link(locked(db), config, processes, link, parameter, value, found));
 }
 
-pp_status pp_db_newest_device(struct pp_db *db, char *buf, size_t size)
+static pp_status newest_device(struct pp_db *db, char *buf, size_t size)
 {
     sqlite3_stmt *statement;
+    const char *text = NULL;
     bool found;
     PP_TRY(pp_db_query(db, "SELECT device FROM run WHERE " BEST_PROFILE, NULL, 0, &statement));
     PP_TRY(pp_db_row(db, statement, &found));
-    const char *text = found ? (const char *)sqlite3_column_text(statement, 0) : NULL;
+    if (found) PP_TRY(pp_db_text(db, statement, 0, &text));
     snprintf(buf, size, "%s", text ? text : "");
     sqlite3_reset(statement);
     return PP_OK;
+}
+
+pp_status pp_db_newest_device(struct pp_db *db, char *buf, size_t size)
+{
+    return unlocked(db, newest_device(locked(db), buf, size));
 }
 
 pp_status pp_db_has_profile(struct pp_db *db, const char *device, int *cores, bool *found)
@@ -169,7 +175,8 @@ static pp_status each_task(struct pp_db *db, const struct pp_db_setting *setting
         &statement));
     PP_TRY(pp_db_row(db, statement, &found));
     while (found) {
-        const char *name = (const char *)sqlite3_column_text(statement, 0); /* NULL: no memory */
+        const char *name;
+        PP_TRY(pp_db_text(db, statement, 0, &name));
         if (name) fn(arg, name, sqlite3_column_int(statement, 1), sqlite3_column_int64(statement, 2));
         PP_TRY(pp_db_row(db, statement, &found));
     }

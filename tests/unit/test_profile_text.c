@@ -50,6 +50,7 @@ static void fill(struct pp_db *db, const struct pp_config *config)
         add(db, run, PP_SAMPLE_KERNEL, PP_SAMPLE_ISSUE, "F 2l share 1/2", 2, 7, 900 * age);
         add(db, run, PP_SAMPLE_KERNEL, PP_SAMPLE_ISSUE, "F 2l share 1/4", 2, 7, 950 * age);
         must(pp_db_add_link(db, run, "inproc p2p", "ns_per_byte", 1.0 / 3));
+        must(pp_db_add_link(db, run, "", "", 7));
         must(pp_db_run_end(db, run, &result));
     }
 }
@@ -99,6 +100,8 @@ static void expect_times(struct pp_db *db, const struct pp_config *config)
     assert_int_equal(each, 5000 + 7700);
     must(pp_db_find_link(db, config, 0, "inproc p2p", "ns_per_byte", &value, &found));
     assert_true(found && value == 1.0 / 3);
+    must(pp_db_find_link(db, config, 0, "", "", &value, &found));
+    assert_true(found && value == 7);
     must(pp_db_has_profile(db, "cuda", &cores, &found));
     assert_true(found && cores == 16);
     near(number(db, "SELECT max(reference_ns) FROM run"), 305600);
