@@ -197,12 +197,10 @@ static pp_status set_class(const struct pp_job *job, struct pp_machine_calls *ca
     out->host_ns = llround(launched * m->issue_ns);
     if (pp_kinds[c->kind].computes) {
         set_roofline(job, calls, cls, launched, out);
-        return pp_placement_set_sums(placement, job, cls, m->reduce_latency_ns, 1 / m->reduce_bytes_per_ns,
-                                     m->cores > 0 ? NULL : &beside, out);
+        return pp_placement_set_sums(placement, job, cls, pp_machine_sum_link(m), m->cores > 0 ? NULL : &beside, out);
     }
     if (pp_combines(c->kind))
-        out->ns = pp_placement_combine_ns(placement, job, c, m->reduce_latency_ns, 1 / m->reduce_bytes_per_ns) +
-                  pp_cost_rounding_ns(job, c, m);
+        out->ns = pp_placement_combine_ns(placement, job, c, pp_machine_sum_link(m)) + pp_cost_rounding_ns(job, c, m);
     if (c->kind == PP_REDUCE_TIED && !pp_ties_ranks(job->train, job->train->stage_rank[0]))
         out->ns = tied_here_ns(out->bytes, m);
     if (c->kind == PP_NORM_ALL)
@@ -264,10 +262,9 @@ static pp_status call_ns(void *from, const struct pp_call *call, double *out)
 {
     struct sheet *sheet = from;
     const struct pp_join_work join = sheet->calls.ops->call_join(call);
-    const struct pp_machine *m = sheet->calls.machine;
     PP_TRY(pp_machine_call_ns(&sheet->calls, call, out));
-    *out += (double)pp_placement_join_ns(&sheet->placement, &sheet->rings[join.group], &join, m->reduce_latency_ns,
-                                         1 / m->reduce_bytes_per_ns);
+    *out += (double)pp_placement_join_ns(&sheet->placement, &sheet->rings[join.group], &join,
+                                         pp_machine_sum_link(sheet->calls.machine));
     return PP_OK;
 }
 

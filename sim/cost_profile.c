@@ -107,33 +107,28 @@ static int64_t norm_ns(const struct pp_placement *p, const struct pp_link_cost *
 }
 
 /* The measured link of a mover's sums. */
-struct sum_link {
-    double latency_ns, ns_per_byte;
-    bool found;
-};
-
-static pp_status find_sums(const struct pp_search *s, const struct pp_mover *mover, struct sum_link *out)
+static pp_status find_sums(const struct pp_search *s, const struct pp_mover *mover, struct pp_sum_link *out,
+                           bool *found)
 {
-    *out = (struct sum_link){0};
-    PP_TRY(parameter(s, mover->allreduce, "latency_ns", &out->latency_ns, &out->found));
-    return out->found ? parameter(s, mover->allreduce, "ns_per_byte", &out->ns_per_byte, &out->found) : PP_OK;
+    *out = (struct pp_sum_link){0};
+    PP_TRY(parameter(s, mover->allreduce, "latency_ns", &out->latency_ns, found));
+    return *found ? parameter(s, mover->allreduce, "ns_per_byte", &out->ns_per_byte, found) : PP_OK;
 }
 
-/* Sets the times of collectives on gradients and parameters, and of the global norm. */
+/* Sets the times of collectives on gradients and parameters, and of the global norm. sums: NULL: not measured. */
 static void set_collectives(const struct pp_placement *placement, const struct pp_search *s,
-                            const struct sum_link *sums, const struct pp_machine *machine, struct pp_cost *cost)
+                            const struct pp_sum_link *sums, const struct pp_machine *machine, struct pp_cost *cost)
 {
     const struct pp_plan *plan = placement->plan;
     for (int c = 0; c < cost->nclasses; c++) {
         struct pp_class_cost *class = &cost->classes[c];
         int kind = plan->classes[c].kind;
         const bool here = kind == PP_REDUCE_TIED && !pp_ties_ranks(plan, plan->stage_rank[0]); /* by the machine */
-        if (pp_combines(kind) && sums->found && !here)
-            class->ns =
-                pp_placement_combine_ns(placement, s->job, &plan->classes[c], sums->latency_ns, sums->ns_per_byte) +
-                pp_cost_rounding_ns(s->job, &plan->classes[c], machine);
+        if (pp_combines(kind) && sums && !here)
+            class->ns = pp_placement_combine_ns(placement, s->job, &plan->classes[c], *sums) +
+                        pp_cost_rounding_ns(s->job, &plan->classes[c], machine);
         if (kind == PP_NORM_ALL)
-            class->ns = norm_ns(placement, &cost->link, s->gpu && sums->found ? llround(sums->latency_ns) : -1);
+            class->ns = norm_ns(placement, &cost->link, s->gpu && sums ? llround(sums->latency_ns) : -1);
         if (pp_combines(kind) || kind == PP_NORM_ALL) class->loaded_ns = class->ns;
     }
 }
@@ -141,17 +136,16 @@ static void set_collectives(const struct pp_placement *placement, const struct p
 /* Sets the times of collectives inside computations. They run beside kernels if the device has queues and no host
  * carries the data. The machine says in which proportions a task's time is made up of its kernels. */
 static pp_status set_joins(const struct pp_placement *placement, const struct pp_search *s,
-                           const struct pp_mover *mover, const struct sum_link *sums, const struct pp_machine *machine,
-                           struct pp_cost *cost)
+                           const struct pp_mover *mover, const struct pp_sum_link *sums,
+                           const struct pp_machine *machine, struct pp_cost *cost)
 {
     struct pp_machine_calls calls;
     const struct pp_call_times times = {pp_machine_call_ns, &calls};
     const struct pp_call_times *beside = s->gpu && mover->host_wait != PP_HOST_FOLLOWS ? &times : NULL;
     pp_machine_calls_begin(&calls, machine, s->job->model_ops, s->sharers);
-    for (int c = 0; c < cost->nclasses && sums->found; c++)
+    for (int c = 0; c < cost->nclasses && sums; c++)
         if (pp_kinds[placement->plan->classes[c].kind].computes)
-            PP_TRY(pp_placement_set_sums(placement, s->job, c, sums->latency_ns, sums->ns_per_byte, beside,
-                                         &cost->classes[c]));
+            PP_TRY(pp_placement_set_sums(placement, s->job, c, *sums, beside, &cost->classes[c]));
     return PP_OK;
 }
 
@@ -185,11 +179,11 @@ static pp_status set_links_of(const struct pp_placement *placement, const struct
         if (!found) continue;
         origin->transport = mover->name;
         pp_placement_set_transfers(placement, cost);
-        struct sum_link sums;
-        PP_TRY(find_sums(s, mover, &sums));
-        set_collectives(placement, s, &sums, machine, cost);
-        PP_TRY(set_joins(placement, s, mover, &sums, machine, cost));
-        reduces = sums.found;
+        struct pp_sum_link link;
+        PP_TRY(find_sums(s, mover, &link, &reduces));
+        const struct pp_sum_link *sums = reduces ? &link : NULL;
+        set_collectives(placement, s, sums, machine, cost);
+        PP_TRY(set_joins(placement, s, mover, sums, machine, cost));
     }
     origin->link_computed =
         (!found && job->train->ranks > 1) || (!reduces && has_sums(job->train)) || pp_placement_several(placement);

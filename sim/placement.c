@@ -176,39 +176,38 @@ static struct pp_ring ring_of_tied(const struct pp_placement *p)
 }
 
 int64_t pp_placement_sum_ns(const struct pp_placement *p, const struct pp_ring *ring, int rounds, int64_t bytes,
-                            double latency_ns, double ns_per_byte)
+                            struct pp_sum_link link)
 {
-    latency_ns *= (double)rounds / 2;
+    link.latency_ns *= (double)rounds / 2;
     if (ring->hosts > 1) {
-        latency_ns += (double)rounds * (ring->hosts - 1) * (double)p->network.latency_ns;
-        ns_per_byte = fmax(ns_per_byte, p->network.ns_per_byte / ring->fewest);
+        link.latency_ns += (double)rounds * (ring->hosts - 1) * (double)p->network.latency_ns;
+        link.ns_per_byte = fmax(link.ns_per_byte, p->network.ns_per_byte / ring->fewest);
     }
-    const double ns = latency_ns + (double)bytes * rounds * (ring->members - 1) / ring->members * ns_per_byte;
+    const double ns = link.latency_ns + (double)bytes * rounds * (ring->members - 1) / ring->members * link.ns_per_byte;
     return llround(fmin(ns, PP_BEYOND_NS));
 }
 
-static int64_t all_to_all_ns(const struct pp_placement *p, const struct pp_ring *ring, int64_t bytes, double latency_ns,
-                             double ns_per_byte)
+static int64_t all_to_all_ns(const struct pp_placement *p, const struct pp_ring *ring, int64_t bytes,
+                             struct pp_sum_link link)
 {
     const int here = ring->hosts > 1 ? ring->least : ring->members;
     const double part = (double)bytes / ring->members, port_ns_per_byte = p->sharers * p->network.ns_per_byte;
-    double ns = latency_ns / 2 + part * (here - 1) * ns_per_byte;
+    double ns = link.latency_ns / 2 + part * (here - 1) * link.ns_per_byte;
     if (ring->hosts > 1)
         ns = fmax(ns, (double)p->network.latency_ns + part * (ring->members - here) * port_ns_per_byte);
     return llround(fmin(ns + p->own_ns + part * p->own_ns_per_byte, PP_BEYOND_NS));
 }
 
 int64_t pp_placement_join_ns(const struct pp_placement *p, const struct pp_ring *ring, const struct pp_join_work *join,
-                             double latency_ns, double ns_per_byte)
+                             struct pp_sum_link link)
 {
     if (join->bytes == 0) return 0;
-    return join->op == PP_JOIN_ALL_TO_ALL
-               ? all_to_all_ns(p, ring, join->bytes, latency_ns, ns_per_byte)
-               : pp_placement_sum_ns(p, ring, join->rounds, join->bytes, latency_ns, ns_per_byte);
+    return join->op == PP_JOIN_ALL_TO_ALL ? all_to_all_ns(p, ring, join->bytes, link)
+                                          : pp_placement_sum_ns(p, ring, join->rounds, join->bytes, link);
 }
 
 int64_t pp_placement_combine_ns(const struct pp_placement *p, const struct pp_job *job, const struct pp_class *cls,
-                                double latency_ns, double ns_per_byte)
+                                struct pp_sum_link link)
 {
     const bool tied = cls->kind == PP_REDUCE_TIED, share = cls->kind == PP_REDUCE_SHARE;
     const int rank = p->plan->stage_rank[cls->stage], rounds = p->plan->zero && !tied && !share ? 1 : 2;
@@ -217,7 +216,7 @@ int64_t pp_placement_combine_ns(const struct pp_placement *p, const struct pp_jo
         const int64_t bytes = pp_cost_combined_bytes(job, cls, set);
         if (set != PP_DENSE && bytes == 0) continue;
         const struct pp_ring ring = tied ? ring_of_tied(p) : slowest_of(p, rank, share ? OF_SHARES : OF_SETS + set);
-        ns += pp_placement_sum_ns(p, &ring, rounds, bytes, latency_ns, ns_per_byte);
+        ns += pp_placement_sum_ns(p, &ring, rounds, bytes, link);
     }
     return ns;
 }
@@ -226,12 +225,12 @@ int64_t pp_placement_combine_ns(const struct pp_placement *p, const struct pp_jo
 struct joining {
     const struct pp_placement *placement;
     struct pp_ring rings[PP_JOIN_GROUPS];
-    double latency_ns, ns_per_byte;
+    struct pp_sum_link link;
 };
 
-static struct joining joining_of(const struct pp_placement *p, int rank, double latency_ns, double ns_per_byte)
+static struct joining joining_of(const struct pp_placement *p, int rank, struct pp_sum_link link)
 {
-    struct joining joining = {.placement = p, .latency_ns = latency_ns, .ns_per_byte = ns_per_byte};
+    struct joining joining = {.placement = p, .link = link};
     for (int group = 0; group < PP_JOIN_GROUPS; group++) joining.rings[group] = slowest_of(p, rank, group);
     return joining;
 }
@@ -248,8 +247,7 @@ bool pp_placement_joins_alike(const struct pp_placement *p, int rank, int other)
 
 static double join_ns(const struct joining *joining, const struct pp_join_work *join)
 {
-    return (double)pp_placement_join_ns(joining->placement, &joining->rings[join->group], join, joining->latency_ns,
-                                        joining->ns_per_byte);
+    return (double)pp_placement_join_ns(joining->placement, &joining->rings[join->group], join, joining->link);
 }
 
 /* A task while it runs: the time until which kernels are done, the time until which joins are done (they run one after
@@ -314,15 +312,15 @@ static pp_status not_hidden_ns(const struct joining *joining, const struct pp_mo
     return status;
 }
 
-pp_status pp_placement_set_sums(const struct pp_placement *p, const struct pp_job *job, int cls, double latency_ns,
-                                double ns_per_byte, const struct pp_call_times *beside, struct pp_class_cost *class)
+pp_status pp_placement_set_sums(const struct pp_placement *p, const struct pp_job *job, int cls,
+                                struct pp_sum_link link, const struct pp_call_times *beside,
+                                struct pp_class_cost *class)
 {
     const struct pp_program *program = &job->phase[PP_TRAIN].programs[cls];
     bool overlaps = false;
     double ns = 0;
     if (pp_plan_neighbours(p->plan) == 1 || program->ncalls == 0) return PP_OK;
-    const struct joining joining =
-        joining_of(p, p->plan->stage_rank[p->plan->classes[cls].stage], latency_ns, ns_per_byte);
+    const struct joining joining = joining_of(p, p->plan->stage_rank[p->plan->classes[cls].stage], link);
     for (int i = 0; i < program->ncalls; i++) {
         const struct pp_join_work join = job->model_ops->call_join(&program->calls[i]);
         ns += join_ns(&joining, &join);

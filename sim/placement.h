@@ -53,23 +53,31 @@ struct pp_ring {
 /* The ring of a group. */
 struct pp_ring pp_placement_ring(const struct pp_placement *p, const struct pp_group *group);
 
+/* Of an all-reduce within a host; one round has half the latency. */
+struct pp_sum_link {
+    double latency_ns, ns_per_byte;
+};
+static inline struct pp_sum_link pp_machine_sum_link(const struct pp_machine *m)
+{
+    return (struct pp_sum_link){.latency_ns = m->reduce_latency_ns, .ns_per_byte = 1 / m->reduce_bytes_per_ns};
+}
+
 /* Time of a ring collective; the slowest link counts. rounds: how often the bytes go around: 2 for an all-reduce, 1 for
- * a reduce-scatter or an all-gather. latency_ns, ns_per_byte: of an all-reduce within a host; one round has half the
- * latency. */
+ * a reduce-scatter or an all-gather. */
 int64_t pp_placement_sum_ns(const struct pp_placement *p, const struct pp_ring *ring, int rounds, int64_t bytes,
-                            double latency_ns, double ns_per_byte);
+                            struct pp_sum_link link);
 
 /* Time of a collective inside a task. An all to all is no ring: each worker copies its own part of the bytes, and then
  * sends every other one its part, over its link to workers of its host, and at the same time over the network port of
  * its device, which sharers of the device divide among them, to the others. */
 int64_t pp_placement_join_ns(const struct pp_placement *p, const struct pp_ring *ring, const struct pp_join_work *join,
-                             double latency_ns, double ns_per_byte);
+                             struct pp_sum_link link);
 
 /* Time of a task of a class of collectives (pp_combines()), in the slowest of its groups. With ZeRO, REDUCE_GRAD is a
  * reduce-scatter and GATHER_PARAM an all-gather; the others are all-reduces. Collectives of several parameter sets run
  * one after the other. */
 int64_t pp_placement_combine_ns(const struct pp_placement *p, const struct pp_job *job, const struct pp_class *cls,
-                                double latency_ns, double ns_per_byte);
+                                struct pp_sum_link link);
 
 /* Do collectives inside tasks take the same time on both ranks? */
 bool pp_placement_joins_alike(const struct pp_placement *p, int rank, int other);
@@ -78,8 +86,8 @@ bool pp_placement_joins_alike(const struct pp_placement *p, int rank, int other)
  * class->ns and class->loaded_ns. beside: times of the task's kernels, of which only the proportions count; collectives
  * that may run beside kernels (pp_join_call.beside) then take only the time that the kernels do not hide. NULL: nothing
  * runs beside. Fails as beside->ns() does. */
-pp_status pp_placement_set_sums(const struct pp_placement *p, const struct pp_job *job, int cls, double latency_ns,
-                                double ns_per_byte, const struct pp_call_times *beside,
+pp_status pp_placement_set_sums(const struct pp_placement *p, const struct pp_job *job, int cls,
+                                struct pp_sum_link link, const struct pp_call_times *beside,
                                 struct pp_class_cost *class) PP_MUST_CHECK;
 
 /* Latency of the slowest hop in the exchange for the global norm, if latency_ns is that within a host. */

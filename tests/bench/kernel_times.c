@@ -81,8 +81,7 @@ static bool time_join(const struct pp_machine *m, const char *line, double *us)
     struct pp_placement placement = pp_placement_on(m);
     placement.own_ns = placement.own_ns_per_byte = 0;
     const struct pp_ring ring = pp_placement_ring(&placement, &(struct pp_group){0, 1, devices, 0, 0});
-    *us =
-        (double)pp_placement_join_ns(&placement, &ring, &join, m->reduce_latency_ns, 1 / m->reduce_bytes_per_ns) / 1e3;
+    *us = (double)pp_placement_join_ns(&placement, &ring, &join, pp_machine_sum_link(m)) / 1e3;
     return true;
 }
 

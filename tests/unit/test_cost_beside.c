@@ -47,6 +47,7 @@ static int64_t left_ns(const struct pp_job *job, int kind, struct lengths length
                        double taken)
 {
     const struct pp_call_times times = {given_ns, &lengths};
+    const struct pp_sum_link link = {.ns_per_byte = byte_ns};
     struct pp_placement placement = pp_placement_of(job, NULL);
     placement.taken = taken;
     for (int c = 0; c < job->train->nclasses; c++) {
@@ -59,7 +60,7 @@ static int64_t left_ns(const struct pp_job *job, int kind, struct lengths length
         lengths.weights_ns *= 3;
         lengths.expert_ns *= 3;
         lengths.expert_weights_ns *= 3;
-        assert_int_equal(pp_placement_set_sums(&placement, job, c, 0, byte_ns, beside ? &times : NULL, &cost), PP_OK);
+        assert_int_equal(pp_placement_set_sums(&placement, job, c, link, beside ? &times : NULL, &cost), PP_OK);
         assert_int_equal(cost.ns, kernels + cost.sums_ns);
         assert_int_equal(cost.loaded_ns, 2 * kernels + cost.sums_ns);
         return cost.sums_ns;

@@ -128,6 +128,8 @@ static void test_two_speeds(void **state)
         }
 }
 
+static const struct pp_sum_link sums = {.latency_ns = 3000, .ns_per_byte = 1.0 / 200};
+
 /* All to all of 8000 bytes: by the links to those of a host, by the network to all others at the same time. Before that
  * a GPU copies its own part, with its memory of 16 bytes/ns: each byte is read and written. */
 static void test_all_to_all(void **state)
@@ -146,7 +148,7 @@ static void test_all_to_all(void **state)
         m.call_overhead_ns = 2000, m.bytes_per_ns = 16;
         const struct pp_placement p = pp_placement_on(&m);
         const struct pp_ring ring = pp_placement_ring(&p, &(struct pp_group){0, 1, cases[i].members, 0, 0});
-        assert_int_equal(pp_placement_join_ns(&p, &ring, &work, 3000, 1.0 / 200), cases[i].ns);
+        assert_int_equal(pp_placement_join_ns(&p, &ring, &work, sums), cases[i].ns);
     }
     struct pp_machine near = round_machine(4);
     near.network_latency_ns = 1;
@@ -154,8 +156,8 @@ static void test_all_to_all(void **state)
     near.call_overhead_ns = 2000, near.bytes_per_ns = 16;
     const struct pp_placement p = pp_placement_on(&near);
     const struct pp_ring ring = pp_placement_ring(&p, &(struct pp_group){0, 1, 8, 0, 0});
-    assert_int_equal(pp_placement_join_ns(&p, &ring, &work, 3000, 1.0 / 200), 2000 + 1000 / 8 + 1500 + 3 * 1000 / 200);
-    assert_int_equal(pp_placement_join_ns(&p, &ring, &(struct pp_join_work){0}, 3000, 1.0 / 200), 0);
+    assert_int_equal(pp_placement_join_ns(&p, &ring, &work, sums), 2000 + 1000 / 8 + 1500 + 3 * 1000 / 200);
+    assert_int_equal(pp_placement_join_ns(&p, &ring, &(struct pp_join_work){0}, sums), 0);
 }
 
 /* Two workers on each GPU: four of eight on each host, and two for each way to the network. */
@@ -171,7 +173,7 @@ static void test_all_to_all_of_sharers(void **state)
     assert_int_equal(ring.hosts, 2);
     assert_int_equal(ring.fewest, 2);
     assert_int_equal(ring.least, 4);
-    assert_int_equal(pp_placement_join_ns(&p, &ring, &work, 3000, 1.0 / 200), 5000 + 2 * 4 * 1000 / 10);
+    assert_int_equal(pp_placement_join_ns(&p, &ring, &work, sums), 5000 + 2 * 4 * 1000 / 10);
 }
 
 /* Of processors, and where no machine is named, the copy is in what was measured. */
@@ -185,7 +187,7 @@ static void test_own_pieces_are_copied_by_gpus_of_a_machine_alone(void **state)
     for (size_t i = 0; i < sizeof machines / sizeof *machines; i++) {
         const struct pp_placement p = pp_placement_on(machines[i]);
         const struct pp_ring ring = pp_placement_ring(&p, &(struct pp_group){0, 1, 8, 0, 0});
-        assert_int_equal(pp_placement_join_ns(&p, &ring, &work, 3000, 1.0 / 200), 1500 + 7 * 1000 / 200);
+        assert_int_equal(pp_placement_join_ns(&p, &ring, &work, sums), 1500 + 7 * 1000 / 200);
     }
 }
 
