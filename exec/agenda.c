@@ -12,16 +12,23 @@ static int traced_steps(const struct pp_config *config, int measured)
 
 pp_status pp_agenda_make(const struct pp_config *config, const struct pp_data *data, struct pp_agenda *out)
 {
+    const struct pp_batch_cut training = {.rows = config->rows,
+                                          .seq = config->tokens,
+                                          .replicas = config->replicas,
+                                          .limit = config->max_batches},
+                              evaluating = {.rows = config->eval_rows,
+                                            .seq = config->tokens,
+                                            .replicas = 1,
+                                            .limit = config->eval_batches};
     struct pp_batches train;
     const int parts = pp_config_context(config);
     const bool halves = config->model.context_kind == PP_CONTEXT_ALL_GATHER && parts > 1;
     *out = (struct pp_agenda){.evaluates = !config->no_eval && data->words[PP_PART_VALID]};
-    PP_TRY(pp_batches_cut(data, PP_PART_TRAIN, config->rows, config->tokens, config->replicas, 0, config->max_batches,
-                          &train));
+    PP_TRY(pp_batches_cut(data, PP_PART_TRAIN, &training, &train));
     PP_TRY(pp_batches_share(&train, parts, 0, halves));
     for (int part = PP_PART_VALID; part < PP_PARTS && out->evaluates; part++) {
         struct pp_batches *eval = &out->eval[part];
-        PP_TRY(pp_batches_cut(data, part, config->eval_rows, config->tokens, 1, 0, config->eval_batches, eval));
+        PP_TRY(pp_batches_cut(data, part, &evaluating, eval));
         PP_TRY(pp_batches_share(eval, parts, 0, halves));
     }
     if ((int64_t)train.count * config->epochs > INT32_MAX)

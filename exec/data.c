@@ -145,13 +145,14 @@ void pp_data_free(struct pp_data *data)
     free(data);
 }
 
-pp_status pp_batches_cut(const struct pp_data *data, enum pp_part part, int rows, int seq, int replicas, int replica,
-                         int limit, struct pp_batches *out)
+pp_status pp_batches_cut(const struct pp_data *data, enum pp_part part, const struct pp_batch_cut *cut,
+                         struct pp_batches *out)
 {
+    const int rows = cut->rows, seq = cut->seq;
     struct pp_batches b = {.words = data->words[part], .rows = rows, .seq = seq};
     b.stride = data->length[part] / rows;
-    b.length = b.stride / replicas;
-    b.start = b.length * replica;
+    b.length = b.stride / cut->replicas;
+    b.start = b.length * cut->replica;
     b.advance = data->sequences ? seq + 1 : seq;
     int64_t targets = b.length - 1, count = data->sequences ? b.length / b.advance : (targets + seq - 1) / seq;
     if (targets < 1)
@@ -160,9 +161,9 @@ pp_status pp_batches_cut(const struct pp_data *data, enum pp_part part, int rows
             "the %s text has %lld words, too few for %d row%s%s: at least %lld are needed, an input and a target in "
             "each row; give more text or fewer rows",
             part_names[part], (long long)data->length[part], rows, pp_plural(rows),
-            replicas > 1 ? " in each replica" : "", 2LL * rows * replicas);
-    if (limit && count > limit)
-        count = limit;
+            cut->replicas > 1 ? " in each replica" : "", 2LL * rows * cut->replicas);
+    if (cut->limit && count > cut->limit)
+        count = cut->limit;
     else if (!data->sequences)
         b.tail_seq = (int)(targets % seq);
     if (count > INT32_MAX)

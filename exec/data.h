@@ -70,10 +70,16 @@ struct pp_batches {
     bool halves;     /* a part consists of two chunks */
 };
 
-/* Cuts a part into batches for one replica. limit: batches at most; 0: all. PP_INPUT where the part is too short for
- * one word of input and one of target, or has too many batches. */
-pp_status pp_batches_cut(const struct pp_data *data, enum pp_part part, int rows, int seq, int replicas, int replica,
-                         int limit, struct pp_batches *out) PP_MUST_CHECK;
+/* How a part is cut into batches for one replica. */
+struct pp_batch_cut {
+    int rows, seq;         /* of a batch */
+    int replicas, replica; /* so many have a part of each row; which of them this is */
+    int limit;             /* batches at most; 0: all */
+};
+
+/* PP_INPUT where the part is too short for one word of input and one of target, or has too many batches. */
+pp_status pp_batches_cut(const struct pp_data *data, enum pp_part part, const struct pp_batch_cut *cut,
+                         struct pp_batches *out) PP_MUST_CHECK;
 /* Makes of the batches of a replica those of one worker, where `parts` workers share the words of each row. seq must be
  * a multiple of parts, with halves of 2 * parts. PP_INPUT where no batch is left. */
 pp_status pp_batches_share(struct pp_batches *batches, int parts, int part, bool halves) PP_MUST_CHECK;

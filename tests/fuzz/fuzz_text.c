@@ -20,10 +20,11 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 static void check_batches(const struct pp_data *data)
 {
     enum { ROWS = 2, SEQ = 3 };
+    const struct pp_batch_cut cut = {.rows = ROWS, .seq = SEQ, .replicas = 2, .replica = 1};
     int32_t inputs[ROWS * SEQ], targets[ROWS * SEQ];
     for (enum pp_part part = 0; part < PP_PARTS; part++) {
         struct pp_batches batches;
-        if (!data->words[part] || pp_batches_cut(data, part, ROWS, SEQ, 2, 1, 0, &batches) != PP_OK) continue;
+        if (!data->words[part] || pp_batches_cut(data, part, &cut, &batches) != PP_OK) continue;
         for (int i = 0; i < batches.count; i++) {
             pp_batches_get(&batches, i, inputs, targets);
             for (int k = 0; k < ROWS * pp_batches_seq(&batches, i); k++)

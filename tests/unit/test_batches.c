@@ -22,6 +22,17 @@ static struct pp_data counting(int64_t n)
     return data;
 }
 
+static pp_status cut(const struct pp_data *data, struct pp_batch_cut cut, struct pp_batches *out)
+{
+    return pp_batches_cut(data, PP_PART_TRAIN, &cut, out);
+}
+
+/* All, for one replica. */
+static pp_status cut_rows(const struct pp_data *data, int rows, int seq, struct pp_batches *out)
+{
+    return cut(data, (struct pp_batch_cut){.rows = rows, .seq = seq, .replicas = 1}, out);
+}
+
 /* 47 words in 2 rows: 23 each, the last is cut off. With 3 words a batch: 22 targets = 7 batches and one of 1. */
 static void columns_and_a_shorter_last_batch(void **state)
 {
@@ -31,7 +42,7 @@ static void columns_and_a_shorter_last_batch(void **state)
     int32_t in[6], out[6];
     static const int32_t second_in[] = {3, 4, 5, 26, 27, 28}, second_out[] = {4, 5, 6, 27, 28, 29};
     static const int32_t last_in[] = {21, 44}, last_out[] = {22, 45};
-    assert_int_equal(pp_batches_cut(&data, PP_PART_TRAIN, 2, 3, 1, 0, 0, &b), PP_OK);
+    assert_int_equal(cut_rows(&data, 2, 3, &b), PP_OK);
     assert_int_equal(b.count, 8);
     assert_int_equal(b.tail_seq, 1);
     pp_batches_get(&b, 1, in, out);
@@ -42,9 +53,9 @@ static void columns_and_a_shorter_last_batch(void **state)
     pp_batches_get(&b, 7, in, out);
     assert_memory_equal(in, last_in, sizeof last_in);
     assert_memory_equal(out, last_out, sizeof last_out);
-    assert_int_equal(pp_batches_cut(&data, PP_PART_TRAIN, 2, 3, 1, 0, 8, &b), PP_OK);
+    assert_int_equal(cut(&data, (struct pp_batch_cut){.rows = 2, .seq = 3, .replicas = 1, .limit = 8}, &b), PP_OK);
     assert_int_equal(b.tail_seq, 1); /* a limit that takes all batches takes the last one too */
-    assert_int_equal(pp_batches_cut(&data, PP_PART_TRAIN, 2, 3, 1, 0, 4, &b), PP_OK);
+    assert_int_equal(cut(&data, (struct pp_batch_cut){.rows = 2, .seq = 3, .replicas = 1, .limit = 4}, &b), PP_OK);
     assert_int_equal(b.count, 4);
     assert_int_equal(b.tail_seq, 0);
     free(data.words[PP_PART_TRAIN]);
@@ -58,7 +69,7 @@ static void replicas_divide_time(void **state)
     struct pp_batches b;
     int32_t in[6], out[6];
     static const int32_t first_in[] = {11, 12, 13, 34, 35, 36};
-    assert_int_equal(pp_batches_cut(&data, PP_PART_TRAIN, 2, 3, 2, 1, 0, &b), PP_OK);
+    assert_int_equal(cut(&data, (struct pp_batch_cut){.rows = 2, .seq = 3, .replicas = 2, .replica = 1}, &b), PP_OK);
     assert_int_equal(b.count, 4); /* 10 targets = 3 batches and one of 1 */
     assert_int_equal(b.tail_seq, 1);
     pp_batches_get(&b, 0, in, NULL);
@@ -73,12 +84,12 @@ static void short_texts_are_refused(void **state)
     (void)state;
     struct pp_data data = counting(7);
     struct pp_batches b;
-    assert_int_equal(pp_batches_cut(&data, PP_PART_TRAIN, 4, 3, 1, 0, 0, &b), PP_INPUT);
+    assert_int_equal(cut_rows(&data, 4, 3, &b), PP_INPUT);
     assert_non_null(strstr(pp_message(), "7 words"));
-    assert_int_equal(pp_batches_cut(&data, PP_PART_TRAIN, 3, 35, 1, 0, 0, &b), PP_OK);
+    assert_int_equal(cut_rows(&data, 3, 35, &b), PP_OK);
     assert_int_equal(b.count, 1);
     assert_int_equal(b.tail_seq, 1);
-    assert_int_equal(pp_batches_cut(&data, PP_PART_TRAIN, 3, 1, 2, 0, 0, &b), PP_INPUT);
+    assert_int_equal(cut(&data, (struct pp_batch_cut){.rows = 3, .seq = 1, .replicas = 2, .replica = 0}, &b), PP_INPUT);
     free(data.words[PP_PART_TRAIN]);
 }
 
@@ -88,11 +99,11 @@ static void more_batches_than_can_be_counted_are_refused(void **state)
     (void)state;
     const struct pp_data data = {.length = {(INT64_C(1) << 32) + 9}};
     struct pp_batches b;
-    assert_int_equal(pp_batches_cut(&data, PP_PART_TRAIN, 1, 1, 1, 0, 0, &b), PP_INPUT);
+    assert_int_equal(cut_rows(&data, 1, 1, &b), PP_INPUT);
     assert_non_null(strstr(pp_message(), "4294967304 batches"));
-    assert_int_equal(pp_batches_cut(&data, PP_PART_TRAIN, 1, 3, 1, 0, 0, &b), PP_OK);
+    assert_int_equal(cut_rows(&data, 1, 3, &b), PP_OK);
     assert_int_equal(b.count, 1431655768);
-    assert_int_equal(pp_batches_cut(&data, PP_PART_TRAIN, 1, 1, 1, 0, 9, &b), PP_OK);
+    assert_int_equal(cut(&data, (struct pp_batch_cut){.rows = 1, .seq = 1, .replicas = 1, .limit = 9}, &b), PP_OK);
     assert_int_equal(b.count, 9);
 }
 
@@ -136,7 +147,10 @@ static void parts_of_rows_are_whole_rows_together(void **state)
         for (int replicas = 1; replicas <= 2; replicas++)
             for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
                 struct pp_batches b;
-                assert_int_equal(pp_batches_cut(&data, PP_PART_TRAIN, 3, 12, replicas, replicas - 1, 0, &b), PP_OK);
+                assert_int_equal(
+                    cut(&data,
+                        (struct pp_batch_cut){.rows = 3, .seq = 12, .replicas = replicas, .replica = replicas - 1}, &b),
+                    PP_OK);
                 if (b.count > 1 || pp_batches_seq(&b, 0) >= shares[i]) check_shared(&b, shares[i], false);
                 const int chunks = 2 * shares[i];
                 if (12 % chunks == 0 && (b.count > 1 || pp_batches_seq(&b, 0) >= chunks))
@@ -154,7 +168,7 @@ static void a_last_batch_loses_what_parts_do_not_divide(void **state)
     struct pp_batches b;
     int32_t in[6], out[6];
     static const int32_t first_in[] = {3, 4, 5, 15, 16, 17}, last_in[] = {8, 9, 20, 21}, last_out[] = {9, 10, 21, 22};
-    assert_int_equal(pp_batches_cut(&data, PP_PART_TRAIN, 2, 6, 1, 0, 0, &b), PP_OK);
+    assert_int_equal(cut_rows(&data, 2, 6, &b), PP_OK);
     assert_int_equal(pp_batches_share(&b, 2, 1, false), PP_OK);
     assert_int_equal(b.count, 2);
     assert_int_equal(b.tail_seq, 4);
@@ -163,7 +177,7 @@ static void a_last_batch_loses_what_parts_do_not_divide(void **state)
     pp_batches_get(&b, 1, in, out);
     assert_memory_equal(in, last_in, sizeof last_in);
     assert_memory_equal(out, last_out, sizeof last_out);
-    assert_int_equal(pp_batches_cut(&data, PP_PART_TRAIN, 2, 6, 1, 0, 0, &b), PP_OK);
+    assert_int_equal(cut_rows(&data, 2, 6, &b), PP_OK);
     assert_int_equal(pp_batches_share(&b, 6, 5, false), PP_OK); /* 5 words are no batch for six */
     assert_int_equal(b.count, 1);
     assert_int_equal(b.tail_seq, 0);
@@ -178,10 +192,10 @@ static void rows_too_short_to_be_shared_are_refused(void **state)
     (void)state;
     struct pp_data data = counting(12);
     struct pp_batches b;
-    assert_int_equal(pp_batches_cut(&data, PP_PART_TRAIN, 2, 12, 1, 0, 0, &b), PP_OK); /* one batch of 5 words */
+    assert_int_equal(cut_rows(&data, 2, 12, &b), PP_OK); /* one batch of 5 words */
     assert_int_equal(pp_batches_share(&b, 6, 0, false), PP_INPUT);
     assert_non_null(strstr(pp_message(), "rows of 5 words are too short to be shared by --context-parallel 6"));
-    assert_int_equal(pp_batches_cut(&data, PP_PART_TRAIN, 2, 12, 1, 0, 0, &b), PP_OK);
+    assert_int_equal(cut_rows(&data, 2, 12, &b), PP_OK);
     assert_int_equal(pp_batches_share(&b, 4, 0, false), PP_OK);
     assert_int_equal(pp_batches_seq(&b, 0), 4);
     free(data.words[PP_PART_TRAIN]);

@@ -191,7 +191,8 @@ static void constant_sequences(void **state)
     assert_int_equal(pp_data_load(&config, &data), PP_OK);
     for (int replica = 0; replica < 2; replica++) {
         struct pp_batches b;
-        assert_int_equal(pp_batches_cut(data, PP_PART_TRAIN, 2, 3, 2, replica, 0, &b), PP_OK);
+        const struct pp_batch_cut cut = {.rows = 2, .seq = 3, .replicas = 2, .replica = replica};
+        assert_int_equal(pp_batches_cut(data, PP_PART_TRAIN, &cut, &b), PP_OK);
         assert_int_equal(b.count, 3);
         assert_int_equal(b.tail_seq, 0);
         for (int i = 0; i < 3; i++) {

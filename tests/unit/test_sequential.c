@@ -170,7 +170,8 @@ static void load_batch(struct run *run, struct pp_config *config)
     size_t elements = (size_t)config->rows * (size_t)config->tokens;
     MUST(pp_data_load(config, &data));
     config->model.vocab = data->vocabulary;
-    MUST(pp_batches_cut(data, PP_PART_TRAIN, config->rows, config->tokens, 1, 0, 0, &batches));
+    const struct pp_batch_cut cut = {.rows = config->rows, .seq = config->tokens, .replicas = 1};
+    MUST(pp_batches_cut(data, PP_PART_TRAIN, &cut, &batches));
     run->tokens = malloc(elements * sizeof *run->tokens);
     run->targets = malloc(elements * sizeof *run->targets);
     pp_batches_get(&batches, 0, run->tokens, run->targets);
