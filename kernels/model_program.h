@@ -358,13 +358,17 @@ void pp_write_experts_inner_again(struct pp_writer *w, int l);
 /* The feed-forward of a layer with experts, from x to z, both streams [T', d]; where z has no memory, as far as the
  * backward needs it. */
 void pp_write_experts(struct pp_writer *w, int l, struct pp_ref x, struct pp_ref z, const struct pp_expert_places *at);
-/* Its gradients: from dz [T, d], that at its output, of all tokens, to dh, to that at the router's output, and to that
- * at x, which mode writes to `out` or adds; returns where it is. du_dh: du [S, ff] and dh of
- * pp_write_activation_grad(). weights: the program has pp_write_expert_weights() of the layer, too, of which this may
- * write a part. */
-struct pp_ref pp_write_experts_grad(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, bool weights,
-                                    struct pp_ref dz, const struct pp_ref du_dh[2], enum pp_gemm_mode mode,
-                                    struct pp_ref out);
+struct pp_experts_grad {
+    struct pp_ref dz;       /* [T, d]: gradient at its output, of all tokens */
+    struct pp_ref du, dh;   /* of pp_write_activation_grad(); du [S, ff] */
+    enum pp_gemm_mode mode; /* what becomes of `out`, the gradient at x */
+    struct pp_ref out;
+    bool weights; /* the program has pp_write_expert_weights() of the layer, too */
+};
+/* Its gradients: from g->dz to g->dh, to that at the router's output, and to that at x; returns where that is. With
+ * g->weights it may write a part of pp_write_expert_weights(). */
+struct pp_ref pp_write_experts_grad(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch,
+                                    const struct pp_experts_grad *g);
 /* The gradients of its weights. dz, x: [T, d], of all tokens. inputs: behind pp_write_experts_grad() of the layer. */
 void pp_write_expert_weights(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, bool inputs,
                              struct pp_ref dz, struct pp_ref dh, struct pp_ref x);

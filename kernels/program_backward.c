@@ -128,9 +128,11 @@ static struct pp_ref write_linears_grad(struct pp_writer *w, const struct path *
 {
     const struct pp_shape *shape = pp_writer_shape(w, l);
     const struct pp_ref dz = dz2_of(w, path, l), du = du_of(w, path, l), dh = dh_of(w, path, l);
-    if (shape->experts)
-        return pp_write_experts_grad(w, l, &path->experts, path->weights, pp_writer_gather(w, PP_FULL_GRADIENTS, dz),
-                                     (const struct pp_ref[]){du, dh}, mode, out);
+    if (shape->experts) {
+        const struct pp_ref all = pp_writer_gather(w, PP_FULL_GRADIENTS, dz);
+        struct pp_experts_grad g = {.dz = all, .du = du, .dh = dh, .mode = mode, .out = out, .weights = path->weights};
+        return pp_write_experts_grad(w, l, &path->experts, &g);
+    }
     const struct pp_inner inner = pp_inner_of(w, l);
     write_gathered_gradient(w, du, shape->d_ff, dz, pp_ref_weight(w, l, PP_LINEAR2_WEIGHT));
     pp_write_activation_grad(w, l, &inner, du, dh);
@@ -210,42 +212,43 @@ static void write_attention_first(struct pp_writer *w, const struct path *path, 
                                                         .add = path->stream});
 }
 
-static void write_linear_grads(struct pp_writer *w, int l, enum pp_layer_tensor weight, struct pp_ref dy, int m,
-                               struct pp_ref input, int n)
+static void write_linear_grads(struct pp_writer *w, int l, enum pp_layer_tensor weight, struct pp_weight_grads g)
 {
-    pp_write_weight_grads(w, pp_ref_layer(w, PP_MEM_GRAD, l, weight), pp_ref_layer(w, PP_MEM_GRAD, l, weight + 1), dy,
-                          m, input, n);
+    g.weight = pp_ref_layer(w, PP_MEM_GRAD, l, weight);
+    g.bias = pp_ref_layer(w, PP_MEM_GRAD, l, weight + 1);
+    pp_write_weight_grads(w, &g);
 }
 
 static void write_feed_forward_weights(struct pp_writer *w, const struct path *path, int l)
 {
     const struct pp_shape *shape = pp_writer_shape(w, l);
-    const int d = shape->d_model, ff = shape->d_ff;
+    const int d = shape->d_model, ff = shape->d_ff, wide = pp_linear1_width(shape);
     const struct pp_ref dz2 = dz2_of(w, path, l), dh = dh_of(w, path, l), y1 = pp_ref_act(w, l, w->slot.y1);
     const struct pp_ref dz = gathered(w, path, dz2);
     if (shape->experts) {
         pp_write_expert_weights(w, l, &path->experts, path->inputs, dz, dh, pp_writer_gather(w, PP_FULL_OTHERS, y1));
         return;
     }
-    const struct pp_ref x = pp_writer_start_gather(w, PP_FULL_OTHERS, y1);
-    write_linear_grads(w, l, PP_LINEAR2_WEIGHT, dz, d, pp_ref_u(w, l), ff);
+    const struct pp_ref x = pp_writer_start_gather(w, PP_FULL_OTHERS, y1), u = pp_ref_u(w, l);
+    write_linear_grads(w, l, PP_LINEAR2_WEIGHT, (struct pp_weight_grads){.dy = dz, .m = d, .input = u, .n = ff});
     pp_writer_end_gather(w);
-    write_linear_grads(w, l, PP_LINEAR1_WEIGHT, dh, pp_linear1_width(shape), x, d);
+    write_linear_grads(w, l, PP_LINEAR1_WEIGHT, (struct pp_weight_grads){.dy = dh, .m = wide, .input = x, .n = d});
 }
 
 static void write_attention_weights(struct pp_writer *w, const struct path *path, int l)
 {
-    const int d = w->model->local.d_model;
+    const struct pp_shape *shape = &w->model->local;
+    const int d = shape->d_model, made = pp_context_width(shape), read = (int)pp_qkv_width(shape);
     const struct pp_ref dz = gathered(w, path, dz1_of(w, l));
     const struct pp_ref x = pp_writer_start_gather(w, PP_FULL_OTHERS, pp_ref_x(w, l));
-    write_linear_grads(w, l, PP_OUT_PROJ_WEIGHT, dz, d, pp_ref_act(w, l, w->slot.ctx),
-                       pp_context_width(&w->model->local));
+    const struct pp_ref ctx = pp_ref_act(w, l, w->slot.ctx), dqkv = pp_ref_act(w, l, w->slot.qkv);
+    write_linear_grads(w, l, PP_OUT_PROJ_WEIGHT, (struct pp_weight_grads){.dy = dz, .m = d, .input = ctx, .n = made});
     pp_writer_end_gather(w);
-    if (pp_shape_is_latent(&w->model->local))
+    if (pp_shape_is_latent(shape))
         pp_write_latent_weights(w, l, x);
     else
-        write_linear_grads(w, l, PP_IN_PROJ_WEIGHT, pp_ref_act(w, l, w->slot.qkv), (int)pp_qkv_width(&w->model->local),
-                           x, d);
+        write_linear_grads(w, l, PP_IN_PROJ_WEIGHT,
+                           (struct pp_weight_grads){.dy = dqkv, .m = read, .input = x, .n = d});
 }
 
 /* Of the words and, where these are weights, of the positions: the whole of these in each worker of a rank, as all have
@@ -296,10 +299,14 @@ static void write_decoder_grads(struct pp_writer *w, struct path *path, struct p
 {
     if (path->inputs) write_decoder_input_grad(w, path, out);
     if (!path->weights) return;
-    pp_write_plain_weight_grads(
-        w, pp_ref_last(w, PP_MEM_GRAD, PP_DECODER_WEIGHT), pp_ref_last(w, PP_MEM_GRAD, PP_DECODER_BIAS),
-        pp_ref_slot(w, w->slot.dlogits), pp_padded_vocab(&w->model->local),
-        pp_writer_gather(w, PP_FULL_OTHERS, pp_ref_slot(w, w->slot.decoder_input)), w->model->local.d_model);
+    const struct pp_ref input = pp_writer_gather(w, PP_FULL_OTHERS, pp_ref_slot(w, w->slot.decoder_input));
+    pp_write_weight_grads(w, &(struct pp_weight_grads){.weight = pp_ref_last(w, PP_MEM_GRAD, PP_DECODER_WEIGHT),
+                                                       .bias = pp_ref_last(w, PP_MEM_GRAD, PP_DECODER_BIAS),
+                                                       .dy = pp_ref_slot(w, w->slot.dlogits),
+                                                       .m = pp_padded_vocab(&w->model->local),
+                                                       .input = input,
+                                                       .n = w->model->local.d_model,
+                                                       .plain = true});
 }
 
 /* Where the gradient of the stage's input goes; of the embedding's output. */

@@ -283,13 +283,12 @@ static void write_output_grads(struct pp_writer *w, int l, const struct pp_exper
 
 /* The gradients at linear2's input, at linear1's output, and at its input. */
 static void write_part_grad(struct pp_writer *w, int l, struct pp_expert_part part,
-                            const struct pp_expert_scratch *scratch, const struct pp_ref du_dh[2],
+                            const struct pp_expert_scratch *scratch, const struct pp_experts_grad *g,
                             struct coming *coming)
 {
     const int d = w->model->local.d_model, ff = w->model->local.d_ff, wide = pp_linear1_width(&w->model->local);
     const struct pp_inner inner = inner_of(w, l, part);
-    const struct pp_ref du = pp_part_ref(w, part, du_dh[0], ff, false),
-                        dh = pp_part_ref(w, part, du_dh[1], wide, false);
+    const struct pp_ref du = pp_part_ref(w, part, g->du, ff, false), dh = pp_part_ref(w, part, g->dh, wide, false);
     write_products(w, l, part, PP_KERNEL_GEMM_NN, PP_LINEAR2_WEIGHT, (const int[]){ff, d}, du,
                    pp_part_ref(w, part, dy_of(w, l, scratch), d, false));
     write_gates_grad(w, l, part, scratch, du, coming);
@@ -328,32 +327,31 @@ static void write_all_weight_grads(struct pp_writer *w, int l, const struct pp_e
     }
 }
 
-struct pp_ref pp_write_experts_grad(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, bool weights,
-                                    struct pp_ref dz, const struct pp_ref du_dh[2], enum pp_gemm_mode mode,
-                                    struct pp_ref out)
+struct pp_ref pp_write_experts_grad(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch,
+                                    const struct pp_experts_grad *g)
 {
     const struct pp_shape *shape = &w->model->local;
-    const struct pp_ref to = w->by_tokens ? w->full[PP_FULL_OTHERS] : out;
+    const struct pp_ref to = w->by_tokens ? w->full[PP_FULL_OTHERS] : g->out;
     const enum pp_gemm_mode add = pp_shape_tensor(shape) > 1 ? PP_GEMM_ADD_ONCE : PP_GEMM_ADD;
     struct coming coming[PP_EXCHANGE_PIECES_MAX] = {0};
     int last = 0;
-    write_output_grads(w, l, scratch, dz, coming);
-    pp_write_shared_inner_grad(w, l, scratch, dz);
+    write_output_grads(w, l, scratch, g->dz, coming);
+    pp_write_shared_inner_grad(w, l, scratch, g->dz);
     for (int i = 0; i < pp_writer_parts(w); i++) {
         pp_write_await(w, coming[i].rows);
-        write_part_grad(w, l, pp_writer_part(w, i), scratch, du_dh, &coming[i]);
+        write_part_grad(w, l, pp_writer_part(w, i), scratch, g, &coming[i]);
         last = coming[i].numbers;
     }
-    if (weights && pp_writer_is_apart(w)) write_all_weight_grads(w, l, scratch, du_dh[1]);
+    if (g->weights && pp_writer_is_apart(w)) write_all_weight_grads(w, l, scratch, g->dh);
     pp_write_await(w, last);
     write_route_grad(w, l, scratch);
     pp_writer_gemm(w, PP_KERNEL_GEMM_NN, (const int[]){(int)w->tokens, shape->d_model, w->model->shape.experts},
-                   w->by_tokens ? PP_GEMM_WRITE : mode, to, droute_of(w, l, scratch),
+                   w->by_tokens ? PP_GEMM_WRITE : g->mode, to, droute_of(w, l, scratch),
                    pp_ref_weight(w, l, PP_ROUTER_WEIGHT));
     pp_write_shared_grad(w, l, scratch, to);
     const bool added = pp_write_shared_input_grad(w, l, scratch, add, to);
     write_outputs(w, l, added ? PP_GEMM_ADD : add, to, &scratch->at);
-    return pp_write_gradient_sum(w, mode, out, false);
+    return pp_write_gradient_sum(w, g->mode, g->out, false);
 }
 
 /* Adds the microbatch's tokens to the loads of the experts, which lie where a gradient of their biases would. */
@@ -387,8 +385,12 @@ void pp_write_expert_weights(struct pp_writer *w, int l, const struct pp_expert_
         write_weight_grads_here(w, l, scratch, inputs && !w->split, dz, dh, x);
     else if (!inputs)
         write_all_weight_grads(w, l, scratch, dh);
-    pp_write_plain_weight_grads(w, pp_ref_layer(w, PP_MEM_GRAD, l, PP_ROUTER_WEIGHT), (struct pp_ref){0},
-                                droute_of(w, l, scratch), w->model->shape.experts, x, shape->d_model);
+    pp_write_weight_grads(w, &(struct pp_weight_grads){.weight = pp_ref_layer(w, PP_MEM_GRAD, l, PP_ROUTER_WEIGHT),
+                                                       .dy = droute_of(w, l, scratch),
+                                                       .m = w->model->shape.experts,
+                                                       .input = x,
+                                                       .n = shape->d_model,
+                                                       .plain = true});
     if (shape->expert_bias) write_loads(w, l);
     pp_write_shared_weights(w, l, scratch, dz, x);
 }

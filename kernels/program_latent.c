@@ -75,27 +75,30 @@ static struct pp_ref dkv_of(const struct pp_writer *w, int l)
     return w->split ? pp_ref_act(w, l, w->slot.dkv) : w->latent.kv;
 }
 
-/* C [T, n] = A [T, k] * weight [n, k]' */
-static void write_product(struct pp_writer *w, int l, struct pp_ref c, int n, struct pp_ref a, int k,
-                          enum pp_layer_tensor weight)
+static void write_product(struct pp_writer *w, const struct pp_token_product *p)
 {
-    pp_writer_linear(w, &(struct pp_linear){.kernel = PP_KERNEL_GEMM_NT,
-                                            .mnk = {(int)w->tokens, n, k},
-                                            .c = c,
-                                            .a = a,
-                                            .b = pp_ref_weight(w, l, weight)});
+    pp_writer_linear(w, &(struct pp_linear){.kernel = p->kernel,
+                                            .mode = p->mode,
+                                            .mnk = {(int)w->tokens, p->n, p->k},
+                                            .c = p->c,
+                                            .a = p->a,
+                                            .b = p->weight});
+}
+
+/* C [T, n] = A [T, k] * weight [n, k]' */
+static void write_forward(struct pp_writer *w, int l, enum pp_layer_tensor weight, struct pp_token_product p)
+{
+    p.kernel = PP_KERNEL_GEMM_NT;
+    p.weight = pp_ref_weight(w, l, weight);
+    write_product(w, &p);
 }
 
 /* C [T, n] = A [T, k] * weight [k, n], or added to C. */
-static void write_gradient(struct pp_writer *w, int l, enum pp_gemm_mode mode, struct pp_ref c, int n, struct pp_ref a,
-                           int k, enum pp_layer_tensor weight)
+static void write_gradient(struct pp_writer *w, int l, enum pp_layer_tensor weight, struct pp_token_product p)
 {
-    pp_writer_linear(w, &(struct pp_linear){.kernel = PP_KERNEL_GEMM_NN,
-                                            .mode = mode,
-                                            .mnk = {(int)w->tokens, n, k},
-                                            .c = c,
-                                            .a = a,
-                                            .b = pp_ref_weight(w, l, weight)});
+    p.kernel = PP_KERNEL_GEMM_NN;
+    p.weight = pp_ref_weight(w, l, weight);
+    write_product(w, &p);
 }
 
 static struct pp_call *write_norm(struct pp_writer *w, enum pp_kernel kernel, const struct latent *v)
@@ -124,20 +127,23 @@ static struct pp_call *write_heads(struct pp_writer *w, enum pp_kernel kernel)
 static void write_vector(struct pp_writer *w, int l, const struct latent *v, struct pp_ref x, struct pp_ref to)
 {
     const struct pp_ref made = pp_ref_act(w, l, v->made), normal = pp_ref_act(w, l, v->normal);
-    write_product(w, l, made, v->rank + v->shared, x, w->model->local.d_model, v->a);
+    write_forward(w, l, v->a,
+                  (struct pp_token_product){.c = made, .n = v->rank + v->shared, .a = x, .k = w->model->local.d_model});
     write_norm(w, PP_KERNEL_LATENT_NORM, v)->at.latent_norm = (struct pp_latent_norm_refs){
         .y = normal, .rstd = pp_ref_act(w, l, v->rstd), .x = made, .gamma = pp_ref_layer(w, PP_MEM_PARAM, l, v->norm)};
-    write_product(w, l, to, v->width, normal, v->rank, v->b);
+    write_forward(w, l, v->b, (struct pp_token_product){.c = to, .n = v->width, .a = normal, .k = v->rank});
 }
 
 void pp_write_latent(struct pp_writer *w, int l, struct pp_ref x)
 {
     const struct latent queries = of_queries(w), keys = of_keys(w);
+    const int d = w->model->local.d_model;
     x = pp_writer_gather(w, 0, x);
     if (has_query_vector(w))
         write_vector(w, l, &queries, x, w->latent.q);
     else
-        write_product(w, l, w->latent.q, queries.width, x, w->model->local.d_model, PP_Q_PROJ_WEIGHT);
+        write_forward(w, l, PP_Q_PROJ_WEIGHT,
+                      (struct pp_token_product){.c = w->latent.q, .n = queries.width, .a = x, .k = d});
     write_vector(w, l, &keys, x, w->latent.kv);
     write_heads(w, PP_KERNEL_JOIN_HEADS)->at.join_heads = (struct pp_join_heads_refs){
         .qkv = pp_ref_in_proj(w, l), .q = w->latent.q, .kv = w->latent.kv, .x = pp_ref_act(w, l, keys.made)};
@@ -148,7 +154,7 @@ void pp_write_latent(struct pp_writer *w, int l, struct pp_ref x)
 static void write_vector_grad(struct pp_writer *w, int l, const struct latent *v, struct pp_ref dy,
                               struct pp_ref dnormal, struct pp_ref dshared)
 {
-    write_gradient(w, l, PP_GEMM_WRITE, dnormal, v->rank, dy, v->width, v->b);
+    write_gradient(w, l, v->b, (struct pp_token_product){.c = dnormal, .n = v->rank, .a = dy, .k = v->width});
     pp_writer_all_reduce(w, dnormal, w->tokens, v->rank, false);
     if (v->shared) pp_writer_all_reduce(w, dshared, w->tokens, v->shared, false);
     write_norm(w, PP_KERNEL_LATENT_NORM_GRAD, v)->at.latent_norm_grad =
@@ -169,37 +175,48 @@ struct pp_ref pp_write_latent_grad(struct pp_writer *w, int l, enum pp_gemm_mode
     write_heads(w, PP_KERNEL_SPLIT_HEADS)->at.split_heads = (struct pp_split_heads_refs){
         .dqkv = pp_ref_act(w, l, w->slot.qkv), .dq = dq, .dkv = dkv, .dshared = w->latent.dshared};
     write_vector_grad(w, l, &keys, dkv, w->latent.dkv_a, w->latent.dshared);
-    write_gradient(w, l, w->by_tokens ? PP_GEMM_WRITE : mode, to, d, pp_ref_act(w, l, keys.made),
-                   keys.rank + keys.shared, keys.a);
+    write_gradient(w, l, keys.a,
+                   (struct pp_token_product){.mode = w->by_tokens ? PP_GEMM_WRITE : mode,
+                                             .c = to,
+                                             .n = d,
+                                             .a = pp_ref_act(w, l, keys.made),
+                                             .k = keys.rank + keys.shared});
     if (has_query_vector(w)) {
         write_vector_grad(w, l, &queries, dq, w->latent.dq_a, none);
-        write_gradient(w, l, PP_GEMM_ADD, to, d, pp_ref_act(w, l, queries.made), queries.rank, queries.a);
+        const struct pp_ref dq_a = pp_ref_act(w, l, queries.made);
+        write_gradient(w, l, queries.a,
+                       (struct pp_token_product){.mode = PP_GEMM_ADD, .c = to, .n = d, .a = dq_a, .k = queries.rank});
     } else {
-        const bool shared = pp_shape_tensor(&w->model->local) > 1;
-        write_gradient(w, l, shared ? PP_GEMM_ADD_ONCE : PP_GEMM_ADD, to, d, dq, queries.width, PP_Q_PROJ_WEIGHT);
+        const enum pp_gemm_mode add = pp_shape_tensor(&w->model->local) > 1 ? PP_GEMM_ADD_ONCE : PP_GEMM_ADD;
+        write_gradient(w, l, PP_Q_PROJ_WEIGHT,
+                       (struct pp_token_product){.mode = add, .c = to, .n = d, .a = dq, .k = queries.width});
     }
     return pp_write_gradient_sum(w, mode, out, has_query_vector(w));
 }
 
 /* Of a weight [m, n], from the gradient at its output [T, m] and its input [T, n]. */
-static void write_weight_grad(struct pp_writer *w, int l, enum pp_layer_tensor weight, struct pp_ref dy, int m,
-                              struct pp_ref input, int n)
+static void write_weight_grad(struct pp_writer *w, int l, enum pp_layer_tensor weight, struct pp_weight_grads g)
 {
-    pp_write_weight_grads(w, pp_ref_layer(w, PP_MEM_GRAD, l, weight), (struct pp_ref){0}, dy, m, input, n);
+    g.weight = pp_ref_layer(w, PP_MEM_GRAD, l, weight);
+    pp_write_weight_grads(w, &g);
 }
 
 static void write_vector_weights(struct pp_writer *w, int l, const struct latent *v, struct pp_ref dy, struct pp_ref x)
 {
-    write_weight_grad(w, l, v->b, dy, v->width, pp_ref_act(w, l, v->normal), v->rank);
-    write_weight_grad(w, l, v->a, pp_ref_act(w, l, v->made), v->rank + v->shared, x, w->model->local.d_model);
+    const struct pp_ref normal = pp_ref_act(w, l, v->normal), dmade = pp_ref_act(w, l, v->made);
+    const int d = w->model->local.d_model;
+    write_weight_grad(w, l, v->b, (struct pp_weight_grads){.dy = dy, .m = v->width, .input = normal, .n = v->rank});
+    write_weight_grad(w, l, v->a, (struct pp_weight_grads){.dy = dmade, .m = v->rank + v->shared, .input = x, .n = d});
 }
 
 void pp_write_latent_weights(struct pp_writer *w, int l, struct pp_ref x)
 {
     const struct latent queries = of_queries(w), keys = of_keys(w);
+    const int d = w->model->local.d_model;
     if (has_query_vector(w))
         write_vector_weights(w, l, &queries, dq_of(w, l), x);
     else
-        write_weight_grad(w, l, PP_Q_PROJ_WEIGHT, dq_of(w, l), queries.width, x, w->model->local.d_model);
+        write_weight_grad(w, l, PP_Q_PROJ_WEIGHT,
+                          (struct pp_weight_grads){.dy = dq_of(w, l), .m = queries.width, .input = x, .n = d});
     write_vector_weights(w, l, &keys, dkv_of(w, l), x);
 }

@@ -201,40 +201,20 @@ struct pp_call *pp_writer_linear(struct pp_writer *w, const struct pp_linear *p)
     return call;
 }
 
-static void write_weight_grads(struct pp_writer *w, const struct pp_linear *product, struct pp_ref bias)
+void pp_write_weight_grads(struct pp_writer *w, const struct pp_weight_grads *g)
 {
-    const int m = product->mnk[0];
-    pp_writer_linear(w, product)->gemm.wide = true;
-    if (bias.region == PP_MEM_NONE) return;
+    const struct pp_linear product = {.kernel = PP_KERNEL_GEMM_TN,
+                                      .mode = PP_GEMM_GRADIENT,
+                                      .mnk = {g->m, g->n, (int)w->tokens},
+                                      .c = g->weight,
+                                      .a = g->dy,
+                                      .b = g->input,
+                                      .plain = g->plain};
+    pp_writer_linear(w, &product)->gemm.wide = true;
+    if (g->bias.region == PP_MEM_NONE) return;
     struct pp_call *call = pp_writer_call(w, PP_KERNEL_COLSUM);
-    call->matrix = (struct pp_matrix_dims){.rows = (int)w->tokens, .width = m};
-    call->at.colsum = (struct pp_colsum_refs){.grad = bias, .in = product->a};
-}
-
-static struct pp_linear weight_product(const struct pp_writer *w, struct pp_ref weight, struct pp_ref dy, int m,
-                                       struct pp_ref input, int n)
-{
-    return (struct pp_linear){.kernel = PP_KERNEL_GEMM_TN,
-                              .mode = PP_GEMM_GRADIENT,
-                              .mnk = {m, n, (int)w->tokens},
-                              .c = weight,
-                              .a = dy,
-                              .b = input};
-}
-
-void pp_write_weight_grads(struct pp_writer *w, struct pp_ref weight, struct pp_ref bias, struct pp_ref dy, int m,
-                           struct pp_ref input, int n)
-{
-    const struct pp_linear product = weight_product(w, weight, dy, m, input, n);
-    write_weight_grads(w, &product, bias);
-}
-
-void pp_write_plain_weight_grads(struct pp_writer *w, struct pp_ref weight, struct pp_ref bias, struct pp_ref dy, int m,
-                                 struct pp_ref input, int n)
-{
-    struct pp_linear product = weight_product(w, weight, dy, m, input, n);
-    product.plain = true;
-    write_weight_grads(w, &product, bias);
+    call->matrix = (struct pp_matrix_dims){.rows = (int)w->tokens, .width = g->m};
+    call->at.colsum = (struct pp_colsum_refs){.grad = g->bias, .in = g->dy};
 }
 
 void pp_writer_take_fp8(struct pp_writer *w, struct pp_fp8_scratch *out)

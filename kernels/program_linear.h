@@ -23,12 +23,15 @@ struct pp_linear {
 /* Writes it, in FP8 where the model has that precision and the sizes allow it; returns the call, as pp_writer_gemm()
  * does. Of GEMM_NT, a and b are activations and weights; of the others a is a gradient. */
 struct pp_call *pp_writer_linear(struct pp_writer *w, const struct pp_linear *p);
+
 /* Gradients of a linear's weight [m, n] and bias [m], if it has one, from dy [T, m], the gradient at its output, and
- * its input [T, n]. plain: never in FP8 (struct pp_linear). */
-void pp_write_weight_grads(struct pp_writer *w, struct pp_ref weight, struct pp_ref bias, struct pp_ref dy, int m,
-                           struct pp_ref input, int n);
-void pp_write_plain_weight_grads(struct pp_writer *w, struct pp_ref weight, struct pp_ref bias, struct pp_ref dy, int m,
-                                 struct pp_ref input, int n);
+ * its input [T, n]. */
+struct pp_weight_grads {
+    struct pp_ref weight, bias, dy, input;
+    int m, n;
+    bool plain; /* as in struct pp_linear */
+};
+void pp_write_weight_grads(struct pp_writer *w, const struct pp_weight_grads *g);
 
 /* Scratch of FP8 products: what factors are rounded to. Each product writes its factors to the buffers A and B, but for
  * weights of which there are copies, or which B holds already. The other buffers hold gradients that have been rounded

@@ -160,9 +160,23 @@ void pp_write_shared_weights(struct pp_writer *w, int l, const struct pp_expert_
     if (!is_there(w, l)) return;
     const struct pp_inner inner = pp_shared_inner_of(w, l);
     const int d = w->model->local.d_model;
-    const struct pp_ref none = {0}, gate = pp_ref_layer(w, PP_MEM_GRAD, l, PP_SHARED_GATE_WEIGHT);
-    pp_write_weight_grads(w, pp_ref_layer(w, PP_MEM_GRAD, l, PP_SHARED2_WEIGHT), none, dz, d, inner.u, inner.width);
-    pp_write_weight_grads(w, pp_ref_layer(w, PP_MEM_GRAD, l, PP_SHARED1_WEIGHT), none, dh_of(w, l, scratch), width(w),
-                          x, d);
-    if (w->model->shape.shared_gate) pp_write_plain_weight_grads(w, gate, none, dlogit_of(w, l, scratch), 1, x, d);
+    const struct pp_weight_grads second = {.weight = pp_ref_layer(w, PP_MEM_GRAD, l, PP_SHARED2_WEIGHT),
+                                           .dy = dz,
+                                           .m = d,
+                                           .input = inner.u,
+                                           .n = inner.width};
+    const struct pp_weight_grads first = {.weight = pp_ref_layer(w, PP_MEM_GRAD, l, PP_SHARED1_WEIGHT),
+                                          .dy = dh_of(w, l, scratch),
+                                          .m = width(w),
+                                          .input = x,
+                                          .n = d};
+    const struct pp_weight_grads gate = {.weight = pp_ref_layer(w, PP_MEM_GRAD, l, PP_SHARED_GATE_WEIGHT),
+                                         .dy = dlogit_of(w, l, scratch),
+                                         .m = 1,
+                                         .input = x,
+                                         .n = d,
+                                         .plain = true};
+    pp_write_weight_grads(w, &second);
+    pp_write_weight_grads(w, &first);
+    if (w->model->shape.shared_gate) pp_write_weight_grads(w, &gate);
 }
