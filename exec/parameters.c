@@ -59,19 +59,19 @@ static pp_status take(const struct pp_worker *w, struct pp_weights_reader *reade
     return PP_OK;
 }
 
-/* Initial values of n elements of a tensor: all are made, in their order. */
-static pp_status make(const struct pp_worker *w, int tensor, uint64_t seed, pp_init_tensor_fn init, int64_t first,
-                      int64_t n, float *out)
+/* Initial values of a tensor: all are made, in their order. */
+static pp_status make(const struct pp_worker *w, int tensor, const struct pp_drawing *d, pp_init_tensor_fn init,
+                      float *out)
 {
     const struct pp_model *model = w->job->model;
     float *all;
-    if (n == model->tensors[tensor].local_elements) {
-        init(model, source_of(model, tensor), seed, w->member, out);
+    if (d->n == model->tensors[tensor].local_elements) {
+        init(model, d->source, d->seed, w->member, out);
         return PP_OK;
     }
     PP_TRY(PP_NEW(&all, model->tensors[tensor].local_elements));
-    init(model, source_of(model, tensor), seed, w->member, all);
-    memcpy(out, all + first, (size_t)n * sizeof *out);
+    init(model, d->source, d->seed, w->member, all);
+    memcpy(out, all + d->first, (size_t)d->n * sizeof *out);
     free(all);
     return PP_OK;
 }
@@ -104,9 +104,11 @@ static pp_status load_tensor(struct pp_worker *w, const struct origin *from, int
     if (from->reader) {
         PP_TRY(take(w, from->reader, part * model->ntensors + tensor, k.first, k.n, values));
     } else {
-        PP_TRY(pp_worker_draw(w, tensor, source_of(model, tensor), from->seed, k.first, k.n, &drawn));
+        const struct pp_drawing drawing = {
+            .source = source_of(model, tensor), .seed = from->seed, .first = k.first, .n = k.n};
+        PP_TRY(pp_worker_draw(w, tensor, &drawing, &drawn));
         if (drawn) return PP_OK;
-        PP_TRY(make(w, tensor, from->seed, from->init, k.first, k.n, values));
+        PP_TRY(make(w, tensor, &drawing, from->init, values));
     }
     return pp_worker_set(w, tensor, part, k.first, k.n, values);
 }

@@ -184,10 +184,15 @@ pp_status pp_worker_get(struct pp_worker *worker, int tensor, int part, int64_t 
                         float *out) PP_MUST_CHECK;
 pp_status pp_worker_set(struct pp_worker *worker, int tensor, int part, int64_t first, int64_t n,
                         const float *values) PP_MUST_CHECK;
-/* Lets the device make the initial values of elements first .. first + n - 1 of the worker's part of a tensor, and of
- * their bfloat16 copies, as set() would set them. source: the tensor that has these values. *drawn = false: the device
- * cannot, and the caller has to set all of them. */
-pp_status pp_worker_draw(struct pp_worker *worker, int tensor, int source, uint64_t seed, int64_t first, int64_t n,
+/* Initial values of elements first .. first + n - 1 of the worker's part of a tensor. */
+struct pp_drawing {
+    int source; /* the tensor that has these values */
+    uint64_t seed;
+    int64_t first, n;
+};
+/* Lets the device make them, and their bfloat16 copies, as set() would set them. *drawn = false: the device cannot, and
+ * the caller has to set all of them. */
+pp_status pp_worker_draw(struct pp_worker *worker, int tensor, const struct pp_drawing *drawing,
                          bool *drawn) PP_MUST_CHECK;
 /* Does each replica keep only a share of this part of a tensor? So it may be for what the optimizer keeps, and for
  * weights that are split. */

@@ -134,14 +134,7 @@ pp_status pp_worker_set(struct pp_worker *w, int tensor, int part, int64_t first
 
 /* --- initial values that the device makes --- */
 
-/* What is drawn: a worker's elements of a tensor. */
-struct drawing {
-    int source; /* the tensor that has the values */
-    uint64_t seed;
-    int64_t first, n;
-};
-
-static struct pp_slice slice_of(const struct pp_worker *w, const struct drawing *d, int64_t done)
+static struct pp_slice slice_of(const struct pp_worker *w, const struct pp_drawing *d, int64_t done)
 {
     const struct pp_model *model = w->job->model;
     struct pp_slice slice = pp_tensor_slice(&model->tensors[d->source], &model->shape, w->member, d->first + done);
@@ -149,7 +142,7 @@ static struct pp_slice slice_of(const struct pp_worker *w, const struct drawing 
     return slice;
 }
 
-static bool has_few_slices(const struct pp_worker *w, const struct drawing *d)
+static bool has_few_slices(const struct pp_worker *w, const struct pp_drawing *d)
 {
     int64_t done = 0;
     for (int i = 0; i < SLICES && done < d->n; i++) done += slice_of(w, d, done).n;
@@ -157,7 +150,7 @@ static bool has_few_slices(const struct pp_worker *w, const struct drawing *d)
 }
 
 /* To device memory at `to`, slice by slice, until the device cannot draw one. */
-static pp_status draw_slices(struct pp_worker *w, const struct drawing *d, int precision, char *to, bool *drawn)
+static pp_status draw_slices(struct pp_worker *w, const struct pp_drawing *d, int precision, char *to, bool *drawn)
 {
     const struct pp_tensor *t = &w->job->model->tensors[d->source];
     for (int64_t done = 0; done < d->n && *drawn;) {
@@ -176,10 +169,9 @@ static pp_status draw_slices(struct pp_worker *w, const struct drawing *d, int p
 }
 
 /* Copies are drawn, too: what they are rounded from may be another worker's. */
-pp_status pp_worker_draw(struct pp_worker *w, int tensor, int source, uint64_t seed, int64_t first, int64_t n,
-                         bool *drawn)
+pp_status pp_worker_draw(struct pp_worker *w, int tensor, const struct pp_drawing *drawing, bool *drawn)
 {
-    struct drawing copy = {source, seed, first, n}, kept = copy;
+    struct pp_drawing copy = *drawing, kept = copy;
     pp_worker_keeps(w, tensor, 0, &kept.first, &kept.n);
     if (w->job->model->shape.shard_params) copy = kept;
     *drawn = w->backend->draw && has_few_slices(w, &copy);
