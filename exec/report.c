@@ -227,8 +227,13 @@ static pp_status take_step(struct pp_report *r, const struct pp_record *record)
     check_finite(r, record->loss, "loss of step", record->step + 1, record->step > 0);
     pp_progress("step %d of %d, %s", record->step + 1, r->session->agenda->steps, loss_text(r, "", record->loss, loss));
     if (!stores(r)) return PP_OK;
-    return pp_db_add_step(r->exec->db, r->run_id, record->step, record->epoch, record->ns, record->loss, record->tokens,
-                          record->traced);
+    return pp_db_add_step(r->exec->db, r->run_id,
+                          &(struct pp_db_step){.step = record->step,
+                                               .epoch = record->epoch,
+                                               .ns = record->ns,
+                                               .tokens = record->tokens,
+                                               .loss = record->loss,
+                                               .traced = record->traced});
 }
 
 static pp_status take_epoch(struct pp_report *r, const struct pp_record *record)

@@ -81,9 +81,14 @@ pp_status pp_db_add_tasks(struct pp_db *db, const struct pp_job *job, const stru
  * or collective is stored as the last of its posts. Adds the sums of table busy, too. */
 pp_status pp_db_add_events(struct pp_db *db, int64_t run_id, const struct pp_plan *plan,
                            const struct pp_trace *trace) PP_MUST_CHECK;
-/* One training step. loss: NAN if it is not known. */
-pp_status pp_db_add_step(struct pp_db *db, int64_t run_id, int step, int epoch, int64_t ns, double loss, int64_t tokens,
-                         bool traced) PP_MUST_CHECK;
+/* One training step. */
+struct pp_db_step {
+    int step, epoch;
+    int64_t ns, tokens;
+    double loss; /* NAN: it is not known */
+    bool traced;
+};
+pp_status pp_db_add_step(struct pp_db *db, int64_t run_id, const struct pp_db_step *step) PP_MUST_CHECK;
 /* One epoch. valid_loss: NAN if it is not known. */
 pp_status pp_db_add_epoch(struct pp_db *db, int64_t run_id, int epoch, double valid_loss, int64_t ns) PP_MUST_CHECK;
 /* Bytes of one kind of a worker. kind: one of pp_memory_names[], "arena", "live_peak", or "process" (resident

@@ -204,12 +204,11 @@ done:
     return pp_db_finish(db, status);
 }
 
-pp_status pp_db_add_step(struct pp_db *db, int64_t run_id, int step, int epoch, int64_t ns, double loss, int64_t tokens,
-                         bool traced)
+pp_status pp_db_add_step(struct pp_db *db, int64_t run_id, const struct pp_db_step *step)
 {
     return pp_db_add(db, "INSERT INTO step VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-                     PP_VALUES(PP_INT(run_id), PP_INT(step), PP_INT(epoch), PP_INT(ns), PP_REAL(loss), PP_INT(tokens),
-                               PP_INT(traced)));
+                     PP_VALUES(PP_INT(run_id), PP_INT(step->step), PP_INT(step->epoch), PP_INT(step->ns),
+                               PP_REAL(step->loss), PP_INT(step->tokens), PP_INT(step->traced)));
 }
 
 pp_status pp_db_add_epoch(struct pp_db *db, int64_t run_id, int epoch, double valid_loss, int64_t ns)

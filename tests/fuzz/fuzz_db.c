@@ -159,7 +159,7 @@ void fuzz_db_write(void)
     int64_t run;
     if (pp_db_open(path, PP_DB_WRITE, &db) != PP_OK) return;
     if (pp_db_run_begin(db, &info, &config, NULL, &run) == PP_OK &&
-        pp_db_add_step(db, run, 0, 0, 1000, 1.0, 10, false) == PP_OK)
+        pp_db_add_step(db, run, &(struct pp_db_step){.ns = 1000, .tokens = 10, .loss = 1}) == PP_OK)
         (void)pp_db_flush(db);
     (void)pp_db_close(db);
 }

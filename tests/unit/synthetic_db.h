@@ -190,7 +190,10 @@ static inline int64_t synthetic_run(struct pp_db *db, const struct synthetic_cas
     }
     must(pp_db_add_events(db, run, plan, &trace));
     for (int step = 0; !predicted && step < 23; step++)
-        must(pp_db_add_step(db, run, step, 0, ns + (step % 5 - 2) * ns / 100, 5.0, 700, step >= 20));
+        must(pp_db_add_step(
+            db, run,
+            &(struct pp_db_step){
+                .step = step, .ns = ns + (step % 5 - 2) * ns / 100, .tokens = 700, .loss = 5.0, .traced = step >= 20}));
     struct pp_metrics metrics;
     must(pp_trace_metrics(plan, &trace, 0, 20, 1, &metrics, NULL));
     synthetic_memory(db, run, plan, predicted);

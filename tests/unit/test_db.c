@@ -279,10 +279,14 @@ static void test_ms_per_batch(void **state)
     synthetic_open(&s, &two_stages);
     struct pp_db *db = open_db(PP_DB_WRITE);
     int64_t run = begin_run(db, &s, "ppexec");
-    for (int i = 0; i < 3; i++) must(pp_db_add_step(db, run, i, 0, 99000000, NAN, 700, false));
-    for (int i = 3; i < 23; i++) must(pp_db_add_step(db, run, i, 0, 1000000 * (i - 2), NAN, 700, false));
-    must(pp_db_add_step(db, run, 23, 0, 1, NAN, 350, false));
-    must(pp_db_add_step(db, run, 24, 0, 98000000, NAN, 700, true));
+    for (int i = 0; i < 3; i++)
+        must(pp_db_add_step(db, run, &(struct pp_db_step){.step = i, .ns = 99000000, .tokens = 700, .loss = NAN}));
+    for (int i = 3; i < 23; i++)
+        must(pp_db_add_step(db, run,
+                            &(struct pp_db_step){.step = i, .ns = 1000000 * (i - 2), .tokens = 700, .loss = NAN}));
+    must(pp_db_add_step(db, run, &(struct pp_db_step){.step = 23, .ns = 1, .tokens = 350, .loss = NAN}));
+    must(pp_db_add_step(db, run,
+                        &(struct pp_db_step){.step = 24, .ns = 98000000, .tokens = 700, .loss = NAN, .traced = true}));
     must(pp_db_flush(db));
     near(number(db, "SELECT plain_steps FROM v_ms_per_batch"), 20);
     near(number(db, "SELECT ms FROM v_ms_per_batch"), 10.5);

@@ -123,7 +123,8 @@ static void write_for_ever(void)
     synthetic_open(&s, &two_stages);
     struct pp_db *db = open_db(PP_DB_WRITE);
     int64_t run = begin_run(db, &s, "ppexec");
-    for (int step = 0;; step++) must(pp_db_add_step(db, run, step, 0, 1000, 1.0, 700, false));
+    for (int step = 0;; step++)
+        must(pp_db_add_step(db, run, &(struct pp_db_step){.step = step, .ns = 1000, .tokens = 700, .loss = 1}));
 }
 
 /* What a reader sees at this moment. */
@@ -220,7 +221,8 @@ static void fill_disk(void)
     setrlimit(RLIMIT_FSIZE, &limit);
     signal(SIGXFSZ, SIG_IGN);
     pp_status status = PP_OK;
-    for (int i = 0; i < 1000000 && status == PP_OK; i++) status = pp_db_add_step(db, 1, i, 0, 1, 1.0, 1, false);
+    for (int i = 0; i < 1000000 && status == PP_OK; i++)
+        status = pp_db_add_step(db, 1, &(struct pp_db_step){.step = i, .ns = 1, .tokens = 1, .loss = 1});
     if (status != PP_IO || !strstr(pp_message(), PATH) || !strstr(pp_message(), "limits on file size")) _exit(3);
     (void)pp_db_close(db);
 }

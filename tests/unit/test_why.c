@@ -77,7 +77,8 @@ static void store(struct pp_db *db, const struct synthetic_case *c, bool predict
     must(pp_db_add_tasks(db, &s.job, s.job.train));
     const int64_t ns = sweep(s.job.train, h, &trace) + h->between_ns;
     must(pp_db_add_events(db, run, s.job.train, &trace));
-    if (!predicted) must(pp_db_add_step(db, run, 0, 0, ns, 5.0, 700, true));
+    if (!predicted)
+        must(pp_db_add_step(db, run, &(struct pp_db_step){.ns = ns, .tokens = 700, .loss = 5.0, .traced = true}));
     struct pp_run_result result = {.ms_per_batch = (double)(ns + h->other_ns) / 1e6,
                                    .bubble = NAN,
                                    .makespan_ms = NAN,
