@@ -57,6 +57,17 @@ static void test_edges(void **state)
     check(time_of(load, 0, 0, (struct pp_product){64, 640, 100, 1, 2}), (64 * 64 + load * 128) * 100);
 }
 
+/* Of an odd number of multiprocessors one is in no pair. The others are no faster for it. */
+static void test_odd_number(void **state)
+{
+    (void)state;
+    enum { ODD = MULTIPROCESSORS + 1 };
+    const struct pp_tiles tiles = {ODD, 1000, 1, 16, 0.5, 0, 1};
+    const struct pp_product product = {256, 1280, 100, 1, 2}; /* five tiles, and five pairs */
+    const double multiplied = (256 * 256 + 16 * 512) * 100, stored = 256 * 256 * 0.5 * 2;
+    check(pp_product_ns(&tiles, &product, 2.0 * ODD, ODD), (multiplied + stored) / 2);
+}
+
 /* Of the peak a share: multiplying and loading take longer by it, writing does not. */
 static void test_share_of_the_peak(void **state)
 {
@@ -169,6 +180,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_waves),
         cmocka_unit_test(test_edges),
+        cmocka_unit_test(test_odd_number),
         cmocka_unit_test(test_share_of_the_peak),
         cmocka_unit_test(test_results_are_written),
         cmocka_unit_test(test_adding_reads),
