@@ -223,8 +223,10 @@ static void add_attention(const struct pp_call *call, bool gpu, struct pp_work *
               arithmetic = has_own_arithmetic(call, gpu) ? call->precision : PP_FP32;
     work->flops[PP_FP32] += heads * p.of[0].scores * other * turns;
     if (gpu && call->kernel == PP_KERNEL_FLASH && call->at.flash.bias.region != PP_MEM_NONE) {
-        const struct pp_operand qkv = pp_call_operand(call, PP_OPERAND(flash, qkv)); /* a bias is added first */
-        work->bytes_before = 2.0 * (double)qkv.elements * (double)qkv.element_bytes;
+        const struct pp_operand qkv = pp_call_operand(call, PP_OPERAND(flash, qkv)); /* a bias is added first, */
+        const double once = (double)qkv.elements * (double)qkv.element_bytes;
+        work->bytes_before = 2 * once;
+        work->bytes -= once; /* and what it makes is written by that launch alone */
     }
     if (gpu && others_multiply(call))
         work->attention[is_gradient(call)] = 2 * heads * asked_columns(call) * processor_scores(&call->attention, true);

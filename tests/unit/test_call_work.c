@@ -202,8 +202,8 @@ static void test_in_turn(void **state)
     (void)state;
     struct pp_call call = {PP_KERNEL_FLASH, .attention = {4, 128, 2, 64, 0}, .precision = PP_BF16};
     assert_true(pp_call_work(&call, true).clocks == 0.21 * 8 * 128 * 128);
-    call.at.flash.bias.region = PP_MEM_PARAM;
-    assert_true(pp_call_work(&call, true).bytes_before == 2 * 2 * 4 * 128 * 3 * 2 * 64.0);
+    call.at.flash.qkv.region = call.at.flash.bias.region = PP_MEM_ACT; /* 4 * 128 tokens, 3 * 2 * 64 columns of bf16 */
+    assert_true(pp_call_work(&call, true).bytes_before == 1024 * 768 && pp_call_work(&call, true).bytes == 512 * 768);
     assert_true(pp_call_work(&call, false).bytes_before == 0 && pp_call_work(&call, false).clocks == 0);
     call.kernel = PP_KERNEL_FLASH_GRAD, call.attention.dh = 192; /* two blocks make all scores of keys and values */
     assert_true(pp_call_work(&call, true).clocks == 1.5 * 8 * 128 * 128 && pp_call_work(&call, true).bytes_before == 0);
