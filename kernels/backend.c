@@ -130,15 +130,19 @@ static pp_status find_device(const char *name, const struct device **out)
     return pp_fail(PP_USAGE, "--device %s: there is no such device; there are %s", name, names);
 }
 
-pp_status pp_backend_find(const char *name, const struct pp_backend **out)
+static pp_status find_named(const char *name, const struct pp_backend **out)
 {
     const struct device *device;
-    *out = NULL;
-    if (name && !strcmp(name, "auto")) return find_auto(out);
     PP_TRY(find_device(name, &device));
-    const pp_status status = usable(device, out);
+    return pp_context(usable(device, out), "--device %s", name ? name : device->backend->name);
+}
+
+pp_status pp_backend_find(const char *name, const struct pp_backend **out)
+{
+    pp_status status = name && !strcmp(name, "auto") ? find_auto(out) : find_named(name, out);
+    if (status == PP_OK && (*out)->prepare) status = (*out)->prepare();
     if (status != PP_OK) *out = NULL;
-    return pp_context(status, "--device %s", name ? name : device->backend->name);
+    return status;
 }
 
 pp_status pp_backend_named(const char *name, const struct pp_backend **out)

@@ -12,7 +12,7 @@
 
 /* A device that this machine can use, loaded if need be. NULL: the cpu. "auto": the first that can be used; a line of
  * the log says why, if that is not the first of all. PP_USAGE if unknown, naming those there are; PP_UNSUPPORTED if
- * this build or machine cannot use it, saying what is missing. From one thread at a time. */
+ * this build or machine cannot use it, saying what is missing. From one thread at a time, before others run it. */
 pp_status pp_backend_find(const char *name, const struct pp_backend **out) PP_MUST_CHECK;
 
 /* For programs that predict what a device does and need none: its name and summary, and nothing else; nothing

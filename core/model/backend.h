@@ -46,6 +46,8 @@ struct pp_backend {
     bool waits; /* computes nothing: run() takes the time of frame->wait */
     /* Can this machine use it? PP_UNSUPPORTED with a message that says in one line what is missing. NULL: always. */
     pp_status (*available)(void);
+    /* Once it was chosen, before other threads use it: what may not run beside them. NULL: there is nothing. */
+    pp_status (*prepare)(void);
     /* Workers of one host that share the worker's device, itself included; 1: it has a device to itself. NULL: 1.
      * Devices are given out in order: successive workers of the host share one. */
     int (*sharers)(const struct pp_device_spec *spec);

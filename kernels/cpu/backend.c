@@ -191,6 +191,7 @@ static int64_t cpu_reference_ns(struct pp_device *device)
 const struct pp_backend pp_backend_cpu = {
     .name = "cpu",
     .summary = "the processor's cores; products by OpenBLAS",
+    .prepare = pp_gemm_load,
     .open = cpu_open,
     .close = cpu_close,
     .alloc = cpu_alloc,

@@ -158,11 +158,22 @@ static void load_once(void)
     if (blas.status != PP_OK) snprintf(blas.message, sizeof blas.message, "%s", pp_message());
 }
 
-pp_status pp_gemm_open(int threads)
+pp_status pp_gemm_load(void)
 {
     pthread_once(&once, load_once);
-    if (blas.status != PP_OK) return pp_fail(blas.status, "%s", blas.message);
-    blas.set_num_threads(threads > 0 ? threads : 1);
+    return blas.status == PP_OK ? PP_OK : pp_fail(blas.status, "%s", blas.message);
+}
+
+pp_status pp_gemm_open(int threads)
+{
+    static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+    static int set; /* 0: none yet */
+    const int wanted = threads > 0 ? threads : 1;
+    PP_TRY(pp_gemm_load());
+    pthread_mutex_lock(&one_at_a_time);
+    if (wanted != set) blas.set_num_threads(wanted);
+    set = wanted;
+    pthread_mutex_unlock(&one_at_a_time);
     return PP_OK;
 }
 

@@ -17,10 +17,14 @@ enum pp_gemm_op {
 };
 
 /* Asks for the kernels of one processor ("Haswell", "SkylakeX", ...; NULL or "": the best). Before the first
- * pp_gemm_open. */
+ * pp_gemm_load. */
 void pp_gemm_want_core(const char *core);
 
-/* Loads OpenBLAS on the first call; sets the number of threads that a product uses, for the whole process. */
+/* Loads OpenBLAS on the first call, which sets environment variables for it: call it while no other thread looks. */
+pp_status pp_gemm_load(void) PP_MUST_CHECK;
+
+/* The same, if it is not loaded; then sets the number of threads that a product uses, for the whole process, unless it
+ * is this number: several workers may say so at the same time, also while others multiply. */
 pp_status pp_gemm_open(int threads) PP_MUST_CHECK;
 
 /* C = A B + beta C, row-major, leading dimensions in elements. pp_gemm_open must have succeeded. */

@@ -2,6 +2,7 @@
  *
  * Matrix products against their definition, and how OpenBLAS is loaded.
  */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +10,64 @@
 
 #include <cmocka.h>
 
+#include "kernels/backend.h"
 #include "tests/unit/kernel_case.h"
+
+/* Functions of OpenBLAS that were looked for; how often the number of its threads was set, and to what. */
+static int looked_for, set, threads;
+static void (*set_threads)(int n);
+
+static void count_set(int n)
+{
+    set++;
+    threads = n;
+    set_threads(n);
+}
+
+void *__real_dlsym(void *library, const char *name);
+void *__wrap_dlsym(void *library, const char *name);
+void *__wrap_dlsym(void *library, const char *name)
+{
+    void *symbol = __real_dlsym(library, name), *counted;
+    void (*counting)(int n) = count_set;
+    looked_for++;
+    if (!symbol || strcmp(name, "openblas_set_num_threads") != 0) return symbol;
+    memcpy(&set_threads, &symbol, sizeof symbol);
+    memcpy(&counted, &counting, sizeof counted);
+    return counted;
+}
+
+static void *open_device(void *arg)
+{
+    const struct pp_backend *cpu = arg;
+    const struct pp_device_spec spec = {.threads = 2};
+    struct pp_device *device;
+    if (cpu->open(&spec, &device) != PP_OK) return arg;
+    cpu->close(device);
+    return NULL;
+}
+
+/* Who finds the device has loaded the library; workers only say how many threads they want, and the first sets it. */
+static void test_loaded_before_workers(void **state)
+{
+    (void)state;
+    enum { WORKERS = 4 };
+    const struct pp_backend *cpu;
+    pthread_t worker[WORKERS];
+    assert_int_equal(looked_for, 0);
+    assert_int_equal(pp_backend_find("cpu", &cpu), PP_OK);
+    const int loaded = looked_for;
+    assert_true(loaded > 0);
+    for (int i = 0; i < WORKERS; i++) assert_int_equal(pthread_create(&worker[i], NULL, open_device, (void *)cpu), 0);
+    for (int i = 0; i < WORKERS; i++) {
+        void *failed;
+        pthread_join(worker[i], &failed);
+        assert_null(failed);
+    }
+    assert_int_equal(looked_for, loaded);
+    assert_int_equal(set, 1);
+    assert_int_equal(threads, 2);
+}
 
 static const int sizes[][3] = {{1, 1, 1}, {5, 7, 3}, {36, 108, 36}, {35, 17, 60}, {3, 100, 12}, {64, 65, 66}};
 
@@ -70,6 +128,7 @@ int main(void)
 {
     setenv("OPENBLAS_CORETYPE", "Prescott", 1);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_loaded_before_workers),
         cmocka_unit_test(test_inherited_core_is_ignored),
         cmocka_unit_test(test_products),
     };
