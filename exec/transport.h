@@ -138,6 +138,7 @@ struct pp_world {
     int cores;        /* that this process may use */
     atomic_int stop;  /* enum pp_status: PP_OK, or why workers of this process are to stop */
     char message[PP_MESSAGE_BYTES]; /* with `stop`: see pp_world_failure() */
+    bool signal_alone;              /* `message` is PP_BY_SIGNAL: whoever knows more may tell it */
     struct pp_bell *bells;          /* [count] */
     struct pp_scratch *scratch;     /* [count] */
     void *local_state, *remote_state;
@@ -178,8 +179,10 @@ pp_status pp_world_scratch(struct pp_world *world, int me, int64_t bytes, void *
 /* Tells the workers of this process to give up; their next pp_world_check() fails. Called by a thread that has just
  * failed, as pp_message() says. */
 void pp_world_stop(struct pp_world *world, pp_status why);
+/* The message of a worker that a signal has stopped, and that has no more to say of it. */
+#define PP_BY_SIGNAL "stopped by a signal"
 /* The failure with which pp_world_stop() was called first, and its message: others may have failed because of it. Of
- * workers that a signal has stopped, the one with the longest message.
+ * workers that a signal has stopped, the first that says more than PP_BY_SIGNAL.
  * PP_OK: there was none. */
 pp_status pp_world_failure(const struct pp_world *world) PP_MUST_CHECK;
 /* PP_INTERRUPTED after a signal, PP_PEER after pp_world_stop(). */

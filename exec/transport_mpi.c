@@ -121,7 +121,7 @@ static pp_status gather(const void *mine, int bytes, void *all)
     for (;;) {
         PP_TRY(check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test of a gather"));
         if (done) return PP_OK;
-        if (pp_signals_caught()) return pp_fail(PP_INTERRUPTED, "stopped by a signal");
+        if (pp_signals_caught()) return pp_fail(PP_INTERRUPTED, PP_BY_SIGNAL);
         nanosleep(&nap, NULL);
     }
 }

@@ -142,19 +142,20 @@ void pp_world_sleep(struct pp_world *world, int me, unsigned seen, int64_t until
 
 static pthread_mutex_t telling = PTHREAD_MUTEX_INITIALIZER; /* guards the message of a world */
 
-/* Is this failure the one to tell, after one with another message? A signal comes to all workers alike, so of these who
- * has most to say tells. */
-static bool tells_more(const struct pp_world *world, pp_status why)
+/* Is this failure the one to tell, after one with another message? A signal comes to all workers alike, so of these
+ * the first tells that knows more than that it came. */
+static bool tells_more(const struct pp_world *world, pp_status why, bool signal_alone)
 {
-    const int before = atomic_load(&world->stop);
-    if (before == PP_OK) return true;
-    return before == PP_INTERRUPTED && why == PP_INTERRUPTED && strlen(pp_message()) > strlen(world->message);
+    if (atomic_load(&world->stop) == PP_OK) return true;
+    return world->signal_alone && why == PP_INTERRUPTED && !signal_alone;
 }
 
 void pp_world_stop(struct pp_world *world, pp_status why)
 {
+    const bool signal_alone = why == PP_INTERRUPTED && strcmp(pp_message(), PP_BY_SIGNAL) == 0;
     pthread_mutex_lock(&telling);
-    if (tells_more(world, why)) {
+    if (tells_more(world, why, signal_alone)) {
+        world->signal_alone = signal_alone;
         snprintf(world->message, sizeof world->message, "%s", pp_message());
         atomic_store(&world->stop, (int)why);
     }
@@ -173,7 +174,7 @@ pp_status pp_world_failure(const struct pp_world *world)
 
 pp_status pp_world_check(struct pp_world *world)
 {
-    if (pp_signals_caught()) return pp_fail(PP_INTERRUPTED, "stopped by a signal");
+    if (pp_signals_caught()) return pp_fail(PP_INTERRUPTED, PP_BY_SIGNAL);
     if (atomic_load_explicit(&world->stop, memory_order_relaxed) != PP_OK)
         return pp_fail(PP_PEER, "another worker of this process failed");
     return PP_OK;

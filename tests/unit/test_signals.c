@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One request to stop that comes twice is one; a later one ends the process. What is to be done before the end is done.
+ * Of workers that one signal stops, one that knows more tells.
  */
 #include <setjmp.h>
 #include <signal.h>
@@ -19,6 +20,7 @@
 
 #include "core/options/ending.h"
 #include "exec/signals.h"
+#include "exec/transport.h"
 
 /* In a process of its own: raises `n` signals at once, and a further one `later_ms` later unless that is 0. */
 static int end_of(int number, int n, int later_ms)
@@ -140,10 +142,35 @@ static void test_ending_that_cannot_begin(void **state)
     assert_int_equal(pp_ending_end(), PP_OK);
 }
 
+/* One signal stops all workers: the first that knows more is told, however few words it has. Other failures stay. */
+static void test_told_by_who_knows_more(void **state)
+{
+    static const struct pp_processes alone = {.count = 1, .on_host = 1, .hosts = 1};
+    struct pp_world *world;
+    (void)state;
+    assert_int_equal(pp_world_open(&pp_transport_inproc, &alone, 2, 1, &world), PP_OK);
+    static const char *const told[] = {PP_BY_SIGNAL, "nobody reads", "nobody reads", "nobody reads"},
+                             *const said[] = {PP_BY_SIGNAL, "nobody reads", "a signal came while something was done",
+                                              PP_BY_SIGNAL};
+    for (int i = 0; i < 4; i++) {
+        pp_world_stop(world, pp_fail(PP_INTERRUPTED, "%s", said[i]));
+        assert_int_equal(pp_world_failure(world), PP_INTERRUPTED);
+        assert_string_equal(pp_message(), told[i]);
+    }
+    pp_world_close(world);
+    assert_int_equal(pp_world_open(&pp_transport_inproc, &alone, 2, 1, &world), PP_OK);
+    pp_world_stop(world, pp_fail(PP_IO, "a file"));
+    pp_world_stop(world, pp_fail(PP_INTERRUPTED, "%s, while a file was written", PP_BY_SIGNAL));
+    assert_int_equal(pp_world_failure(world), PP_IO);
+    assert_string_equal(pp_message(), "a file");
+    pp_world_close(world);
+}
+
 int main(void)
 {
     signal(SIGINT, SIG_DFL); /* a shell's background job is started to ignore it */
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_requests), cmocka_unit_test(test_ending),
-                                       cmocka_unit_test(test_ending_that_cannot_begin)};
+                                       cmocka_unit_test(test_ending_that_cannot_begin),
+                                       cmocka_unit_test(test_told_by_who_knows_more)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
