@@ -54,6 +54,7 @@ struct place {
     struct pp_row row;
     int64_t bytes;  /* that it needs, if no row fits; else 0 */
     int64_t before; /* its index before sorting */
+    int64_t better; /* better rows with the same number of workers on the same machine */
 };
 
 static int by_value(const void *a, const void *b)
@@ -73,14 +74,29 @@ static bool has_fitting(const struct pp_row *rows, int64_t n)
     return i < n;
 }
 
-/* Number of better rows with the same number of workers on the same machine. */
-static int better(const struct place *places, int64_t place)
+/* Rows with the same number of workers on the same machine are a group; in it the best come first. */
+static int by_group(const void *a, const void *b)
 {
-    const struct pp_row *this = &places[place].row;
-    int n = 0;
-    for (int64_t i = 0; i < place; i++)
-        n += places[i].row.workers == this->workers && places[i].row.target == this->target;
-    return n;
+    const struct place *x = *(const struct place *const *)a, *y = *(const struct place *const *)b;
+    if (x->row.workers != y->row.workers) return x->row.workers < y->row.workers ? -1 : 1;
+    if (x->row.target != y->row.target) return x->row.target < y->row.target ? -1 : 1;
+    return x < y ? -1 : 1;
+}
+
+/* places[n], sorted: sets `better` of each. */
+static pp_status count_better(struct place *places, int64_t n)
+{
+    struct place **grouped;
+    PP_TRY(PP_NEW(&grouped, n));
+    for (int64_t i = 0; i < n; i++) grouped[i] = &places[i];
+    qsort(grouped, (size_t)n, sizeof *grouped, by_group);
+    for (int64_t i = 1; i < n; i++) {
+        const struct pp_row *last = &grouped[i - 1]->row, *row = &grouped[i]->row;
+        const bool same = row->workers == last->workers && row->target == last->target;
+        grouped[i]->better = same ? grouped[i - 1]->better + 1 : 0;
+    }
+    free(grouped);
+    return PP_OK;
 }
 
 pp_status pp_rank(struct pp_row *rows, int64_t *n, const struct pp_config *config)
@@ -92,8 +108,13 @@ pp_status pp_rank(struct pp_row *rows, int64_t *n, const struct pp_config *confi
     for (int64_t i = 0; i < *n; i++)
         places[i] = (struct place){.row = rows[i], .bytes = fitting ? 0 : rows[i].device_bytes, .before = i};
     qsort(places, (size_t)*n, sizeof *places, by_value);
+    const pp_status status = count_better(places, *n);
+    if (status != PP_OK) {
+        free(places);
+        return status;
+    }
     for (int64_t i = 0; i < *n; i++) {
-        if (!config->top || better(places, i) < config->top)
+        if (!config->top || places[i].better < config->top)
             rows[kept++] = places[i].row;
         else
             pp_row_free(&places[i].row);

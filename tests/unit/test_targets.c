@@ -240,6 +240,28 @@ static void rows_that_do_not_fit_go_last(void **state)
     }
 }
 
+/* Of hundreds of thousands, too: each is not compared with all. The values are all numbers below ROWS, once each. */
+static void the_best_of_many_stay(void **state)
+{
+    enum { ROWS = 400009, STEP = 7919, GROUPS = 6, TOP = 3 }; /* ROWS is a prime */
+    static const struct pp_config config = {.top = TOP};
+    struct pp_row *rows = calloc(ROWS, sizeof *rows);
+    int64_t n = ROWS;
+    (void)state;
+    assert_non_null(rows);
+    for (int64_t i = 0; i < ROWS; i++) {
+        const int value = (int)(i * STEP % ROWS), group = value % GROUPS;
+        rows[i] = (struct pp_row){.value = value, .workers = group / 2, .target = group % 2};
+    }
+    assert_int_equal(pp_rank(rows, &n, &config), PP_OK);
+    assert_int_equal(n, GROUPS * TOP);
+    for (int i = 0; i < n; i++) {
+        assert_true(rows[i].value == i);
+        assert_int_equal(rows[i].workers * 2 + rows[i].target, i % GROUPS);
+    }
+    free(rows);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(without_a_machine_there_is_one_target),
@@ -252,6 +274,7 @@ int main(void)
                                        cmocka_unit_test(layers_have_times_of_their_machine),
                                        cmocka_unit_test(the_best_of_each_machine_stay),
                                        cmocka_unit_test(equal_rows_keep_their_order),
-                                       cmocka_unit_test(rows_that_do_not_fit_go_last)};
+                                       cmocka_unit_test(rows_that_do_not_fit_go_last),
+                                       cmocka_unit_test(the_best_of_many_stay)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
