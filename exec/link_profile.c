@@ -186,50 +186,40 @@ static pp_status look_at_reduce(struct pp_world *world, void *at, bool *done)
     return PP_OK;
 }
 
-static pp_status reduce_once(struct side *s, struct pp_reduce *reduce, int64_t bytes)
+static pp_status reduce_once(struct side *s, int64_t bytes)
 {
+    struct pp_reduce *reduce = s->reduce;
     int64_t start = pp_now_ns();
     PP_TRY(pp_reduce_start(s->world, reduce, s->outgoing, bytes / (int64_t)sizeof(float)));
     PP_TRY(pp_world_await(s->world, s->me, look_at_reduce, reduce));
     return pp_times_add(&s->one_way, pp_now_ns() - start);
 }
 
-static pp_status reduce_size(struct side *s, struct pp_reduce *reduce, int64_t bytes, struct pp_quantiles *ns)
+static pp_status reduce_size(void *side, int64_t bytes, struct pp_quantiles *ns)
 {
+    struct side *s = side;
     int64_t deadline = 0;
     bool more = true;
     for (int i = 0; more; i++) {
         if (i == WARM_UP) deadline = begin_counting(s);
         more = i < WARM_UP || (i < MANY && pp_now_ns() < deadline);
         PP_TRY(pp_link_agree(s->world, s->me, &more));
-        PP_TRY(reduce_once(s, reduce, bytes));
+        PP_TRY(reduce_once(s, bytes));
     }
     *ns = pp_times_quantiles(&s->one_way);
-    return s->me == 0 ? pp_link_sample(s->out, s->mover->allreduce, "", bytes, ns) : PP_OK;
-}
-
-static pp_status measure_sizes_of_reduction(struct side *s, struct pp_reduce *reduce)
-{
-    int64_t sizes[PP_LINK_SIZES];
-    double x[PP_LINK_SIZES], y[PP_LINK_SIZES], a, b;
-    int n = pp_link_gradient_sizes(s->setup->gradient_bytes, s->room, sizes);
-    for (int i = 0; i < n; i++) {
-        struct pp_quantiles ns;
-        PP_TRY(reduce_size(s, reduce, sizes[i], &ns));
-        x[i] = (double)sizes[i];
-        y[i] = (double)ns.median_ns;
-    }
-    if (s->me != 0) return PP_OK;
-    pp_link_fit(x, y, n, s->setup->gradient_bytes, &a, &b);
-    PP_TRY(pp_link_profile_add(s->out, s->mover->allreduce, "latency_ns", a));
-    return pp_link_profile_add(s->out, s->mover->allreduce, "ns_per_byte", b);
+    return PP_OK;
 }
 
 static pp_status measure_reduction(struct side *s)
 {
     struct pp_group group = {.first = 0, .stride = 1, .n = 2};
     PP_TRY(pp_reduce_create(group, s->me, s->setup->backend, s->device, s->room, &s->reduce));
-    return measure_sizes_of_reduction(s, s->reduce);
+    return pp_link_measure_sums(&(struct pp_link_sums){.setup = s->setup,
+                                                       .link = s->mover->allreduce,
+                                                       .room = s->room,
+                                                       .measure = reduce_size,
+                                                       .side = s,
+                                                       .out = s->out});
 }
 
 static pp_status measure(struct side *s)

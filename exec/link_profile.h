@@ -23,7 +23,7 @@
 #define PP_EXEC_LINK_PROFILE_H
 
 #include "core/base/stats.h"
-#include "core/database/db.h"
+#include "core/database/link_profile.h"
 #include "core/job/job.h"
 #include "core/model/backend.h"
 #include "exec/transport.h"
@@ -41,14 +41,7 @@ struct pp_link_setup {
     int64_t message_bytes[2], gradient_bytes[2];
 };
 
-enum { PP_LINK_SAMPLES = 96, PP_LINK_FIGURES = 32 };
-
-struct pp_link_profile {
-    int nsamples, nfigures;
-    struct pp_sample samples[PP_LINK_SAMPLES];
-    struct pp_figure figures[PP_LINK_FIGURES];
-};
-
+/* link, parameter: borrowed. */
 pp_status pp_link_profile_add(struct pp_link_profile *profile, const char *link, const char *parameter,
                               double value) PP_MUST_CHECK;
 
@@ -61,7 +54,7 @@ pp_status pp_link_profile_processes(const struct pp_link_setup *setup, const str
                                     const struct pp_processes *processes, struct pp_link_profile *out) PP_MUST_CHECK;
 /* Measures the time that a worker spends besides kernels and messages: link "worker", task_overhead_ns and
  * step_overhead_ns. Runs steps of two jobs, of one rank and one replica each, whose programs it empties; one has more
- * tasks than the other, which tells the overhead of a task from that of a step. */
+ * tasks than the other, which tells the overhead of a task from that of a step: their numbers of tasks must differ. */
 pp_status pp_link_profile_worker(const struct pp_link_setup *setup, struct pp_job *few, struct pp_job *many,
                                  struct pp_link_profile *out) PP_MUST_CHECK;
 

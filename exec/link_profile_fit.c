@@ -91,3 +91,28 @@ void pp_link_fit(const double *x, const double *y, int n, const int64_t asked[2]
     *latency = y[0];
     *per_byte = near ? near_sum / near : sum;
 }
+
+pp_status pp_link_add_fit(struct pp_link_profile *profile, const char *link, const double *x, const double *y, int n,
+                          const int64_t asked[2])
+{
+    double latency, per_byte;
+    pp_link_fit(x, y, n, asked, &latency, &per_byte);
+    PP_TRY(pp_link_profile_add(profile, link, "latency_ns", latency));
+    return pp_link_profile_add(profile, link, "ns_per_byte", per_byte);
+}
+
+pp_status pp_link_measure_sums(const struct pp_link_sums *sums)
+{
+    const int64_t *asked = sums->setup->gradient_bytes;
+    int64_t sizes[PP_LINK_SIZES];
+    double x[PP_LINK_SIZES], y[PP_LINK_SIZES];
+    const int n = pp_link_gradient_sizes(asked, sums->room, sizes);
+    for (int i = 0; i < n; i++) {
+        struct pp_quantiles ns;
+        PP_TRY(sums->measure(sums->side, sizes[i], &ns));
+        x[i] = (double)sizes[i];
+        y[i] = (double)ns.median_ns;
+        if (sums->out) PP_TRY(pp_link_sample(sums->out, sums->link, "", sizes[i], &ns));
+    }
+    return sums->out ? pp_link_add_fit(sums->out, sums->link, x, y, n, asked) : PP_OK;
+}

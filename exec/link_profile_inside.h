@@ -26,6 +26,21 @@ pp_status pp_link_sample(struct pp_link_profile *profile, const char *name, cons
  * for the latency. asked: smallest and largest size of the plans; per_byte is taken from the points near them. */
 void pp_link_fit(const double *x, const double *y, int n, const int64_t asked[2], double *latency, double *per_byte);
 
+/* The same, and adds both to the profile as figures of the link: latency_ns, ns_per_byte. */
+pp_status pp_link_add_fit(struct pp_link_profile *profile, const char *link, const double *x, const double *y, int n,
+                          const int64_t asked[2]) PP_MUST_CHECK;
+
+/* Called by both workers: measures sums of all sizes of gradients with measure(), at worker 0 for the profile. */
+struct pp_link_sums {
+    const struct pp_link_setup *setup;
+    const char *link;
+    int64_t room; /* bytes of the largest sum */
+    pp_status (*measure)(void *side, int64_t bytes, struct pp_quantiles *ns);
+    void *side;
+    struct pp_link_profile *out; /* NULL in worker 1 */
+};
+pp_status pp_link_measure_sums(const struct pp_link_sums *sums) PP_MUST_CHECK;
+
 /* Called by both workers: worker 0 tells worker 1 whether to go on. The message is also the signal to start. */
 pp_status pp_link_agree(struct pp_world *world, int me, bool *more) PP_MUST_CHECK;
 

@@ -167,14 +167,11 @@ static pp_status measure_list(struct side *s, int length, int parts, struct pp_q
 
 static pp_status add_p2p_figures(struct side *s, const double *x, const double *y, int n, const double calls[2])
 {
-    double latency, per_byte;
-    pp_link_fit(x, y, n, s->setup->message_bytes, &latency, &per_byte);
+    PP_TRY(pp_link_add_fit(s->out, s->mover->p2p, x, y, n, s->setup->message_bytes));
     const struct {
         const char *name;
         double value;
-    } figures[] = {{"latency_ns", latency},
-                   {"ns_per_byte", per_byte},
-                   {"send_overhead_ns", calls[0]},
+    } figures[] = {{"send_overhead_ns", calls[0]},
                    {"recv_overhead_ns", calls[1]},
                    {"posts_in_order", s->carrier->posts_in_order},
                    {"receiver_copies", 0}};
@@ -205,23 +202,20 @@ static pp_status measure_p2p(struct side *s)
     return s->port.me == 0 ? add_p2p_figures(s, x, y, n, calls) : PP_OK;
 }
 
+static pp_status measure_sum(void *side, int64_t bytes, struct pp_quantiles *ns)
+{
+    list_sums(side, bytes);
+    return measure_list(side, 1, 1, ns);
+}
+
 static pp_status measure_sums(struct side *s)
 {
-    int64_t sizes[PP_LINK_SIZES];
-    double x[PP_LINK_SIZES], y[PP_LINK_SIZES], latency, per_byte;
-    int n = pp_link_gradient_sizes(s->setup->gradient_bytes, s->room, sizes);
-    for (int i = 0; i < n; i++) {
-        struct pp_quantiles ns;
-        list_sums(s, sizes[i]);
-        PP_TRY(measure_list(s, 1, 1, &ns));
-        x[i] = (double)sizes[i];
-        y[i] = (double)ns.median_ns;
-        if (s->port.me == 0) PP_TRY(pp_link_sample(s->out, s->mover->allreduce, "", sizes[i], &ns));
-    }
-    if (s->port.me != 0) return PP_OK;
-    pp_link_fit(x, y, n, s->setup->gradient_bytes, &latency, &per_byte);
-    PP_TRY(pp_link_profile_add(s->out, s->mover->allreduce, "latency_ns", latency));
-    return pp_link_profile_add(s->out, s->mover->allreduce, "ns_per_byte", per_byte);
+    return pp_link_measure_sums(&(struct pp_link_sums){.setup = s->setup,
+                                                       .link = s->mover->allreduce,
+                                                       .room = s->room,
+                                                       .measure = measure_sum,
+                                                       .side = s,
+                                                       .out = s->out});
 }
 
 /* --- opening and closing --- */

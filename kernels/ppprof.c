@@ -214,7 +214,6 @@ static pp_status measure_and_store(struct session *s)
     pp_status measured = pp_profile_run(s->profile);
     if (measured != PP_OK && measured != PP_INTERRUPTED) return measured;
     PP_TRY(pp_profile_store(s->profile, s->db, s->run_id));
-    struct pp_profile_links links = {s->links.samples, s->links.nsamples, s->links.figures, s->links.nfigures};
     if (measured == PP_INTERRUPTED && pp_profile_shapes_timed(s->profile) == 0)
         return pp_fail(measured, "profiling was interrupted before any task was timed: %s has figures of links alone",
                        path_of(s));
@@ -224,7 +223,7 @@ static pp_status measure_and_store(struct session *s)
                        "those that no complete profile there has, however few samples they are of",
                        pp_profile_shapes_timed(s->profile), s->profile->nshapes, path_of(s));
     FILE *out = open_memstream(&s->printed, &s->printed_bytes);
-    pp_status printed = out ? pp_profile_print(out, s->config.format, s->profile, &links) : PP_OK;
+    pp_status printed = out ? pp_profile_print(out, s->config.format, s->profile, &s->links) : PP_OK;
     if (!out || fclose(out) != 0) return pp_fail(PP_NOMEM, "there is not enough memory to print the results");
     return printed;
 }

@@ -94,7 +94,7 @@ static json_t *append(json_t *rows, const struct record *r)
 }
 
 /* NULL: no memory. */
-static json_t *make_rows(struct pp_profile *profile, const struct pp_profile_links *links)
+static json_t *make_rows(struct pp_profile *profile, const struct pp_link_profile *links)
 {
     json_t *rows = json_array();
     for (int i = 0; i < profile->nshapes; i++)
@@ -106,8 +106,8 @@ static json_t *make_rows(struct pp_profile *profile, const struct pp_profile_lin
         struct record r = of_sample(&links->samples[i]);
         rows = append(rows, &r);
     }
-    for (int i = 0; i < links->nparameters; i++) {
-        struct record r = of_parameter(&links->parameters[i]);
+    for (int i = 0; i < links->nfigures; i++) {
+        struct record r = of_parameter(&links->figures[i]);
         rows = append(rows, &r);
     }
     for (int i = 0; i < PP_PROFILE_WHENS; i++) {
@@ -217,11 +217,11 @@ static pp_status print_tasks(struct record *records, int64_t n, FILE *out)
     return status;
 }
 
-static pp_status print_table(FILE *out, struct pp_profile *profile, const struct pp_profile_links *links)
+static pp_status print_table(FILE *out, struct pp_profile *profile, const struct pp_link_profile *links)
 {
     const int64_t tasks = (int64_t)profile->nshapes * profile->nloads;
     struct record *records;
-    PP_TRY(PP_NEW(&records, tasks + links->nsamples + links->nparameters));
+    PP_TRY(PP_NEW(&records, tasks + links->nsamples + links->nfigures));
     const pp_status status = print_tasks(records, task_records(profile, records), out);
     if (status != PP_OK) {
         free(records);
@@ -230,9 +230,9 @@ static pp_status print_table(FILE *out, struct pp_profile *profile, const struct
     for (int i = 0; i < links->nsamples; i++) records[i] = of_sample(&links->samples[i]);
     if (links->nsamples > 0) fputc('\n', out);
     print_records(sample_columns, COUNT_OF(sample_columns), records, links->nsamples, out);
-    for (int i = 0; i < links->nparameters; i++) records[i] = of_parameter(&links->parameters[i]);
-    if (links->nparameters > 0) fputc('\n', out);
-    print_records(parameter_columns, COUNT_OF(parameter_columns), records, links->nparameters, out);
+    for (int i = 0; i < links->nfigures; i++) records[i] = of_parameter(&links->figures[i]);
+    if (links->nfigures > 0) fputc('\n', out);
+    print_records(parameter_columns, COUNT_OF(parameter_columns), records, links->nfigures, out);
     free(records);
     fputs("\nreference kernel, us:", out);
     for (int i = 0; i < PP_PROFILE_WHENS; i++) {
@@ -243,7 +243,7 @@ static pp_status print_table(FILE *out, struct pp_profile *profile, const struct
     return PP_OK;
 }
 
-pp_status pp_profile_print(FILE *out, int format, struct pp_profile *profile, const struct pp_profile_links *links)
+pp_status pp_profile_print(FILE *out, int format, struct pp_profile *profile, const struct pp_link_profile *links)
 {
     if (format == PP_FORMAT_TABLE) return print_table(out, profile, links);
     json_t *rows = make_rows(profile, links);

@@ -8,18 +8,11 @@
 
 #include <stdio.h>
 
+#include "core/database/link_profile.h"
 #include "kernels/profile.h"
-
-/* What was measured of links (exec/link_profile.h): samples, and parameters fitted to them. Borrowed. */
-struct pp_profile_links {
-    const struct pp_sample *samples;
-    int nsamples;
-    const struct pp_figure *parameters;
-    int nparameters;
-};
 
 /* format: enum pp_format. out: a stream into memory of the caller; after PP_NOMEM it may hold a part of the output. */
 pp_status pp_profile_print(FILE *out, int format, struct pp_profile *profile,
-                           const struct pp_profile_links *links) PP_MUST_CHECK;
+                           const struct pp_link_profile *links) PP_MUST_CHECK;
 
 #endif

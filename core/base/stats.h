@@ -41,10 +41,4 @@ struct pp_quantiles pp_times_quantiles(struct pp_times *times);
  * its end, and returns true; else writes "" and returns false (docs/METRICS.md). program: "ppprof", or "ppexec". */
 bool pp_taken_remark(double taken, const char *program, char *buf, size_t size);
 
-/* A named figure of a named thing, such as a parameter of a link. Texts are borrowed. */
-struct pp_figure {
-    const char *of, *name; /* the thing, the figure */
-    double value;
-};
-
 #endif

@@ -15,7 +15,7 @@
 #include "core/options/config.h"
 #include "kernels/profile_print.h"
 
-static char *printed(int format, const struct pp_profile_links *links)
+static char *printed(int format, const struct pp_link_profile *links)
 {
     struct pp_profile profile = {0};
     char *text;
@@ -26,18 +26,20 @@ static char *printed(int format, const struct pp_profile_links *links)
     return text;
 }
 
-static const struct pp_sample sample = {.name = "inproc \"p2p\"",
-                                        .context = "warm\\cold",
-                                        .load = 2,
-                                        .bytes = 4096,
-                                        .count = 9,
-                                        .median_ns = 20000000000,
-                                        .mean_ns = 7,
-                                        .p5_ns = 5,
-                                        .p95_ns = 95,
-                                        .min_ns = 4};
-static const struct pp_figure figures[] = {{"inproc p2p", "ns_per_byte", 0.12345678912345}, {"worker", "cost", 3}};
-static const struct pp_profile_links links = {&sample, 1, figures, 2};
+static const struct pp_link_profile links = {
+    .nsamples = 1,
+    .samples = {{.name = "inproc \"p2p\"",
+                 .context = "warm\\cold",
+                 .load = 2,
+                 .bytes = 4096,
+                 .count = 9,
+                 .median_ns = 20000000000,
+                 .mean_ns = 7,
+                 .p5_ns = 5,
+                 .p95_ns = 95,
+                 .min_ns = 4}},
+    .nfigures = 2,
+    .figures = {{"inproc p2p", "ns_per_byte", 0.12345678912345}, {"worker", "cost", 3}}};
 
 static void test_json(void **state)
 {
@@ -52,7 +54,7 @@ static void test_json(void **state)
     assert_non_null(strstr(text, "\"value\": 3},\n"));
     json_t *all = json_loads(text, 0, NULL);
     assert_int_equal(json_array_size(all), 1 + 2 + 3); /* and the reference kernel, before, during and after */
-    assert_string_equal(json_string_value(json_object_get(json_array_get(all, 0), "name")), sample.name);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(all, 0), "name")), links.samples[0].name);
     json_decref(all);
     free(text);
 }
