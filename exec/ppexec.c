@@ -248,11 +248,11 @@ static pp_status check_point(struct pp_exec *exec, const struct pp_point *point)
     return pp_compare_devices(exec);
 }
 
-/* Neither a failure nor a signal takes results away (but one that comes while a plan is made, exec/point.c): those that
- * are complete are printed before it is told. One of them
- * may be that of the configuration that failed, if that had only to save its weights; of several processes only then,
- * for otherwise the launcher may end this one at any moment, and what is printed would be chance. left: configurations
- * that were not begun. */
+/* Neither a failure nor a signal takes results away (but a signal that comes while a plan is made, exec/point.c): those
+ * that are complete are printed before the failure is told. The configuration that failed may have a complete result,
+ * too, if it had only to save its weights. With several processes results are printed in that case alone: otherwise the
+ * launcher may end this process at any moment, and what is printed would be chance. left: configurations that were not
+ * begun. */
 static pp_status end_failed(struct session *s, pp_status status, int left)
 {
     struct pp_failure failure;

@@ -34,8 +34,7 @@ pp_status pp_agenda_begin(const struct pp_config *config, const struct pp_restar
 struct pp_worker_summary {
     int64_t nevents, resident_bytes, clock_offset_ns, clock_uncertainty_ns;
     int64_t traced_ns, traced_cpu_ns; /* see struct pp_worker */
-    int64_t
-        device_uncertainty_ns; /* how far times of its device may be off the process's clock; 0: they have one clock */
+    int64_t device_uncertainty_ns; /* how far its device's times may be off the process's clock; 0: it has that clock */
 };
 
 /* What the workers of this process share in one configuration. */

@@ -85,9 +85,9 @@ struct pp_value {
 
 /* Writes the text of run.workload: model and data, without where they run. Runs with equal texts do the same work, and
  * runs that do the same work have equal texts; v_pair relies on it. (--vocab-multiple and --host-order stand there also
- * where they change nothing.) With a job the text says how the job's model is cut
- * into stages; with job NULL (ppprof) what --split asks for. PP_USAGE if the value of --times or --straggler cannot be
- * parsed. The longest text fits: one that was cut off could make unequal work look equal. */
+ * where they change nothing.) With a job the text says how the job's model is cut into stages; with job NULL (ppprof),
+ * what --split asks for. PP_USAGE if the value of --times or --straggler cannot be parsed. The longest text fits: one
+ * that was cut off could make unequal work look equal. */
 enum { PP_WORKLOAD_BYTES = 704 };
 pp_status pp_db_workload(const struct pp_config *config, const struct pp_job *job,
                          char buf[PP_WORKLOAD_BYTES]) PP_MUST_CHECK;

@@ -232,7 +232,8 @@ int pp_plan_most_slot_rows(const struct pp_plan *plan);
  *   - the proof of freedom from deadlock (see above).
  * It does not look at `schedule`, `hash` and peak_microbatches.
  * PP_INPUT with a message that names what is wrong, and of a task its rank; PP_NOMEM. Time is linear in the tasks, plus
- * sorting wraps[], plus P * stages with ZeRO. */
+ * sorting wraps[], plus P * stages with ZeRO; with ZeRO 2 and 3 each B also goes through the pools of slots
+ * (pp_task_grad()). */
 pp_status pp_plan_check(const struct pp_plan *plan) PP_MUST_CHECK;
 
 /* The rows of the microbatches, such as "6x3 1x2": six microbatches of three rows and one of two. Returns buf. */
