@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/model/model.h"
 
+#include "core/model/layout.h"
+
 int pp_stages_layers_alike(const struct pp_shape *shape, const struct pp_stage *a, const struct pp_stage *b)
 {
     int n = 0;
@@ -81,7 +83,6 @@ static void reach(struct pp_extent *extent, int64_t offset, int64_t bytes)
 
 struct pp_part_memory pp_part_memory_of(const struct pp_model *model, const struct pp_class *cls)
 {
-    enum { ALIGNMENT = 256 };
     const struct pp_stage *stage = &model->stages[cls->stage];
     const struct pp_tensor_range range = pp_part_tensors(stage, cls);
     struct pp_part_memory out = {{0, 0}, {0, 0}, 0, 0};
@@ -91,7 +92,7 @@ struct pp_part_memory pp_part_memory_of(const struct pp_model *model, const stru
         reach(&out.values, t->value_offset, elements * (int64_t)sizeof(float));
         reach(&out.copies, t->offset16, elements * pp_element_bytes(PP_BF16));
     }
-    out.copies_at = (out.values.bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    out.copies_at = pp_layout_align(out.values.bytes);
     out.bytes = out.copies_at + out.copies.bytes;
     return out;
 }
