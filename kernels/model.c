@@ -38,7 +38,7 @@ static void set_blocks(const struct pp_shape *shape, enum pp_dim dim, int64_t bl
     const int64_t keys = (int64_t)pp_kv_heads(shape) * pp_head_dim(shape);
     const bool halves = (dim == DIM_LINEAR1 && !shape->experts) || dim == DIM_SHARED1;
     const bool gates = halves && shape->activation == PP_SWIGLU;
-    blocks[0] = dim == DIM_QKV ? pp_context_width(shape) : pp_dim_size(shape, dim) / (gates ? 2 : 1);
+    blocks[0] = dim == DIM_QKV ? pp_query_width(shape) : pp_dim_size(shape, dim) / (gates ? 2 : 1);
     if (dim == DIM_QKV) blocks[1] = blocks[2] = keys;
     if (gates) blocks[1] = blocks[0];
 }

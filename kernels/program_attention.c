@@ -47,7 +47,7 @@ static struct pp_pieces_dims context_pieces(const struct pp_writer *w)
 {
     const struct pp_shape *shape = &w->model->local;
     return (struct pp_pieces_dims){
-        .tokens = (int)w->tokens, .width = pp_context_width(shape), .parts = pp_shape_context(shape)};
+        .tokens = (int)w->tokens, .width = pp_attended_width(shape), .parts = pp_shape_context(shape)};
 }
 
 static void write_pieces(struct pp_writer *w, enum pp_kernel kernel, struct pp_pieces_dims dims,
@@ -236,7 +236,7 @@ void pp_write_attention(struct pp_writer *w, int l, struct pp_ref scratch)
         call->at.attention = (struct pp_attention_refs){
             .ctx = ctx, .probabilities = pp_ref_act(w, l, w->slot.p), .qkv = qkv, .bias = bias, .scratch = scratch};
     if (!is_apart(w)) return;
-    write_all_to_all(w, true, w->pieces[1], ctx, pp_context_width(&w->model->local));
+    write_all_to_all(w, true, w->pieces[1], ctx, pp_attended_width(&w->model->local));
     write_pieces(w, PP_KERNEL_FROM_PIECES, context_pieces(w),
                  (struct pp_pieces_refs){.to = pp_ref_act(w, l, w->slot.ctx), .from = w->pieces[1]});
 }
@@ -247,7 +247,7 @@ void pp_write_attention_grad(struct pp_writer *w, int l, struct pp_ref dctx, str
     if (is_apart(w)) {
         write_pieces(w, PP_KERNEL_TO_PIECES, context_pieces(w),
                      (struct pp_pieces_refs){.to = w->pieces[1], .from = dctx});
-        write_all_to_all(w, false, w->pieces[0], w->pieces[1], pp_context_width(&w->model->local));
+        write_all_to_all(w, false, w->pieces[0], w->pieces[1], pp_attended_width(&w->model->local));
         dctx = w->pieces[0];
     }
     if (gathers(w)) write_gathering(w, dqkv, none);

@@ -154,7 +154,7 @@ static void write_feed_forward_last(struct pp_writer *w, const struct path *path
 static struct pp_ref write_attention_grad(struct pp_writer *w, const struct path *path, int l, enum pp_gemm_mode mode,
                                           struct pp_ref out)
 {
-    write_gathered_gradient(w, path->dctx, pp_context_width(&w->model->local), dz1_of(w, l),
+    write_gathered_gradient(w, path->dctx, pp_attended_width(&w->model->local), dz1_of(w, l),
                             pp_ref_weight(w, l, PP_OUT_PROJ_WEIGHT));
     pp_write_attention_grad(w, l, path->dctx, path->scratch);
     if (pp_shape_is_latent(&w->model->local)) return pp_write_latent_grad(w, l, mode, out);
@@ -238,7 +238,7 @@ static void write_feed_forward_weights(struct pp_writer *w, const struct path *p
 static void write_attention_weights(struct pp_writer *w, const struct path *path, int l)
 {
     const struct pp_shape *shape = &w->model->local;
-    const int d = shape->d_model, made = pp_context_width(shape), read = (int)pp_qkv_width(shape);
+    const int d = shape->d_model, made = pp_attended_width(shape), read = (int)pp_qkv_width(shape);
     const struct pp_ref dz = gathered(w, path, dz1_of(w, l));
     const struct pp_ref x = pp_writer_start_gather(w, PP_FULL_OTHERS, pp_ref_x(w, l));
     const struct pp_ref ctx = pp_ref_act(w, l, w->slot.ctx), dqkv = pp_ref_act(w, l, w->slot.qkv);
@@ -323,7 +323,7 @@ static bool reads_inner(const struct path *path, bool experts) { return path->we
 static struct path make_path(struct pp_writer *w, bool input_grads, bool weight_grads)
 {
     const struct pp_shape *shape = &w->model->local;
-    const int width = pp_context_width(shape);
+    const int width = pp_attended_width(shape);
     struct path path = {.incoming = pp_ref_to(PP_MEM_IN, 0), .inputs = input_grads, .weights = weight_grads};
     pp_writer_take_again(w, reads_inner(&path, w->capacity > 0));
     pp_writer_take_full(w, 2);

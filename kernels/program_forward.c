@@ -182,7 +182,7 @@ static void write_layer(struct pp_writer *w, int l, struct pp_ref y, const struc
                                     {0}};
 
     write_attention(w, l, x, scratch->attention);
-    write_row_parallel(w, first.z, ctx, pp_context_width(&w->model->local), pp_ref_weight(w, l, PP_OUT_PROJ_WEIGHT));
+    write_row_parallel(w, first.z, ctx, pp_attended_width(&w->model->local), pp_ref_weight(w, l, PP_OUT_PROJ_WEIGHT));
     write_residual(w, l, &first);
     write_feed_forward(w, l, y1, second.z, scratch);
     write_residual(w, l, &second);
@@ -228,7 +228,7 @@ static void write_norm_first_layer(struct pp_writer *w, int l, struct pp_ref in,
                                               .gamma = pp_ref_layer(w, PP_MEM_PARAM, l, PP_NORM1_WEIGHT),
                                               .beta = pp_ref_layer(w, PP_MEM_PARAM, l, PP_NORM1_BIAS)});
     write_attention(w, l, h1, scratch->attention);
-    write_row_parallel(w, middle.z, pp_ref_act(w, l, slot->ctx), pp_context_width(&w->model->local),
+    write_row_parallel(w, middle.z, pp_ref_act(w, l, slot->ctx), pp_attended_width(&w->model->local),
                        pp_ref_weight(w, l, PP_OUT_PROJ_WEIGHT));
     write_residual(w, l, &middle);
     write_feed_forward(w, l, h2, z2, scratch);

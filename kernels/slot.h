@@ -9,7 +9,7 @@
  *   d    columns of the residual stream
  *   q    columns of a token's queries, keys and values (pp_qkv_width): 3 c, or less where heads share keys and values
  *   k    columns of its queries and keys (pp_qk_width)
- *   c    columns of what attention makes (pp_context_width): d, unless heads have a width of their own
+ *   c    columns of what attention makes (pp_attended_width): d, unless heads have a width of their own
  *   ff   columns of the feed-forward (d_ff); a1: columns of linear1's output: ff, with swiglu 2 ff
  *   rq, rkv   columns of latent vectors: of queries (q_lora_rank), of keys and values (kv_lora_rank)
  *   s    columns of the part of keys that all heads share (qk_rope_head_dim); dh: columns of a head's query

@@ -38,7 +38,7 @@ static double projections(const struct pp_shape *shape)
 
 double pp_model_flops(const struct pp_shape *shape, int tokens)
 {
-    const double d = shape->d_model, t = tokens, context = pp_context_width(shape);
+    const double d = shape->d_model, t = tokens, context = pp_attended_width(shape);
     /* Multiplications for one token. Of a layer: queries, keys and values, and attention's output; feed-forward. Of all
      * layers together: Q K^T, and P V. */
     const double linears = projections(shape) + context * d,

@@ -39,7 +39,7 @@ static inline int pp_value_dim(const struct pp_shape *shape)
 }
 
 /* Columns of attention's output for a token, all heads together; d_model, unless heads have a width of their own. */
-static inline int pp_context_width(const struct pp_shape *shape) { return shape->heads * pp_value_dim(shape); }
+static inline int pp_attended_width(const struct pp_shape *shape) { return shape->heads * pp_value_dim(shape); }
 
 /* Columns of the queries of a token. */
 static inline int pp_query_width(const struct pp_shape *shape) { return shape->heads * pp_head_dim(shape); }
