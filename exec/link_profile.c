@@ -274,7 +274,7 @@ static pp_status measure_threads(const struct pp_link_setup *setup, struct pp_wo
     if (error) pp_world_stop(world, pp_fail(PP_IO, "cannot start a thread: %s", strerror(error)));
     for (int i = 0; i < started; i++) pthread_join(threads[i], NULL);
     for (int i = 0; i < started; i++) release(&sides[i]);
-    return pp_context(pp_world_failure(world), "measuring links between threads");
+    return pp_prefix(pp_world_failure(world), "measuring links between threads");
 }
 
 pp_status pp_link_profile_threads(const struct pp_link_setup *setup, struct pp_link_profile *out)

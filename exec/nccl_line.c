@@ -36,7 +36,7 @@ struct joining {
 pp_status pp_nccl_line_result(const struct pp_nccl_line *line, ncclResult_t result, const char *what)
 {
     pp_status status = pp_nccl_check(line->nccl, line->comm, result, what);
-    return *line->name ? pp_context(status, "%s", line->name) : status;
+    return *line->name ? pp_prefix(status, "%s", line->name) : status;
 }
 
 pp_status pp_nccl_line_open(struct pp_nccl_line *line, const struct pp_port *port)

@@ -132,7 +132,7 @@ static pp_status load(struct pp_worker *w, const struct origin *from, int part)
 pp_status pp_parameters_init(struct pp_worker *w, const char *file, uint64_t seed, pp_init_tensor_fn init)
 {
     struct pp_weights_reader *reader = NULL;
-    if (file) PP_TRY(pp_context(pp_weights_open(file, w->job->model, &reader), "--init"));
+    if (file) PP_TRY(pp_prefix(pp_weights_open(file, w->job->model, &reader), "--init"));
     const pp_status status = load(w, &(struct origin){reader, seed, init}, 0);
     pp_weights_close(reader);
     return status;

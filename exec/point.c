@@ -232,7 +232,7 @@ static pp_status check_files(const struct pp_exec *exec, const struct pp_session
 {
     struct pp_weights_reader *reader = NULL;
     if (exec->config.init && !s->restart.resumed)
-        PP_TRY(pp_context(pp_weights_open(exec->config.init, s->job->model, &reader), "--init"));
+        PP_TRY(pp_prefix(pp_weights_open(exec->config.init, s->job->model, &reader), "--init"));
     pp_weights_close(reader);
     if (!exec->config.save || exec->processes.index != 0) return PP_OK;
     pp_status status = pp_weights_check_target(exec->config.save, false);

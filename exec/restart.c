@@ -167,7 +167,7 @@ pp_status pp_restart_read(const char *path, const struct pp_notes *identity, con
     PP_TRY(PP_NEW(&notes, 1));
     const pp_status status = check_file(path, identity, model, changed, notes, out);
     free(notes);
-    return pp_context(status, "--resume");
+    return pp_prefix(status, "--resume");
 }
 
 pp_status pp_restart_create(const char *path, const struct pp_notes *identity, const struct pp_model *model,
@@ -283,5 +283,5 @@ pp_status pp_restart_load(const struct pp_restart *restart, struct pp_worker *w,
     PP_TRY(open_tensors(restart->path, w->job->model, &restart->start, &reader));
     const pp_status status = pp_parameters_read(w, reader, wanted ? best : NULL);
     pp_weights_close(reader);
-    return pp_context(status, "--resume");
+    return pp_prefix(status, "--resume");
 }

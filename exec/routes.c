@@ -58,7 +58,7 @@ static pp_status open_route(const struct pp_port *port, const struct pp_job *job
                                    .kind = kind,
                                    .most_bytes = largest_transfer(job),
                                    .most_parcels = train > eval ? train : eval};
-    return pp_context(route->carrier->open(&spec, &route->channel), "channel from worker %d to %d", src, dst);
+    return pp_prefix(route->carrier->open(&spec, &route->channel), "channel from worker %d to %d", src, dst);
 }
 
 /* A carrier's first exchange keeps a GPU busy until the other end is in it too, and meanwhile the driver may hold up
@@ -301,10 +301,10 @@ pp_status pp_routes_open(const struct pp_port *port, const struct pp_job *job, s
     PP_TRY(meet(port));
     PP_TRY(open_lanes(port, job, train, out));
     PP_TRY(open_lanes(port, job, job->eval, out));
-    PP_TRY(pp_context(open_gradient_sums(port, job, out), "sum of gradients"));
-    if (train->tied) PP_TRY(pp_context(open_tied_sums(port, job, out), "sum of tied gradients"));
-    if (train->clip) PP_TRY(pp_context(open_norm_sums(port, job, out), "sum of squares"));
-    return pp_context(open_joined_sums(port, job, out), "sum over the workers of a rank");
+    PP_TRY(pp_prefix(open_gradient_sums(port, job, out), "sum of gradients"));
+    if (train->tied) PP_TRY(pp_prefix(open_tied_sums(port, job, out), "sum of tied gradients"));
+    if (train->clip) PP_TRY(pp_prefix(open_norm_sums(port, job, out), "sum of squares"));
+    return pp_prefix(open_joined_sums(port, job, out), "sum over the workers of a rank");
 }
 
 static void close_sum(const struct pp_sum_route *route)

@@ -126,7 +126,7 @@ static pp_status add_checkpoint(const struct pp_restart *restart, struct pp_term
     char text[48] = "none";
     uint64_t content = 0;
     if (restart->resumed) {
-        PP_TRY(pp_context(pp_weights_content(restart->path, &content), "--resume"));
+        PP_TRY(pp_prefix(pp_weights_content(restart->path, &content), "--resume"));
         snprintf(text, sizeof text, "after step %d", restart->start.step);
     }
     pp_terms_add(terms, "checkpoint to resume from", same_checkpoint, "%s", text);
@@ -138,7 +138,7 @@ static pp_status add_init(const struct pp_session *session, struct pp_terms *ter
 {
     const char *path = session->restart.resumed ? NULL : session->config->init;
     uint64_t content = 0;
-    if (path) PP_TRY(pp_context(pp_weights_content(path, &content), "--init"));
+    if (path) PP_TRY(pp_prefix(pp_weights_content(path, &content), "--init"));
     pp_terms_add(terms, "file of --init", same_file, "%016" PRIx64, content);
     return PP_OK;
 }

@@ -84,7 +84,7 @@ static pp_status read_parts(const struct pp_config *config, struct pp_vocabulary
 {
     PP_TRY(read_training(config, vocabulary, data));
     for (enum pp_part part = PP_PART_VALID; part < PP_PARTS && !config->no_eval; part++)
-        PP_TRY(pp_context(read_part(config, vocabulary, part, data), "evaluation (--no-eval trains without)"));
+        PP_TRY(pp_prefix(read_part(config, vocabulary, part, data), "evaluation (--no-eval trains without)"));
     return PP_OK;
 }
 

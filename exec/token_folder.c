@@ -129,7 +129,7 @@ static pp_status read_part(const struct pp_config *config, enum pp_part part, st
 {
     struct token_file file;
     PP_TRY(find_part(config, part, &file));
-    PP_TRY(pp_context(PP_NEW(&data->words[part], file.length), "%s", file.path));
+    PP_TRY(pp_prefix(PP_NEW(&data->words[part], file.length), "%s", file.path));
     data->length[part] = file.length;
     FILE *in = fopen(file.path, "rb");
     if (!in) return pp_fail(PP_INPUT, "cannot open %s: %s", file.path, strerror(errno));
@@ -144,7 +144,7 @@ pp_status pp_data_read_tokens(const struct pp_config *config, struct pp_data *da
     int found = 1;
     PP_TRY(read_part(config, PP_PART_TRAIN, data));
     for (enum pp_part part = PP_PART_VALID; part < PP_PARTS && !config->no_eval; part++)
-        PP_TRY(pp_context(read_part(config, part, data), "evaluation (--no-eval trains without)"));
+        PP_TRY(pp_prefix(read_part(config, part, data), "evaluation (--no-eval trains without)"));
     if (!config->no_eval) PP_TRY(find_name(config, PP_PART_TEST, &file, &found));
     snprintf(data->summary, sizeof data->summary, "tokens: %lld training, %lld validation, %lld test%s",
              (long long)data->length[PP_PART_TRAIN], (long long)data->length[PP_PART_VALID],

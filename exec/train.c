@@ -167,8 +167,7 @@ static pp_status save_checkpoint(struct pp_trainee *t)
     const struct pp_restart_state state = state_of(t);
     const pp_status status = pp_restart_save(restart, t->worker, &state, t->best);
     if (status != PP_IO) return status; /* the file takes its name when it is whole */
-    return pp_context(status, "no checkpoint after step %d (%s stays as it is, if it is there)", t->step,
-                      restart->path);
+    return pp_prefix(status, "no checkpoint after step %d (%s stays as it is, if it is there)", t->step, restart->path);
 }
 
 /* Sets where the run begins: where the checkpoint left it, or at its first step. */

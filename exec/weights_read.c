@@ -281,7 +281,7 @@ static pp_status take_sums(struct pp_weights_reader *r, json_t *header)
         return pp_fail(PP_INPUT, "%s has not as many checksums as its tensors have pieces: it is " DAMAGED, r->path);
     PP_TRY(PP_NEW(&r->sums, pieces));
     for (int64_t i = 0; i < pieces; i++)
-        PP_TRY(pp_context(pp_sum_parse(json_string_value(note) + PP_SUM_DIGITS * (1 + i), &r->sums[i]), "%s", r->path));
+        PP_TRY(pp_prefix(pp_sum_parse(json_string_value(note) + PP_SUM_DIGITS * (1 + i), &r->sums[i]), "%s", r->path));
     return PP_OK;
 }
 

@@ -200,7 +200,7 @@ static pp_status write_header(struct pp_weights_writer *w, const struct pp_model
     char *text;
     PP_TRY(cut_into_pieces(w, model));
     json_t *header = make_header(w, model, notes);
-    pp_status status = pp_context(pp_json_dump(header, JSON_COMPACT, &text), "the header of %s", w->file.path);
+    pp_status status = pp_prefix(pp_json_dump(header, JSON_COMPACT, &text), "the header of %s", w->file.path);
     json_decref(header);
     if (status != PP_OK) return status;
     status = keep_header(w, text);

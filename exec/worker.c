@@ -94,7 +94,7 @@ pp_status pp_worker_open(struct pp_world *world, const struct pp_job *job, const
     w->replica = pp_worker_replica(job->train, me);
     w->member = pp_worker_member(job->train, me);
     w->nsums = job->model->ntensors * pp_shape_sums(&job->model->shape);
-    return pp_context(open_parts(w, trace_steps), "worker %d", me);
+    return pp_prefix(open_parts(w, trace_steps), "worker %d", me);
 }
 
 static void close_track(struct pp_track *track)

@@ -134,7 +134,7 @@ static pp_status find_named(const char *name, const struct pp_backend **out)
 {
     const struct device *device;
     PP_TRY(find_device(name, &device));
-    return pp_context(usable(device, out), "--device %s", name ? name : device->backend->name);
+    return pp_prefix(usable(device, out), "--device %s", name ? name : device->backend->name);
 }
 
 pp_status pp_backend_find(const char *name, const struct pp_backend **out)

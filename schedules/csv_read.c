@@ -180,7 +180,7 @@ pp_status pp_csv_parse(FILE *in, const char *name, struct pp_csv_schedule *out)
     PP_TRY(PP_NEW(&r.zero, MOST_STAGES));
     for (int s = 0; s < MOST_STAGES; s++) out->stage_rank[s] = -1;
     pp_status status = pp_lines_each(in, &r.row, read_row, &r);
-    pp_context(status, "%s, row %d", name, r.row);
+    status = pp_prefix(status, "%s, row %d", name, r.row);
     if (status == PP_OK) status = check_ranks(&r);
     free(r.zero);
     return status;

@@ -115,7 +115,7 @@ static pp_status build_orders(const struct pp_plan_spec *spec, const struct pp_c
     pp_file_label(spec->schedule, hash_of(file), name, sizeof name);
     named.schedule = name;
     for (int r = 0; r < file->ranks; r++) PP_TRY(keep(&file->orders[r], spec->microbatches, &orders[r]));
-    return pp_context(pp_plan_build_orders(&named, orders, file->stage_rank, out), "%s", spec->schedule);
+    return pp_prefix(pp_plan_build_orders(&named, orders, file->stage_rank, out), "%s", spec->schedule);
 }
 
 static pp_status build(const struct pp_plan_spec *spec, const struct pp_csv_schedule *file, struct pp_plan **out)

@@ -29,7 +29,7 @@ pp_status pp_fail(pp_status status, const char *fmt, ...)
     return status;
 }
 
-pp_status pp_context(pp_status status, const char *fmt, ...)
+pp_status pp_prefix(pp_status status, const char *fmt, ...)
 {
     if (status == PP_OK) return status;
     char before[PP_MESSAGE_BYTES / 2];

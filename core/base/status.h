@@ -4,7 +4,7 @@
  *
  * Every function that can fail returns a pp_status. The function that finds the fault stores one message with
  * pp_fail(): what is wrong, where, and what to do about it. Callers pass the status up with PP_TRY and add nothing, or
- * add context with pp_context(). Only the programs print the message and turn the status into an exit code. The message
+ * say more with pp_prefix(). Only the programs print the message and turn the status into an exit code. The message
  * is per thread; a thread that ends hands it over with pp_message()/pp_fail(). No library code ends the process for a
  * failure, or prints it. (What is no failure it may tell: core/base/log.h. By signals a process ends in
  * core/options/main.c.)
@@ -44,9 +44,9 @@ typedef enum pp_status {
 #pragma GCC visibility push(default)
 
 /* Stores the message of a failure for this thread and returns `status`, so that `return pp_fail(...)` reads well. */
-pp_status pp_fail(pp_status status, const char *fmt, ...) PP_PRINTF(2, 3);
+pp_status pp_fail(pp_status status, const char *fmt, ...) PP_PRINTF(2, 3) PP_MUST_CHECK;
 /* Puts "text: " before the stored message and returns `status` unchanged. Does nothing when status is PP_OK. */
-pp_status pp_context(pp_status status, const char *fmt, ...) PP_PRINTF(2, 3);
+pp_status pp_prefix(pp_status status, const char *fmt, ...) PP_PRINTF(2, 3) PP_MUST_CHECK;
 /* The message of this thread's last failure. Never NULL; valid until the thread's next failure. It has at most
  * PP_MESSAGE_BYTES bytes, its 0 included, for those who copy it. */
 enum { PP_MESSAGE_BYTES = 1024 };

@@ -123,7 +123,7 @@ static pp_status read_lines(struct reading *r, FILE *in, const char *path)
 {
     int number;
     const pp_status status = pp_lines_each(in, &number, read_line, r);
-    return pp_context(status, "--times %s, line %d", path, number);
+    return pp_prefix(status, "--times %s, line %d", path, number);
 }
 
 /* --- what was read --- */

@@ -116,7 +116,7 @@ static pp_status read_lines(struct reading *r, FILE *in)
 {
     int number;
     const pp_status status = pp_lines_each(in, &number, read_line, r);
-    return pp_context(status, "--points %s, line %d", r->config->points, number);
+    return pp_prefix(status, "--points %s, line %d", r->config->points, number);
 }
 
 pp_status pp_points_file_read(const struct pp_config *config, unsigned tool, const struct pp_schedules *schedules,

@@ -125,7 +125,7 @@ static void write_tsv(const json_t *rows, int digits, FILE *out)
 static pp_status write_json(const json_t *value, size_t flags, FILE *out)
 {
     char *text;
-    PP_TRY(pp_context(pp_json_dump(value, flags, &text), "the results"));
+    PP_TRY(pp_prefix(pp_json_dump(value, flags, &text), "the results"));
     fputs(text, out);
     free(text);
     return PP_OK;

@@ -166,7 +166,7 @@ pp_status pp_algorithms_read(struct pp_algorithms *a, const char *path)
                        strerror(errno));
     const pp_status status = read_lines(a, in);
     fclose(in);
-    return pp_context(status, "--algorithms");
+    return pp_prefix(status, "--algorithms");
 }
 
 void pp_algorithms_write_head(const struct pp_algorithms *a, FILE *out)

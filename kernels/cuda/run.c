@@ -72,7 +72,7 @@ pp_status pp_cuda_queue_calls(const struct pp_device *device, const struct pp_ca
     for (int i = 0; i < n; i++) c[i] = cuda_call(device, &calls[i], frame);
     if (pp_kernel_is_product(calls->kernel)) {
         const pp_status status = pp_cuda_gemm_run(c);
-        return status == PP_OK ? PP_OK : pp_context(status, "%s", pp_call_text(calls, text, sizeof text));
+        return status == PP_OK ? PP_OK : pp_prefix(status, "%s", pp_call_text(calls, text, sizeof text));
     }
     const cudaError_t error = n > 1 ? group_launchers[calls->kernel](c, n) : launchers[calls->kernel](c);
     return error == cudaSuccess ? PP_OK : pp_cuda_check(error, pp_call_text(calls, text, sizeof text));
@@ -105,7 +105,7 @@ static pp_status grow_scratch(struct pp_device *device, int64_t bytes)
     pp_cuda_release(device, device->scratch, device->scratch_bytes);
     device->scratch = NULL;
     device->scratch_bytes = 0;
-    PP_TRY(pp_context(pp_cuda_alloc(device, bytes, &device->scratch), "scratch of kernels"));
+    PP_TRY(pp_prefix(pp_cuda_alloc(device, bytes, &device->scratch), "scratch of kernels"));
     device->scratch_bytes = bytes;
     return PP_OK;
 }
