@@ -61,8 +61,8 @@ static bool is_small(const struct pp_config *config, const struct pp_point *poin
 {
     const int64_t stages = (int64_t)point->ranks * point->virtual_stages;
     if (pp_point_check(config, point) != PP_OK) return true;
-    if (config->rows > JOB_ROWS || config->eval_rows > JOB_ROWS || config->layers > JOB_LAYERS) return false;
-    if (strcmp(config->split, "uniform") != 0 && config->layers > LAYERS) return false;
+    if (config->rows > JOB_ROWS || config->eval_rows > JOB_ROWS || config->model.layers > JOB_LAYERS) return false;
+    if (strcmp(config->split, "uniform") != 0 && config->model.layers > LAYERS) return false;
     return stages * point->chunks <= JOB_CELLS;
 }
 

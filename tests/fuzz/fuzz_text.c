@@ -50,7 +50,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     }
     pp_status shaped = pp_data_set_vocabulary(&sized);
     if (pp_data_load(&config, &data) == PP_OK) {
-        fuzz_must(shaped == PP_OK && sized.vocab == data->vocabulary, "all programs see the same vocabulary");
+        fuzz_must(shaped == PP_OK && sized.model.vocab == data->vocabulary, "all programs see the same vocabulary");
         check_batches(data);
         pp_data_free(data);
     }

@@ -22,7 +22,7 @@ static void check_words(const struct pp_data *data, int64_t bytes)
     fuzz_must(pp_data_bytes(data) == bytes, "a survey finds the bytes that are kept");
     for (int part = 0; part < PP_PARTS; part++)
         for (int64_t i = 0; i < data->length[part]; i++)
-            fuzz_must(data->words[part][i] >= 0 && data->words[part][i] < config.vocab,
+            fuzz_must(data->words[part][i] >= 0 && data->words[part][i] < config.model.vocab,
                       "a token is below the vocabulary");
 }
 
@@ -33,7 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     char path[320];
     int64_t surveyed = 0;
     if (size == 0) return 0;
-    config.vocab = 2 << bytes[0] % 24;
+    config.model.vocab = 2 << bytes[0] % 24;
     for (int i = 0; i < 2; i++) fuzz_write(fuzz_path(names[i], path, sizeof path), bytes + 1, size - 1);
     pp_status found = pp_data_survey(&config, &surveyed);
     if (pp_data_load(&config, &data) == PP_OK) {
