@@ -30,13 +30,13 @@ struct pp_data {
 };
 
 /* Loads what config->data names. A text folder needs all three files, unless there is --no-eval. PP_USAGE where --vocab
- * contradicts the text. The caller then sets config->vocab to the vocabulary of the result. (That of tokens, which are
- * all below config->vocab, is config->vocab itself.) */
+ * contradicts the text. The caller then sets the model's vocabulary to that of the result. (That of tokens, which are
+ * all below it, is the model's own.) */
 pp_status pp_data_load(const struct pp_config *config, struct pp_data **out) PP_MUST_CHECK;
 void pp_data_free(struct pp_data *data); /* NULL is fine */
 
-/* For programs that need the shape of the model but not the data: if config->data names a text folder, sets
- * config->vocab to the vocabulary of its training text (PP_USAGE where --vocab contradicts it). */
+/* For programs that need the shape of the model but not the data: if config->data names a text folder, sets the model's
+ * vocabulary to that of its training text (PP_USAGE where --vocab contradicts it). */
 pp_status pp_data_set_vocabulary(struct pp_config *config) PP_MUST_CHECK;
 /* The same; *bytes is what pp_data_load() would keep in memory. */
 pp_status pp_data_survey(struct pp_config *config, int64_t *bytes) PP_MUST_CHECK;

@@ -179,8 +179,6 @@ pp_status pp_world_scratch(struct pp_world *world, int me, int64_t bytes, void *
 /* Tells the workers of this process to give up; their next pp_world_check() fails. Called by a thread that has just
  * failed, as pp_message() says. */
 void pp_world_stop(struct pp_world *world, pp_status why);
-/* The message of a worker that a signal has stopped, and that has no more to say of it. */
-#define PP_BY_SIGNAL "stopped by a signal"
 /* The failure with which pp_world_stop() was called first, and its message: the failures of other workers may have
  * come of it. Of workers that a signal has stopped, that of the first who says more than PP_BY_SIGNAL. PP_OK: there was
  * none. */

@@ -56,7 +56,7 @@ bool pp_call_lacks_bias(const struct pp_call *call)
 #define NORMALISED ((n->heads + PP_KV_HEADS(n)) * n->dh)
 #define ROTATED ((n->heads + PP_KV_HEADS(n)) * PP_ROPE_COLUMNS(n))
 /* Columns of what attention makes. */
-#define CONTEXT (n->heads * PP_VALUE_COLUMNS(n))
+#define ATTENDED (n->heads * PP_VALUE_COLUMNS(n))
 /* Columns of a latent vector and of what all heads share behind it. */
 #define LATENT (n->rank + n->shared)
 /* Of flash: keys and values of whole rows; columns of qkv that it works on, without these where it has them. */
@@ -113,16 +113,16 @@ bool pp_call_lacks_bias(const struct pp_call *call)
     X(TO_FP8, to_fp8, scale, FLOAT, WRITE, 1, 0)                                                                       \
     X(TO_FP8, to_fp8, x, ACTIVATION, READ, MATRICES, MATRICES)                                                         \
     X(TO_FP8, to_fp8, amax, FLOAT, READ, 1, 0)                                                                         \
-    X(ATTENTION, attention, ctx, ACTIVATION, WRITE, t *CONTEXT, t *CONTEXT)                                            \
+    X(ATTENTION, attention, ctx, ACTIVATION, WRITE, t *ATTENDED, t *ATTENDED)                                          \
     X(ATTENTION, attention, probabilities, ACTIVATION, WRITE, t * n->heads * n->seq, t * n->heads * n->seq)            \
     X(ATTENTION, attention, qkv, ACTIVATION, RENEWED, t *WIDTH, RENEWALS *t *WIDTH)                                    \
     X(ATTENTION, attention, bias, FLOAT, READ, WIDTH, 0)                                                               \
     X(ATTENTION, attention, scratch, FLOAT, WRITE, scratch(n), 0)                                                      \
     X(ATTENTION_GRAD, attention_grad, qkv, ACTIVATION, BOTH, t *WIDTH, 2 * t * WIDTH)                                  \
     X(ATTENTION_GRAD, attention_grad, probabilities, ACTIVATION, READ, t * n->heads * n->seq, t * n->heads * n->seq)   \
-    X(ATTENTION_GRAD, attention_grad, dctx, ACTIVATION, READ, t *CONTEXT, t *CONTEXT)                                  \
+    X(ATTENTION_GRAD, attention_grad, dctx, ACTIVATION, READ, t *ATTENDED, t *ATTENDED)                                \
     X(ATTENTION_GRAD, attention_grad, scratch, FLOAT, WRITE, scratch(n), 0)                                            \
-    X(FLASH, flash, ctx, ACTIVATION, WRITE, t *CONTEXT, t *CONTEXT)                                                    \
+    X(FLASH, flash, ctx, ACTIVATION, WRITE, t *ATTENDED, t *ATTENDED)                                                  \
     X(FLASH, flash, lse, FLOAT, WRITE, t * n->heads, t * n->heads)                                                     \
     X(FLASH, flash, qkv, ACTIVATION, RENEWED, t *WIDTH, RENEWALS *t *OWN_WIDTH)                                        \
     X(FLASH, flash, bias, FLOAT, READ, WIDTH, 0)                                                                       \
@@ -130,8 +130,8 @@ bool pp_call_lacks_bias(const struct pp_call *call)
     X(FLASH, flash, keys, ACTIVATION, READ, GATHERED, GATHERED)                                                        \
     X(FLASH_GRAD, flash_grad, qkv, ACTIVATION, BOTH, t *WIDTH, 2 * t * OWN_WIDTH)                                      \
     X(FLASH_GRAD, flash_grad, lse, FLOAT, READ, t * n->heads, t * n->heads)                                            \
-    X(FLASH_GRAD, flash_grad, ctx, ACTIVATION, READ, t *CONTEXT, t *CONTEXT)                                           \
-    X(FLASH_GRAD, flash_grad, dctx, ACTIVATION, READ, t *CONTEXT, t *CONTEXT)                                          \
+    X(FLASH_GRAD, flash_grad, ctx, ACTIVATION, READ, t *ATTENDED, t *ATTENDED)                                         \
+    X(FLASH_GRAD, flash_grad, dctx, ACTIVATION, READ, t *ATTENDED, t *ATTENDED)                                        \
     X(FLASH_GRAD, flash_grad, scratch, FLOAT, WRITE, flash_scratch(n), 0)                                              \
     X(FLASH_GRAD, flash_grad, keys, ACTIVATION, READ, GATHERED, GATHERED)                                              \
     X(FLASH_GRAD, flash_grad, dkeys, ACTIVATION, WRITE, GATHERED, GATHERED)                                            \

@@ -43,7 +43,7 @@ static struct pp_pieces_dims qkv_pieces(const struct pp_writer *w)
 }
 
 /* Of what attention makes. */
-static struct pp_pieces_dims context_pieces(const struct pp_writer *w)
+static struct pp_pieces_dims attended_pieces(const struct pp_writer *w)
 {
     const struct pp_shape *shape = &w->model->local;
     return (struct pp_pieces_dims){
@@ -190,7 +190,7 @@ static void write_gathering_grad(struct pp_writer *w, struct pp_ref dqkv)
 }
 
 /* What attention makes, where it makes it. Of all tokens flash reads it once more. */
-static struct pp_ref context_of(const struct pp_writer *w, int l)
+static struct pp_ref attended_of(const struct pp_writer *w, int l)
 {
     if (!is_apart(w)) return pp_ref_act(w, l, w->slot.ctx);
     return w->model->local.attention == PP_ATTENTION_FLASH ? pp_ref_act(w, l, w->slot.ctx_there) : w->pieces[0];
@@ -204,7 +204,7 @@ struct pp_ref pp_ref_in_proj(const struct pp_writer *w, int l)
 /* The bias, if there is one, comes first: with the norm, on the way, with the rotation, or with attention. */
 void pp_write_attention(struct pp_writer *w, int l, struct pp_ref scratch)
 {
-    const struct pp_ref none = {0}, qkv = pp_ref_act(w, l, w->slot.qkv), ctx = context_of(w, l);
+    const struct pp_ref none = {0}, qkv = pp_ref_act(w, l, w->slot.qkv), ctx = attended_of(w, l);
     struct pp_ref bias = pp_ref_layer(w, PP_MEM_PARAM, l, PP_IN_PROJ_BIAS);
     if (w->model->local.qk_norm) {
         write_norm_of_heads(w, l, pp_ref_in_proj(w, l), bias);
@@ -237,7 +237,7 @@ void pp_write_attention(struct pp_writer *w, int l, struct pp_ref scratch)
             .ctx = ctx, .probabilities = pp_ref_act(w, l, w->slot.p), .qkv = qkv, .bias = bias, .scratch = scratch};
     if (!is_apart(w)) return;
     write_all_to_all(w, true, w->pieces[1], ctx, pp_attended_width(&w->model->local));
-    write_pieces(w, PP_KERNEL_FROM_PIECES, context_pieces(w),
+    write_pieces(w, PP_KERNEL_FROM_PIECES, attended_pieces(w),
                  (struct pp_pieces_refs){.to = pp_ref_act(w, l, w->slot.ctx), .from = w->pieces[1]});
 }
 
@@ -245,7 +245,7 @@ void pp_write_attention_grad(struct pp_writer *w, int l, struct pp_ref dctx, str
 {
     const struct pp_ref none = {0}, dqkv = pp_ref_act(w, l, w->slot.qkv);
     if (is_apart(w)) {
-        write_pieces(w, PP_KERNEL_TO_PIECES, context_pieces(w),
+        write_pieces(w, PP_KERNEL_TO_PIECES, attended_pieces(w),
                      (struct pp_pieces_refs){.to = w->pieces[1], .from = dctx});
         write_all_to_all(w, false, w->pieces[0], w->pieces[1], pp_attended_width(&w->model->local));
         dctx = w->pieces[0];
@@ -255,7 +255,7 @@ void pp_write_attention_grad(struct pp_writer *w, int l, struct pp_ref dctx, str
     if (call->kernel == PP_KERNEL_FLASH_GRAD)
         call->at.flash_grad = (struct pp_flash_grad_refs){.qkv = dqkv,
                                                           .lse = pp_ref_act(w, l, w->slot.lse),
-                                                          .ctx = context_of(w, l),
+                                                          .ctx = attended_of(w, l),
                                                           .dctx = dctx,
                                                           .scratch = scratch,
                                                           .keys = gathers(w) ? w->pieces[0] : none,

@@ -20,8 +20,8 @@ static double up(double n, double step) { return ceil(n / step); }
 static double tiled_ns(const struct pp_tiles *t, const struct pp_product *p, struct tile tile, int parts,
                        double flops_per_ns, double bytes_per_ns)
 {
-    const double n = fmax(1, t->multiprocessors / tile.of),  /* tiles at once; of an odd number one has no tile, */
-        all = fmax(n, (double)t->multiprocessors / tile.of); /* and the rates are those of all */
+    /* Tiles at once. Of an odd number of multiprocessors one is in no pair, but the rates are those of all. */
+    const double n = fmax(1, t->multiprocessors / tile.of), all = fmax(n, (double)t->multiprocessors / tile.of);
     const double waves = up((double)p->times * up((double)p->m, tile.m) * up((double)p->n, tile.n) * parts, n);
     const double area = (double)tile.m * tile.n, edge = tile.m + tile.n;
     const double multiplied = 2 * (area + t->load * edge) * up((double)p->k, parts) * all / (flops_per_ns * t->peak);

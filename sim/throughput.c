@@ -38,11 +38,11 @@ static double projections(const struct pp_shape *shape)
 
 double pp_model_flops(const struct pp_shape *shape, int tokens)
 {
-    const double d = shape->d_model, t = tokens, context = pp_attended_width(shape);
+    const double d = shape->d_model, t = tokens, attended = pp_attended_width(shape);
     /* Multiplications for one token. Of a layer: queries, keys and values, and attention's output; feed-forward. Of all
      * layers together: Q K^T, and P V. */
-    const double linears = projections(shape) + context * d,
-                 attention = keys_of_layers(shape, tokens) * (pp_query_width(shape) + context);
+    const double linears = projections(shape) + attended * d,
+                 attention = keys_of_layers(shape, tokens) * (pp_query_width(shape) + attended);
     double layers = attention;
     for (int kind = 0; kind < PP_LAYER_KINDS; kind++) {
         const struct pp_shape of_kind = pp_shape_of_kind(shape, kind);

@@ -15,16 +15,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The message of what a signal has stopped, and that has no more to say of it. */
+#define PP_BY_SIGNAL "stopped by a signal"
+
 /* X(name, exit code, meaning) */
-#define PP_STATUS_LIST(X) \
-    X(OK, 0, "ok") \
-    X(USAGE, 2, "the program was called wrongly") \
-    X(INPUT, 1, "a file or a value read from outside is not usable") \
-    X(IO, 1, "the operating system refused an operation") \
-    X(NOMEM, 1, "out of memory") \
-    X(PEER, 1, "another worker failed or went away") \
-    X(UNSUPPORTED, 1, "this build or machine cannot do that") \
-    X(INTERRUPTED, 130, "stopped by a signal") \
+#define PP_STATUS_LIST(X)                                                                                              \
+    X(OK, 0, "ok")                                                                                                     \
+    X(USAGE, 2, "the program was called wrongly")                                                                      \
+    X(INPUT, 1, "a file or a value read from outside is not usable")                                                   \
+    X(IO, 1, "the operating system refused an operation")                                                              \
+    X(NOMEM, 1, "out of memory")                                                                                       \
+    X(PEER, 1, "another worker failed or went away")                                                                   \
+    X(UNSUPPORTED, 1, "this build or machine cannot do that")                                                          \
+    X(INTERRUPTED, 130, PP_BY_SIGNAL)                                                                                  \
     X(INTERNAL, 1, "a defect in ppkit")
 
 /* The ending of a counted noun in a message: "%d row%s" and "%d microbatch%s". */

@@ -25,7 +25,7 @@ enum { PP_MOST_OPTIONS = 192 }; /* room for so many rows of pp_config_rows */
 /* The database, in the working folder, of programs that need one and were given none. */
 #define PP_USUAL_DB "pp.db"
 
-/* One field per option. The help texts in config_rows.c say more about each. */
+/* One field per option; those of the model are in its shape. The help texts in config_rows.c say more about each. */
 struct pp_config {
     /* model */
     const char *preset;

@@ -34,13 +34,13 @@ static const struct {
     {PP_OPTION(micro_batch_size), "1,2,4", has_no_chunks},
     {PP_OPTION(tensor), "1,2,4,8", NULL},
     {PP_OPTION(context_parallel), "1,2,4,8,16", has_long_rows},
-    {PP_OPTION(model.context_kind), "all_gather",
-     has_long_flash_rows}, /* about as fast as a2a, and not bound to heads of keys */
+    /* about as fast as a2a, and not bound to heads of keys */
+    {PP_OPTION(model.context_kind), "all_gather", has_long_flash_rows},
     {PP_OPTION(expert_parallel), "1,2,4,8,16,32,64", has_experts},
     {PP_OPTION(split), "time", is_on_a_machine},
     {PP_OPTION(zero), "1,3", NULL},
-    {PP_OPTION(checkpoint), "never,activation,layers:", NULL,
-     true}, /* not "layers", which makes the decoder again, too */
+    /* not "layers", which makes the decoder again, too */
+    {PP_OPTION(checkpoint), "never,activation,layers:", NULL, true},
     {PP_OPTION(model.sequence), "true", has_tensor_ranks},
     {PP_OPTION(overlap_tensor_sums), "0", has_tensor_ranks},
     {PP_OPTION(overlap_expert_exchange), "2", has_experts},

@@ -48,7 +48,8 @@ extern const char *const pp_context_kind_names[];
 /* The Transformer language model: embedding, positions, encoder layers, a last norm (if norms stand first in the
  * layers), decoder. Layers are those of torch.nn.TransformerEncoderLayer, except for kv_heads, head_dim, positions,
  * qk_norm, kv_lora_rank, experts and PP_SWIGLU. With PP_SWIGLU linear1 makes 2 d_ff numbers of a token, of which the
- * first d_ff are gates (Shazeer, 2020, "GLU Variants Improve Transformer"). */
+ * first d_ff are gates (Shazeer, 2020, "GLU Variants Improve Transformer").
+ * An int that has neither an enum nor a number, such as qk_norm, is 0 or 1: options that are choices write ints. */
 struct pp_shape {
     int d_model, heads, d_ff, layers, vocab;
     int mask;      /* enum pp_mask */

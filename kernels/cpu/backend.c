@@ -91,7 +91,7 @@ static pp_status touch(const struct pp_device *device, char *memory, int64_t siz
 {
     for (int64_t at = 0; at < size; at += PP_ARENA_SMALL_PAGE_BYTES) {
         if (at % PP_ARENA_PAGE_BYTES == 0 && device->interrupted && device->interrupted())
-            return pp_fail(PP_INTERRUPTED, "stopped by a signal");
+            return pp_fail(PP_INTERRUPTED, PP_BY_SIGNAL);
         *(volatile char *)(memory + at) = 0;
     }
     return PP_OK;
