@@ -364,7 +364,7 @@ class Documents(unittest.TestCase):
         self.assertIn(f"In FP8, recipes of NVIDIA on H100s are off by {errors} %", front)
 
     def test_program_and_planning_say_what_the_page_says(self):
-        page = (ROOT / "docs" / "results" / "published.md").read_text(encoding="utf-8")
+        page = " ".join((ROOT / "docs" / "results" / "published.md").read_text(encoding="utf-8").split())
         (factor,) = re.findall(r"Expect ([0-9.]+ to [0-9.]+) times the predicted time", page)
         self.assertIn(f"expect {factor} times as much", (ROOT / "sim" / "machine_tell.c").read_text(encoding="utf-8"))
         planning = (ROOT / "docs" / "PLANNING.md").read_text(encoding="utf-8")
@@ -375,9 +375,8 @@ class Documents(unittest.TestCase):
         (factor,) = re.findall(r"Mixtures of experts took \[([0-9.]+ to [0-9.]+) times\]", page)
         self.assertIn(f"Mixtures of experts took [{factor} times]", " ".join(planning.split()))
         self.assertIn(f"expect {factor} times as much", program)
-        words = " ".join(page.split())
         (factors,) = re.findall(r"and expect (\S+ to \S+) times the predicted time; in FP8 (\S+ to \S+) times, and of "
-                                r"mixtures (\S+ to \S+)\.", words)
+                                r"mixtures (\S+ to \S+)\.", page)
         for factor in factors:
             self.assertIn(f'"expect {factor} times as much"', program)
         self.assertIn(f"Multiply days and cost by {factors[0]}", " ".join(planning.split()))
