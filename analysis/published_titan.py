@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Llama 3.1 8B by torchtitan in FP8, also in long rows, by data sheets: section K of published.py's page."""
 
+import statistics
+
 from fidelity_table import markdown, percent
 from published_facts import command, span
 from published_modern import GIB
@@ -41,6 +43,7 @@ def long_rows(program, facts):
         "titan_long_first": command(words_long(*facts["titan_long"][1][:2])),
         "titan_fall": f"{100 * least / most:.0f}",
         "titan_fall_predicted": f"{100 * least_predicted / most_predicted:.0f}",
+        "titan_jump": f"{falls[1][0] / falls[2][0]:.1f}",  # from C = 2 to 4
     }
     head = ["C", "tokens", "GiB", "arena GiB", "tokens/s of a GPU", "ppsim", "error %"]
     return markdown(head, rows), words
@@ -64,7 +67,8 @@ def short_rows(program, facts):
         row = [machine, gpus, gib, f"`{checkpoint}`", f"{arena:.1f}", rate, f"{predicted:.0f}"]
         rows.append([*row, f"{errors[machine][-1]:+.0f}"])
     head = ["machine", "GPUs", "GiB", "nearest by memory", "arena GiB", "tokens/s of a GPU", "ppsim", "error %"]
-    return markdown(head, rows), {f"titan_{machine}": span(each) for machine, each in errors.items()}
+    words = {f"titan_{machine}": span(each) for machine, each in errors.items()}
+    return markdown(head, rows), {**words, "titan_factor": f"{1 + statistics.mean(errors['h100']) / 100:.1f}"}
 
 
 def section(program, facts):

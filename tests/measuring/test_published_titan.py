@@ -48,7 +48,7 @@ class Titan(unittest.TestCase):
     def test_errors_are_of_speed(self):
         facts = {"titan_fp8": [["h100", 8, 60, 40], ["h200", 8, 30, 40]]}
         _, words = published_titan.short_rows(Fixed(never=80, layers_16=60, layers=30), facts)
-        self.assertEqual(words, {"titan_h100": "+50 to +50", "titan_h200": "-25 to -25"})
+        self.assertEqual(words, {"titan_h100": "+50 to +50", "titan_h200": "-25 to -25", "titan_factor": "1.5"})
 
 
 if __name__ == "__main__":
