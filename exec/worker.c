@@ -152,7 +152,7 @@ static pp_status load_batch(struct pp_worker *w)
 const struct pp_shares *pp_worker_join_parts(struct pp_worker *w, const struct pp_join_call *call)
 {
     const int64_t bytes = call->elements * pp_sum_bytes(call->type);
-    if (call->op == PP_JOIN_ALL_REDUCE || call->op == PP_JOIN_ALL_TO_ALL) return NULL;
+    if (call->op == PP_JOIN_ALL_REDUCE || pp_join_exchanges(call->op)) return NULL;
     pp_shares_set_plain(w->parts, call->op == PP_JOIN_REDUCE_SCATTER ? PP_SHARES_SCATTER : PP_SHARES_GATHER,
                         bytes / pp_plan_tensor(w->job->train));
     return w->parts;

@@ -141,10 +141,10 @@ static bool is_padded(const struct pp_call *call)
 /* Is its result wider than what it works on? */
 static bool is_wide(const struct pp_call *call)
 {
+    const bool exchanges = call->kernel == PP_KERNEL_ALL_TO_ALL || call->kernel == PP_KERNEL_SHIFT;
     const bool wide = pp_kernel_is_product(call->kernel)     ? call->gemm.wide
                       : call->kernel == PP_KERNEL_ALL_REDUCE ? call->join.wide
-                      : call->kernel == PP_KERNEL_ALL_TO_ALL ? call->exchange.wide
-                                                             : false;
+                                                             : exchanges && call->exchange.wide;
     return wide && call->precision == PP_BF16;
 }
 

@@ -68,11 +68,10 @@ double pp_call_bytes(const struct pp_call *call)
 static const struct {
     enum pp_join_op op;
     int rounds;
-} joins[PP_KERNELS] = {[PP_KERNEL_ALL_REDUCE] = {PP_JOIN_ALL_REDUCE, 2},
-                       [PP_KERNEL_REDUCE_SCATTER] = {PP_JOIN_REDUCE_SCATTER, 1},
-                       [PP_KERNEL_ALL_GATHER] = {PP_JOIN_ALL_GATHER, 1},
-                       [PP_KERNEL_AWAIT] = {PP_JOIN_AWAIT, 0},
-                       [PP_KERNEL_ALL_TO_ALL] = {PP_JOIN_ALL_TO_ALL, 1}};
+} joins[PP_KERNELS] = {
+    [PP_KERNEL_ALL_REDUCE] = {PP_JOIN_ALL_REDUCE, 2}, [PP_KERNEL_REDUCE_SCATTER] = {PP_JOIN_REDUCE_SCATTER, 1},
+    [PP_KERNEL_ALL_GATHER] = {PP_JOIN_ALL_GATHER, 1}, [PP_KERNEL_AWAIT] = {PP_JOIN_AWAIT, 0},
+    [PP_KERNEL_ALL_TO_ALL] = {PP_JOIN_ALL_TO_ALL, 1}, [PP_KERNEL_SHIFT] = {PP_JOIN_SHIFT, 1}};
 
 static int sum_type(const struct pp_call *call, bool wide)
 {
@@ -86,10 +85,10 @@ struct pp_join_work pp_call_join(const struct pp_call *call)
     const struct pp_operand memory = pp_call_operand(call, 0);
     struct pp_join_work work = {
         .op = op, .bytes = memory.elements * memory.element_bytes, .rounds = joins[call->kernel].rounds};
-    if (op == PP_JOIN_ALL_TO_ALL) {
+    if (pp_join_exchanges(op)) {
         work.type = sum_type(call, call->exchange.wide);
         work.group = (enum pp_join_group)call->exchange.group;
-        work.pieces = call->exchange.each;
+        work.pieces = op == PP_JOIN_SHIFT ? 1 : call->exchange.each;
         work.beside = call->exchange.beside;
     } else {
         work.type = sum_type(call, call->join.wide);
@@ -128,7 +127,7 @@ static struct pp_join_call join_of(const struct pp_call *call, const struct pp_f
 void pp_call_meet(const struct pp_call *call, const struct pp_frame *frame)
 {
     const struct pp_join *join = frame->join;
-    const bool exchanges = call->kernel == PP_KERNEL_ALL_TO_ALL;
+    const bool exchanges = pp_join_exchanges(joins[call->kernel].op);
     const struct pp_join_call what = exchanges ? exchange_of(call, frame) : join_of(call, frame);
     if (join) join->run(join->arg, &what);
 }

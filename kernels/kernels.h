@@ -87,6 +87,7 @@ enum { PP_SOFTMAX_FLOPS = 6, PP_SOFTMAX_AGAIN_FLOPS = 9 };
     X(ALL_GATHER, all_gather, join, 2, 0)                                                                              \
     X(AWAIT, await, join, 3, 0)                                                                                        \
     X(ALL_TO_ALL, all_to_all, exchange, 2, 0)                                                                          \
+    X(SHIFT, shift, exchange, 2, 0)                                                                                    \
     X(COLSUM, colsum, matrix, 2, n->rows * n->width)                                                                   \
     X(TAKE, take, matrix, 2, n->rows * n->width)                                                                       \
     X(SUMSQ, sumsq, sumsq, 2, 2 * n->rows * n->width)                                                                  \

@@ -256,6 +256,8 @@ bool pp_call_lacks_bias(const struct pp_call *call)
     X(ALL_TO_ALL, exchange, to, n->wide ? FLOAT : ACTIVATION, WRITE, n->rows * n->width, 0)                            \
     X(ALL_TO_ALL, exchange, from, n->wide ? FLOAT : ACTIVATION, READ,                                                  \
       n->halves && !n->back ? n->rows / n->halves * n->width : n->rows * n->width, 0)                                  \
+    X(SHIFT, exchange, to, n->wide ? FLOAT : ACTIVATION, WRITE, n->rows * n->width, 0)                                 \
+    X(SHIFT, exchange, from, n->wide ? FLOAT : ACTIVATION, READ, n->rows * n->width, 0)                                \
     X(COLSUM, colsum, grad, FLOAT, BOTH, n->width, 0)                                                                  \
     X(COLSUM, colsum, in, ACTIVATION, READ, n->rows * n->width, n->rows * n->width)                                    \
     X(TAKE, take, grad, FLOAT, BOTH, n->rows * n->width, n->rows * n->width)                                           \

@@ -63,6 +63,11 @@ PP_DIMS(exchange, rows, width, each, back, wide, group, halves, beside);
  *     to     out  [rows, width]; float if wide
  *     from   in   [rows, width]; halves: the worker's alone [rows / halves, width], or, back, what it has for all
  *                 [rows, width]; float if wide
+ *
+ * shift: pp_frame.join sends `from` to the next worker of the group, the last one's to the first, and `to` is what the
+ * worker before sends. Without it to = from. each, back and halves are 0.
+ *     to     out  [rows, width]; float if wide
+ *     from   in   [rows, width]; float if wide
  */
 PP_OPERANDS(exchange, to, from);
 

@@ -58,7 +58,7 @@ static void add_program(const struct pp_job *job, const struct pp_program *progr
 {
     for (int i = 0; i < program->ncalls; i++) {
         const struct pp_join_work join = job->model_ops->call_join(&program->calls[i]);
-        int64_t *bytes = join.op == PP_JOIN_ALL_TO_ALL ? &most->exchanged_bytes : &most->sum_bytes;
+        int64_t *bytes = pp_join_exchanges(join.op) ? &most->exchanged_bytes : &most->sum_bytes;
         if (join.group != most->group) continue;
         if (join.bytes > *bytes) *bytes = join.bytes;
         if (join.pieces > most->pieces) most->pieces = join.pieces;

@@ -24,13 +24,17 @@ enum pp_join_op {
     PP_JOIN_REDUCE_SCATTER, /* the own part = the sum over the workers; the content of the other parts is undefined */
     PP_JOIN_ALL_GATHER,     /* memory = all parts, each as its owner has it */
     PP_JOIN_ALL_TO_ALL,     /* see pp_join_call.each */
+    PP_JOIN_SHIFT,          /* memory = what the worker before has at pp_join_call.from; of the first, the last one */
     PP_JOIN_AWAIT,          /* no collective: waits for the one with the number `beside` (pp_join_call.beside) */
 };
+
+/* Does it send what is at pp_join_call.from, and write `memory`, which it does not read? */
+static inline bool pp_join_exchanges(enum pp_join_op op) { return op == PP_JOIN_ALL_TO_ALL || op == PP_JOIN_SHIFT; }
 
 struct pp_join_call {
     enum pp_join_op op;
     enum pp_join_group group;
-    void *memory; /* read and written; all to all only writes it */
+    void *memory; /* read and written; exchanges (pp_join_exchanges()) only write it */
     int64_t elements;
     int type; /* enum pp_sum_type */
     /* All to all, among n workers: `from` and `memory` hold n * each equal pieces, and each worker sends `each` pieces
@@ -42,7 +46,10 @@ struct pp_join_call {
      * halves: pieces are the two chunks that a worker has of each row (pp_shape_gathers_keys()). Forth, `from` holds
      * only the worker's own chunks (`each` pieces), which all workers get, and `memory` gets the chunks of all workers
      * in the order of the tokens. Back, `from` has the order of the tokens, and `memory` gets, by partner, what each
-     * worker has for the chunks of this one. */
+     * worker has for the chunks of this one.
+     *
+     * Shift: `from` and `memory` are as long, and apart. Each worker sends all of `from` to the next one of the group,
+     * the last worker to the first: of two, both to each other. `each`, `back` and `halves` are 0. */
     const void *from;
     int each;
     bool back, halves;
@@ -71,8 +78,8 @@ struct pp_join_work {
     int type;      /* enum pp_sum_type; without meaning for an await */
     int64_t bytes; /* of all parts, or pieces, together */
     int rounds;    /* times that a ring of the workers carries the bytes around: all-reduce 2, await 0, else 1 (all to
-                    * all uses no ring: each piece goes straight to its worker, all at once) */
-    int pieces;    /* all to all: pp_join_call.each */
+                    * all uses no ring: each piece goes straight to its worker, all at once; and a shift goes a step) */
+    int pieces;    /* that a worker sends another one: all to all pp_join_call.each, shift 1, else 0 */
     enum pp_join_group group;
     int beside; /* pp_join_call.beside */
 };

@@ -69,7 +69,7 @@ static int embed_grad(const struct pp_call *call)
 }
 
 /* Copies of a call without other workers, as it is measured: one in place of each worker's piece. */
-static int all_to_all(const struct pp_call *call)
+static int exchange(const struct pp_call *call)
 {
     const int64_t elements = pp_call_operand(call, 1).elements;
     return elements > 0 ? (int)(pp_call_operand(call, 0).elements / elements) : 0;
@@ -95,7 +95,8 @@ int pp_cuda_launches(const struct pp_call *call)
     case PP_KERNEL_LATENT_NORM_GRAD:
         return NORM_GRAD_LAUNCHES;
     case PP_KERNEL_ALL_TO_ALL:
-        return all_to_all(call);
+    case PP_KERNEL_SHIFT:
+        return exchange(call);
     default:
         return MOST_LAUNCHES;
     }

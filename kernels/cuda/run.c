@@ -14,7 +14,7 @@ cudaError_t pp_cuda_reduce_scatter(const struct pp_cuda_call *c) { return meet(c
 cudaError_t pp_cuda_all_gather(const struct pp_cuda_call *c) { return meet(c); }
 cudaError_t pp_cuda_await(const struct pp_cuda_call *c) { return meet(c); }
 
-cudaError_t pp_cuda_all_to_all(const struct pp_cuda_call *c)
+static cudaError_t exchange(const struct pp_cuda_call *c)
 {
     const struct pp_operand to = pp_call_operand(c->call, 0), from = pp_call_operand(c->call, 1);
     const size_t bytes = (size_t)(from.elements * from.element_bytes);
@@ -25,6 +25,9 @@ cudaError_t pp_cuda_all_to_all(const struct pp_cuda_call *c)
                                 cudaMemcpyDeviceToDevice, c->stream);
     return error;
 }
+
+cudaError_t pp_cuda_all_to_all(const struct pp_cuda_call *c) { return exchange(c); }
+cudaError_t pp_cuda_shift(const struct pp_cuda_call *c) { return exchange(c); }
 
 static cudaError_t (*const launchers[PP_KERNELS])(const struct pp_cuda_call *c) = {
 #define X(ID, name, dims, named, flops) [PP_KERNEL_##ID] = pp_cuda_##name,

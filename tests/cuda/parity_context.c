@@ -43,6 +43,8 @@ const struct parity_case parity_context_cases[] = {
     {PP_KERNEL_ALL_TO_ALL, {8, 12, 2}, PLAIN, SECOND},
     {PP_KERNEL_ALL_TO_ALL, {8, 12, 2, 0, 0, PP_JOIN_CONTEXT_RANKS, 2}, PLAIN, INNER},
     {PP_KERNEL_ALL_TO_ALL, {8, 12, 2, 1, 0, PP_JOIN_CONTEXT_RANKS, 2}, PLAIN, INNER},
+    {PP_KERNEL_SHIFT, {7, 12, 0, 0, 0, PP_JOIN_CONTEXT_RANKS}, PLAIN, INNER},
+    {PP_KERNEL_SHIFT, {7, 12, 0, 0, 1, PP_JOIN_CONTEXT_RANKS}, PLAIN, INNER},
     /* tokens, width, shared, parts */
     {PP_KERNEL_COPY_KEYS, {1, 2, 1}, PLAIN},
     {PP_KERNEL_COPY_KEYS, {9, 24, 8}, PLAIN},

@@ -87,6 +87,7 @@ const struct parity_kernel parity_kernels[PP_KERNELS] = {
     [PP_KERNEL_ALL_GATHER] = {.tolerance = {0, 0, 0}},
     [PP_KERNEL_AWAIT] = {.tolerance = {0, 0, 0}},
     [PP_KERNEL_ALL_TO_ALL] = {.tolerance = {0, 0, 0}},
+    [PP_KERNEL_SHIFT] = {.tolerance = {0, 0, 0}},
     [PP_KERNEL_COLSUM] = {.variants = PARITY_ADD, .tolerance = {1e-5, 1e-5, 1e-5}},
     [PP_KERNEL_TAKE] = {.variants = PARITY_ADD | PARITY_ABSENT, .absent = AT(take, in), .tolerance = {0, 0, 0}},
     [PP_KERNEL_SUMSQ] = {.variants = 0, .tolerance = {1e-12, 1e-12, 1e-12}},

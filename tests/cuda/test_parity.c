@@ -151,12 +151,12 @@ static void check_join(int kernel, enum pp_join_op op, int precision, bool wide,
                            .n = {7, 12},
                            .precision = precision,
                            .ref = {{PP_MEM_WORK, 16, 0, 0}, {PP_MEM_WORK, 32, 0, 0}}};
-    *(op == PP_JOIN_ALL_TO_ALL ? &call.exchange.wide : &call.join.wide) = wide;
+    *(pp_join_exchanges(op) ? &call.exchange.wide : &call.join.wide) = wide;
     const struct pp_join join = {.run = note, .arg = &asked};
     const struct pp_frame frame = {.base = {[PP_MEM_WORK] = memory}, .tensor = 2, .join = &join};
     PARITY_OK(d->backend->queue->run(d->device, &(const struct pp_program){.calls = &call, .ncalls = 1}, &frame));
     assert_true(asked.calls == 1 && asked.what.memory == memory + 16 && asked.what.elements == 7 * 12);
-    assert_true(asked.what.type == type && asked.what.from == (op == PP_JOIN_ALL_TO_ALL ? memory + 32 : NULL));
+    assert_true(asked.what.type == type && asked.what.from == (pp_join_exchanges(op) ? memory + 32 : NULL));
     assert_int_equal(asked.what.op, op);
 }
 
@@ -171,6 +171,8 @@ static void test_joins(void **state)
     check_join(PP_KERNEL_ALL_GATHER, PP_JOIN_ALL_GATHER, PP_TF32, false, PP_SUM_FLOAT);
     check_join(PP_KERNEL_ALL_TO_ALL, PP_JOIN_ALL_TO_ALL, PP_BF16, false, PP_SUM_BF16);
     check_join(PP_KERNEL_ALL_TO_ALL, PP_JOIN_ALL_TO_ALL, PP_BF16, true, PP_SUM_FLOAT);
+    check_join(PP_KERNEL_SHIFT, PP_JOIN_SHIFT, PP_BF16, false, PP_SUM_BF16);
+    check_join(PP_KERNEL_SHIFT, PP_JOIN_SHIFT, PP_FP32, true, PP_SUM_FLOAT);
 }
 
 /* ---- the queue's own arithmetic ---- */

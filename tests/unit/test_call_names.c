@@ -28,6 +28,9 @@ static void test_names_of_calls(void **state)
                "gemm_nt 175x600x200 tf32");
     check_text((struct pp_call){PP_KERNEL_GEMM_NT, .gemm = {175, 600, 200, 0, 1}, .precision = PP_BF16},
                "gemm_nt 175x600x200 bf16 wide");
+    check_text((struct pp_call){PP_KERNEL_SHIFT, .exchange = {175, 400, .wide = 1, .beside = 2}, .precision = PP_BF16},
+               "shift 175x400 bf16 wide");
+    check_text((struct pp_call){PP_KERNEL_SHIFT, .exchange = {175, 400}, .precision = PP_BF16}, "shift 175x400 bf16");
     check_text((struct pp_call){PP_KERNEL_RELU, .activation = {5, 35, 200}, .site = 3}, "relu 5x35x200 drop");
     check_text((struct pp_call){PP_KERNEL_FLASH_GRAD, .attention = {5, 35, 2, 100, 1}, .site = 3},
                "flash_grad 5x35x2x100x1 drop");

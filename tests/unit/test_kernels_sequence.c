@@ -231,11 +231,11 @@ static void note(void *arg, const struct pp_join_call *call)
     *a = (struct asked){*call, a->calls + 1};
 }
 
-/* A call of 7 x 12 numbers, 2 (beside), true (back): what it is. */
+/* A call of 7 x 12 numbers; of an all to all also 2 (each), true (back), of joins 2 (beside): what it is. */
 struct joined {
     enum pp_kernel kernel;
     enum pp_join_op op;
-    int rounds, elements, beside, each;
+    int rounds, elements, beside, each, pieces;
     float alone; /* the last number where the call ran without a join: it has what it sends */
 };
 
@@ -247,6 +247,7 @@ static void check_join(const struct joined *j)
     struct pp_frame frame = {.base = {[PP_MEM_WORK] = memory, [PP_MEM_ACT] = from}, .tensor = 2, .tensor_rank = 1};
     struct pp_call call = {
         .kernel = j->kernel, .exchange = {7, 12, 2, true}, .ref = {{PP_MEM_WORK, 0, 0, 0}, {PP_MEM_ACT, 0, 0, 0}}};
+    if (j->op == PP_JOIN_SHIFT) call.exchange = (struct pp_exchange_dims){7, 12, .beside = j->beside};
     const struct pp_program program = {.calls = &call, .ncalls = 1};
     for (int i = 0; i < 84; i++) from[i] = (float)i;
     pp_cpu_run(pp_cpu_isa_best(), &program, &frame, NULL, NULL);
@@ -256,21 +257,22 @@ static void check_join(const struct joined *j)
     assert_true(asked.calls == 1 && asked.what.op == j->op && asked.what.memory == memory);
     assert_true(asked.what.elements == j->elements && asked.what.type == PP_SUM_FLOAT);
     assert_true(asked.what.beside == j->beside && asked.what.each == j->each);
-    assert_true(asked.what.from == (j->each ? from : NULL) && asked.what.back == (j->each > 0));
+    assert_true(asked.what.from == (pp_join_exchanges(j->op) ? from : NULL) && asked.what.back == (j->each > 0));
     const struct pp_join_work work = pp_call_join(&call);
     assert_true(work.op == j->op && work.rounds == j->rounds && work.bytes == (j->rounds ? j->elements * 4 : 0) &&
-                work.beside == j->beside);
+                work.beside == j->beside && work.pieces == j->pieces);
 }
 
 /* Kernels say what is to be done with which memory, and without a join nothing; a ring carries a sum around twice. */
 static void test_joins(void **state)
 {
     (void)state;
-    static const struct joined joins[] = {{PP_KERNEL_ALL_REDUCE, PP_JOIN_ALL_REDUCE, 2, 84, 2, 0, 0},
-                                          {PP_KERNEL_REDUCE_SCATTER, PP_JOIN_REDUCE_SCATTER, 1, 84, 2, 0, 0},
-                                          {PP_KERNEL_ALL_GATHER, PP_JOIN_ALL_GATHER, 1, 84, 2, 0, 0},
-                                          {PP_KERNEL_AWAIT, PP_JOIN_AWAIT, 0, 84, 2, 0, 0},
-                                          {PP_KERNEL_ALL_TO_ALL, PP_JOIN_ALL_TO_ALL, 1, 84, 0, 2, 83}};
+    static const struct joined joins[] = {{PP_KERNEL_ALL_REDUCE, PP_JOIN_ALL_REDUCE, 2, 84, 2, 0, 0, 0},
+                                          {PP_KERNEL_REDUCE_SCATTER, PP_JOIN_REDUCE_SCATTER, 1, 84, 2, 0, 0, 0},
+                                          {PP_KERNEL_ALL_GATHER, PP_JOIN_ALL_GATHER, 1, 84, 2, 0, 0, 0},
+                                          {PP_KERNEL_AWAIT, PP_JOIN_AWAIT, 0, 84, 2, 0, 0, 0},
+                                          {PP_KERNEL_ALL_TO_ALL, PP_JOIN_ALL_TO_ALL, 1, 84, 0, 2, 2, 83},
+                                          {PP_KERNEL_SHIFT, PP_JOIN_SHIFT, 1, 84, 3, 0, 1, 83}};
     for (size_t i = 0; i < sizeof joins / sizeof *joins; i++) check_join(&joins[i]);
     const struct pp_call half = {.kernel = PP_KERNEL_ALL_GATHER, .join = {7, 12}, .precision = PP_BF16};
     const struct pp_call copy = {.kernel = PP_KERNEL_COPY, .matrix = {7, 12}};

@@ -4,6 +4,7 @@
  */
 #include "core/job/process.h"
 
+#include "kernels/kernels.h"
 #include "sim/process.h"
 #include "tests/unit/cost_case.h"
 
@@ -111,6 +112,24 @@ static void test_what_a_worker_has_that_shares_tensors(void **state)
     assert_int_equal(kept, held * (int64_t)sizeof(float));
     assert_int_equal(pp_process_table_bytes(job, true) - pp_process_table_bytes(job, false), 2 * event * start[2]);
     pp_job_free(evaluating);
+    pp_job_free(job);
+}
+
+/* What is exchanged needs room elsewhere than what is summed: for the largest shift, in one piece. */
+static void test_shifts_are_exchanged(void **state)
+{
+    (void)state;
+    struct pp_job *job = create_job("--preset lab --chunks 2 --tensor 2");
+    struct pp_program *program = &job->phase[PP_TRAIN].programs[0];
+    assert_int_equal(pp_most_exchanged_bytes(job, PP_JOIN_TENSOR_RANKS), 0);
+    assert_int_equal(pp_most_pieces(job, PP_JOIN_TENSOR_RANKS), 0);
+    const int64_t summed = pp_most_joined_bytes(job, PP_JOIN_TENSOR_RANKS);
+    assert_true(program->ncalls > 1);
+    for (int i = 0; i < 2; i++)
+        program->calls[i] = (struct pp_call){.kernel = PP_KERNEL_SHIFT, .exchange = {70 + i, 1200}};
+    assert_int_equal(pp_most_exchanged_bytes(job, PP_JOIN_TENSOR_RANKS), 71 * 1200 * 4);
+    assert_int_equal(pp_most_pieces(job, PP_JOIN_TENSOR_RANKS), 1);
+    assert_int_equal(pp_most_joined_bytes(job, PP_JOIN_TENSOR_RANKS), summed);
     pp_job_free(job);
 }
 
@@ -269,6 +288,7 @@ int main(void)
         TEST(test_an_arena_is_made_of_whole_pages),
         TEST(test_what_a_worker_has),
         TEST(test_what_a_worker_has_that_shares_tensors),
+        TEST(test_shifts_are_exchanged),
         TEST(test_who_evaluates_keeps_weights),
         TEST(test_threads_share_one_process),
         TEST(test_under_mpi_each_worker_has_its_own),

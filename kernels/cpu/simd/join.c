@@ -9,7 +9,7 @@ void PP_SIMD(pp_cpu_reduce_scatter)(const struct pp_cpu_call *c) { pp_call_meet(
 void PP_SIMD(pp_cpu_all_gather)(const struct pp_cpu_call *c) { pp_call_meet(c->call, c->frame); }
 void PP_SIMD(pp_cpu_await)(const struct pp_cpu_call *c) { pp_call_meet(c->call, c->frame); }
 
-void PP_SIMD(pp_cpu_all_to_all)(const struct pp_cpu_call *c)
+static void exchange(const struct pp_cpu_call *c)
 {
     const struct pp_operand to = pp_call_operand(c->call, 0), from = pp_call_operand(c->call, 1);
     const int64_t bytes = from.elements * from.element_bytes;
@@ -19,3 +19,6 @@ void PP_SIMD(pp_cpu_all_to_all)(const struct pp_cpu_call *c)
         for (int64_t i = 0; i < to.elements / from.elements; i++)
             memcpy((char *)c->at.exchange.to + i * bytes, c->at.exchange.from, (size_t)bytes);
 }
+
+void PP_SIMD(pp_cpu_all_to_all)(const struct pp_cpu_call *c) { exchange(c); }
+void PP_SIMD(pp_cpu_shift)(const struct pp_cpu_call *c) { exchange(c); }
