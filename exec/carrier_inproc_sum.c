@@ -166,13 +166,14 @@ static pp_status copy_pieces(struct pp_sum *s, const struct pp_pieces *pieces, i
 }
 
 /* Queues copies of what this worker takes from member i, to the same place in its own memory: the slice that i has
- * summed; of shares, the parts of tensors that are i's, if all are to have them; of pieces, those for this worker. All
- * members must have issued the phase before (ADDED), or i's mark is that of an earlier round. */
+ * summed; of shares, the parts of tensors that are i's, if all are to have them; of pieces, those for this worker, if
+ * there are any. All members must have issued the phase before (ADDED), or i's mark is that of an earlier round. */
 static pp_status copy_slice(struct pp_sum *s, const struct pp_parcel *parcel, int i)
 {
     const struct pp_shares *shares = parcel->shares;
     const struct member *m = &s->circle->members[i];
     const int64_t first = slice_start(s, i), bytes = (slice_start(s, i + 1) - first) * element_bytes(s);
+    if (parcel->pieces && !pp_pieces_go(parcel->pieces, i, s->own)) return PP_OK;
     PP_TRY(s->port.backend->queue->wait(s->port.device, s->queue, m->added));
     if (parcel->pieces) return copy_pieces(s, parcel->pieces, i);
     if (!shares) return bytes ? copy_from(s, m, first * element_bytes(s), bytes) : PP_OK;

@@ -221,9 +221,22 @@ static ncclResult_t exchange_piece(const struct pp_sum *s, const struct pp_piece
     const char *from = (const char *)p->from + pp_piece_sent(p, peer, k);
     char *to = (char *)p->to + pp_piece_received(p, peer, k);
     const size_t bytes = (size_t)p->piece_bytes;
-    const ncclResult_t result = line->nccl->send(from, bytes, ncclInt8, peer, line->comm, line->stream);
-    if (result != ncclSuccess) return result;
-    return line->nccl->recv(to, bytes, ncclInt8, peer, line->comm, line->stream);
+    ncclResult_t result = ncclSuccess;
+    if (pp_pieces_go(p, s->own, peer)) result = line->nccl->send(from, bytes, ncclInt8, peer, line->comm, line->stream);
+    if (pp_pieces_go(p, peer, s->own) && result == ncclSuccess)
+        result = line->nccl->recv(to, bytes, ncclInt8, peer, line->comm, line->stream);
+    return result;
+}
+
+static pp_status copy_own_pieces(struct pp_sum *s, const struct pp_pieces *p)
+{
+    struct pp_nccl_line *line = &s->line;
+    if (!pp_pieces_go(p, s->own, s->own)) return PP_OK;
+    for (int turn = 0; turn < pp_pieces_turns(p); turn++) {
+        const struct pp_strided own = pp_pieces_between(p, s->own, p->from, s->own, turn);
+        PP_TRY(line->ops->copy_strided(line->port.device, line->queue, &own));
+    }
+    return PP_OK;
 }
 
 /* This worker's own are copied before the group, whose operations NCCL starts at its end. */
@@ -232,10 +245,7 @@ static pp_status start_pieces(struct pp_sum *s, struct pp_parcel *parcel, struct
     struct pp_nccl_line *line = &s->line;
     const struct pp_pieces *p = parcel->pieces;
     PP_TRY(pp_nccl_line_begin(line, parcel, after));
-    for (int turn = 0; turn < pp_pieces_turns(p); turn++) {
-        const struct pp_strided own = pp_pieces_between(p, s->own, p->from, s->own, turn);
-        PP_TRY(line->ops->copy_strided(line->port.device, line->queue, &own));
-    }
+    PP_TRY(copy_own_pieces(s, p));
     ncclResult_t result = line->nccl->group_start();
     const bool open = result == ncclSuccess;
     for (int i = 0; i < p->members * p->each && result == ncclSuccess; i++)

@@ -52,7 +52,7 @@ static bool has_exchanged(struct pp_worker *w, const void *arg)
 static pp_status start_join(struct pp_worker *w, const struct pp_join_call *call)
 {
     const struct pp_shares *parts = pp_worker_join_parts(w, call);
-    if (call->op == PP_JOIN_ALL_TO_ALL) {
+    if (pp_join_exchanges(call->op)) {
         const struct pp_pieces pieces = pp_pieces_of(call, pp_join_size(w->job->train, call->group));
         return pp_exchange_start(w->world, w->direct.exchange[call->group], &pieces);
     }
@@ -64,7 +64,7 @@ static pp_status start_join(struct pp_worker *w, const struct pp_join_call *call
 static void join(void *arg, const struct pp_join_call *call)
 {
     struct pp_worker *w = arg;
-    pp_worker_condition *const has_ended = call->op == PP_JOIN_ALL_TO_ALL ? has_exchanged : has_joined;
+    pp_worker_condition *const has_ended = pp_join_exchanges(call->op) ? has_exchanged : has_joined;
     if (call->op == PP_JOIN_AWAIT) return; /* it has ended */
     if (w->status == PP_OK) w->status = start_join(w, call);
     if (w->status == PP_OK) w->status = pp_worker_wait(w, has_ended, &call->group);

@@ -84,12 +84,12 @@ static struct pp_mark *mark_of(struct pp_worker *w, const struct pp_join_call *c
 static pp_status join(struct pp_worker *w, const struct pp_join_call *call)
 {
     const int members = pp_join_members(w->job->train, w->me, call->group).n;
-    const bool exchanges = call->op == PP_JOIN_ALL_TO_ALL;
+    const bool exchanges = pp_join_exchanges(call->op);
     const struct pp_sum_route *route = &w->queue->routes.joined[call->group][call->type];
     struct pp_summing *summing = &w->queue->joined[call->group];
-    w->queue->launches += PP_JOIN_LAUNCHES * members * (exchanges ? call->each : 1);
-    PP_TRY(bound_lead(w));
     if (exchanges) summing->pieces = pp_pieces_of(call, members);
+    w->queue->launches += PP_JOIN_LAUNCHES * members * (exchanges ? summing->pieces.each : 1);
+    PP_TRY(bound_lead(w));
     summing->parcel = (struct pp_parcel){.memory = call->memory,
                                          .shares = pp_worker_join_parts(w, call),
                                          .pieces = exchanges ? &summing->pieces : NULL,

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * All to all: pieces come to where their experts are, in the order of the workers that they come from, and back to
- * where they were; or chunks of rows come to all, in the order of the rows' tokens, and back what each has for them. By
- * messages, and by carriers over the queue device for tests with random delays.
+ * where they were; or chunks of rows come to all, in the order of the rows' tokens, and back what each has for them.
+ * Shifts: what each worker has comes to the next one. By messages, and by carriers over the queue device for tests with
+ * random delays.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,7 +29,14 @@ struct shape {
     const struct pp_carrier *carrier; /* NULL: messages */
     int experts, words;               /* of each worker; of a piece */
     bool halves;                      /* pieces are chunks: experts, an even number, is twice the rows */
+    bool shift;                       /* a piece to the next worker alone: experts is 1 */
 };
+
+/* What an exchange has at most at one end. */
+static int64_t elements_of(const struct shape *s, int workers)
+{
+    return (int64_t)(s->shift ? 1 : workers) * s->experts * s->words;
+}
 
 /* Of what a worker has for an expert of another one. */
 static int32_t word_of(int source, int owner, int expert, int i, int round)
@@ -106,15 +114,30 @@ static pp_status check_here(const struct shape *s, int workers, int me, int roun
 
 static struct pp_pieces pieces_of(const struct shape *s, int workers, const void *from, void *to, bool back)
 {
-    const struct pp_join_call call = {.op = PP_JOIN_ALL_TO_ALL,
+    const struct pp_join_call call = {.op = s->shift ? PP_JOIN_SHIFT : PP_JOIN_ALL_TO_ALL,
                                       .memory = to,
-                                      .elements = (int64_t)workers * s->experts * s->words,
+                                      .elements = elements_of(s, workers),
                                       .type = PP_SUM_FLOAT,
                                       .from = from,
-                                      .each = s->experts,
+                                      .each = s->shift ? 0 : s->experts,
                                       .back = back,
                                       .halves = s->halves};
     return pp_pieces_of(&call, workers);
+}
+
+/* What the worker has that is so many places before this one. */
+static void fill_shifted(const struct shape *s, int workers, int me, int places, int round, int32_t *out)
+{
+    for (int i = 0; i < s->words; i++) out[i] = word_of((me + workers - places) % workers, 0, 0, i, round);
+}
+
+static pp_status check_shifted(const struct shape *s, int workers, int me, int places, int round, const int32_t *got)
+{
+    int32_t wanted[WORDS];
+    fill_shifted(s, workers, me, places, round, wanted);
+    if (!memcmp(got, wanted, sizeof *got * (size_t)s->words)) return PP_OK;
+    return pp_fail(PP_INTERNAL, "after %d shifts it is not what worker %d has", places,
+                   (me + workers - places) % workers);
 }
 
 /* --- messages --- */
@@ -152,6 +175,30 @@ static pp_status by_messages(struct pp_world *world, int me, void *arg)
     return PP_OK;
 }
 
+/* Once, and on from there. */
+static pp_status shift_by_messages(struct pp_world *world, int me, void *arg)
+{
+    const struct shape *s = arg;
+    const int workers = world->workers;
+    int32_t memory[3][WORDS + 1];
+    struct pp_exchange *x;
+    PP_TRY(pp_exchange_create(pp_group_all(world), me, 1, &x));
+    for (int round = 0; round < ROUNDS; round++) {
+        fill_shifted(s, workers, me, 0, round, memory[0]);
+        for (int k = 1; k < 3; k++) {
+            const struct pp_pieces pieces = pieces_of(s, workers, memory[k - 1], memory[k], false);
+            memory[k][s->words] = -1;
+            PP_TRY(exchange(world, me, x, &pieces));
+            PP_TRY(check_shifted(s, workers, me, k, round, memory[k]));
+            PP_TRY(check_shifted(s, workers, me, k - 1, round, memory[k - 1]));
+            if (memory[k][s->words] != -1) return pp_fail(PP_INTERNAL, "more came than one worker has");
+        }
+    }
+    PP_TRY(pp_barrier(world, me));
+    pp_exchange_free(x);
+    return PP_OK;
+}
+
 /* --- carriers --- */
 
 struct at {
@@ -166,7 +213,7 @@ static pp_status open_at(struct at *at, const struct shape *s, struct pp_world *
     const struct pp_device_spec device = {.worker = me, .workers = world->workers, .on_host = 1, .threads = 1};
     at->port = (struct pp_port){.world = world, .backend = &pp_backend_queued, .me = me};
     PP_TRY(at->port.backend->open(&device, &at->port.device));
-    const int64_t elements = (int64_t)world->workers * s->experts * s->words;
+    const int64_t elements = elements_of(s, world->workers);
     const struct pp_sum_spec spec = {.port = at->port,
                                      .group = pp_group_all(world),
                                      .most_elements = 1,
@@ -184,7 +231,7 @@ static pp_status open_at(struct at *at, const struct shape *s, struct pp_world *
 
 static void close_at(struct at *at, const struct shape *s)
 {
-    const int64_t bytes = (int64_t)at->port.world->workers * s->experts * s->words * (int64_t)sizeof(int32_t);
+    const int64_t bytes = elements_of(s, at->port.world->workers) * (int64_t)sizeof(int32_t);
     s->carrier->sum_close(at->sum);
     at->port.backend->queue->mark_destroy(at->port.device, at->written);
     for (int i = 0; i < 3; i++) at->port.backend->release(at->port.device, at->memory[i], bytes);
@@ -218,7 +265,7 @@ static pp_status carry_round(struct at *at, const struct shape *s, int round)
 {
     static _Thread_local int32_t host[MOST];
     const int workers = at->port.world->workers, me = at->port.me;
-    const int64_t bytes = (int64_t)workers * s->experts * s->words * (int64_t)sizeof *host;
+    const int64_t bytes = elements_of(s, workers) * (int64_t)sizeof *host;
     const struct pp_pieces to = pieces_of(s, workers, at->memory[0], at->memory[1], false),
                            back = pieces_of(s, workers, at->memory[1], at->memory[2], true);
     fill_here(s, workers, me, round, host);
@@ -233,11 +280,29 @@ static pp_status carry_round(struct at *at, const struct shape *s, int round)
     return check_here(s, workers, me, round, host);
 }
 
+/* Once, and on from there. */
+static pp_status carry_shifts(struct at *at, const struct shape *s, int round)
+{
+    const int workers = at->port.world->workers, me = at->port.me;
+    const int64_t bytes = s->words * (int64_t)sizeof(int32_t);
+    int32_t host[WORDS];
+    fill_shifted(s, workers, me, 0, round, host);
+    PP_TRY(at->port.backend->upload(at->port.device, at->memory[0], host, bytes));
+    for (int k = 1; k < 3; k++) {
+        const struct pp_pieces pieces = pieces_of(s, workers, at->memory[k - 1], at->memory[k], false);
+        PP_TRY(carry(at, s, &pieces));
+        PP_TRY(at->port.backend->download(at->port.device, host, at->memory[k], bytes));
+        PP_TRY(check_shifted(s, workers, me, k, round, host));
+    }
+    return PP_OK;
+}
+
 static pp_status by_carrier(struct pp_world *world, int me, void *arg)
 {
     struct at at = {0};
     PP_TRY(open_at(&at, arg, world, me));
-    for (int round = 0; round < ROUNDS; round++) PP_TRY(carry_round(&at, arg, round));
+    for (int round = 0; round < ROUNDS; round++)
+        PP_TRY((((const struct shape *)arg)->shift ? carry_shifts : carry_round)(&at, arg, round));
     PP_TRY(pp_barrier(world, me));
     close_at(&at, arg);
     return PP_OK;
@@ -247,12 +312,12 @@ static void check(struct shape s, int workers)
 {
     const struct queued_settings settings = {.seed = 5, .most_delay_us = 50};
     s.carrier = NULL;
-    OK(crew_run(workers, by_messages, &s));
+    OK(crew_run(workers, s.shift ? shift_by_messages : by_messages, &s));
     s.carrier = &pp_carrier_inproc;
     queued_set(&settings);
     OK(crew_run(workers, by_carrier, &s));
-    /* Of each member one, or of chunks two, to there and back, however many pieces it has. */
-    assert_int_equal(queued_copies(), ROUNDS * 2 * workers * workers * (s.halves ? 2 : 1));
+    /* Of each member one, or of chunks two, to there and back, however many pieces it has; of a shift one. */
+    assert_int_equal(queued_copies(), ROUNDS * 2 * workers * (s.shift ? 1 : workers * (s.halves ? 2 : 1)));
     s.carrier = &pp_carrier_staged;
     OK(crew_run(workers, by_carrier, &s));
 }
@@ -277,8 +342,23 @@ static void chunks_come_to_all(void **state)
     queued_set(NULL);
 }
 
+static void shifts_come_to_the_next(void **state)
+{
+    (void)state;
+    struct shape s = {.experts = 1, .shift = true};
+    for (int workers = 2; workers <= MOST_WORKERS; workers++)
+        for (s.words = 1; s.words <= WORDS; s.words += WORDS - 1) {
+            const struct pp_pieces pieces = pieces_of(&s, workers, NULL, NULL, false);
+            assert_int_equal(pp_pieces_bytes(&pieces), s.words * sizeof(int32_t));
+            assert_int_equal(pp_pieces_sent_bytes(&pieces), s.words * sizeof(int32_t));
+            check(s, workers);
+        }
+    queued_set(NULL);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(pieces_come_and_go_back), cmocka_unit_test(chunks_come_to_all)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(pieces_come_and_go_back), cmocka_unit_test(chunks_come_to_all),
+                                       cmocka_unit_test(shifts_come_to_the_next)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,6 +20,10 @@ enum { MEMBERS = 2, PIECES = 3 };
 static char compute, after, done, beside[PIECES], route;
 static char did[256];
 
+/* What the carrier was given last to exchange, and how many launches the worker counts. */
+static struct pp_pieces pieces;
+static int launches;
+
 static const char *name_of(const void *thing)
 {
     static char text[32];
@@ -57,6 +61,7 @@ static pp_status start(struct pp_sum *sum, struct pp_parcel *parcel, struct pp_m
     assert_ptr_equal(sum, &route);
     assert_ptr_equal(behind, &after);
     parcel->issued = true;
+    pieces = parcel->pieces ? *parcel->pieces : (struct pp_pieces){0};
     note("sum to", parcel->done);
     return PP_OK;
 }
@@ -79,12 +84,14 @@ static const char *what_is_done(enum pp_join_op op, int number)
     const struct pp_join_call call = {.op = op,
                                       .group = PP_JOIN_TENSOR_RANKS,
                                       .memory = &worker,
+                                      .from = &plan,
                                       .elements = MEMBERS,
                                       .type = PP_SUM_FLOAT,
                                       .beside = number};
     pp_worker_queue_join(&worker, &call);
     assert_int_equal(worker.status, PP_OK);
     assert_false(worker.join.failed);
+    launches = queue.launches;
     return did;
 }
 
@@ -110,10 +117,22 @@ static void an_await_waits_for_its_piece_alone(void **state)
     assert_string_equal(what_is_done(PP_JOIN_AWAIT, 3), "wait beside3");
 }
 
+/* All that a worker has goes to the next one at once. */
+static void a_shift_is_one_piece(void **state)
+{
+    (void)state;
+    assert_string_equal(what_is_done(PP_JOIN_SHIFT, 0), "record after, sum to done, wait done");
+    assert_int_equal(launches, PP_JOIN_LAUNCHES * MEMBERS);
+    assert_string_equal(what_is_done(PP_JOIN_SHIFT, 2), "record after, sum to beside2");
+    assert_true(pieces.shift && pieces.members == MEMBERS && pieces.each == 1);
+    assert_true(pieces.from && pieces.to && pieces.from != pieces.to);
+    assert_int_equal(pp_pieces_bytes(&pieces), MEMBERS * sizeof(float));
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_sum_is_waited_for),
-                                       cmocka_unit_test(what_runs_beside_the_queue_is_not),
-                                       cmocka_unit_test(an_await_waits_for_its_piece_alone)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_sum_is_waited_for), cmocka_unit_test(what_runs_beside_the_queue_is_not),
+        cmocka_unit_test(an_await_waits_for_its_piece_alone), cmocka_unit_test(a_shift_is_one_piece)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
