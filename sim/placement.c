@@ -198,10 +198,20 @@ static int64_t all_to_all_ns(const struct pp_placement *p, const struct pp_ring 
     return llround(fmin(ns + p->own_ns + part * p->own_ns_per_byte, PP_BEYOND_NS));
 }
 
+static int64_t shift_ns(const struct pp_placement *p, const struct pp_ring *ring, int64_t bytes,
+                        struct pp_sum_link link)
+{
+    const double port_ns_per_byte = p->sharers * p->network.ns_per_byte;
+    double ns = link.latency_ns / 2 + (double)bytes * link.ns_per_byte;
+    if (ring->hosts > 1) ns = fmax(ns, (double)p->network.latency_ns + (double)bytes * port_ns_per_byte);
+    return llround(fmin(ns, PP_BEYOND_NS));
+}
+
 int64_t pp_placement_join_ns(const struct pp_placement *p, const struct pp_ring *ring, const struct pp_join_work *join,
                              struct pp_sum_link link)
 {
     if (join->bytes == 0) return 0;
+    if (join->op == PP_JOIN_SHIFT) return shift_ns(p, ring, join->bytes, link);
     return join->op == PP_JOIN_ALL_TO_ALL ? all_to_all_ns(p, ring, join->bytes, link)
                                           : pp_placement_sum_ns(p, ring, join->rounds, join->bytes, link);
 }

@@ -69,7 +69,9 @@ int64_t pp_placement_sum_ns(const struct pp_placement *p, const struct pp_ring *
 
 /* Time of a collective inside a task. An all to all is no ring: each worker copies its own part of the bytes, and then
  * sends every other one its part, over its link to workers of its host, and at the same time over the network port of
- * its device, which sharers of the device divide among them, to the others. */
+ * its device, which sharers of the device divide among them, to the others. In a shift each worker sends all of its
+ * bytes to the next one alone, and of those of a host only the last one sends them over the network, if the ring spans
+ * hosts: then the slower of link and port counts. */
 int64_t pp_placement_join_ns(const struct pp_placement *p, const struct pp_ring *ring, const struct pp_join_work *join,
                              struct pp_sum_link link);
 

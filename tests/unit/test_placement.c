@@ -176,6 +176,34 @@ static void test_all_to_all_of_sharers(void **state)
     assert_int_equal(pp_placement_join_ns(&p, &ring, &work, sums), 5000 + 2 * 4 * 1000 / 10);
 }
 
+/* All 8000 bytes go to the next worker: by the links of a host, and over the network from the last worker of each. Each
+ * of the two may be the slower one. No worker copies any for itself. */
+static void test_shift(void **state)
+{
+    (void)state;
+    static const struct {
+        int devices, sharers;
+        double latency_ns, bytes_per_ns; /* of the network */
+        int64_t ns;
+    } cases[] = {{8, 1, 5000, 10, 1500 + 8000 / 200}, /* one host */
+                 {0, 1, 5000, 10, 1500 + 8000 / 200},
+                 {4, 1, 5000, 10, 5000 + 8000 / 10}, /* two: as long as with more */
+                 {2, 1, 5000, 10, 5000 + 8000 / 10},
+                 {2, 2, 5000, 10, 5000 + 2 * 8000 / 10}, /* the sharers of a GPU divide its port */
+                 {4, 2, 5000, 10, 1500 + 8000 / 200},
+                 {4, 1, 1, 1000, 1500 + 8000 / 200}};
+    const struct pp_join_work work = {.op = PP_JOIN_SHIFT, .bytes = 8000, .rounds = 1, .pieces = 1};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct pp_machine m = round_machine(cases[i].devices);
+        m.network_latency_ns = cases[i].latency_ns, m.network_bytes_per_ns = cases[i].bytes_per_ns;
+        m.call_overhead_ns = 2000, m.bytes_per_ns = 16;
+        struct pp_placement p = pp_placement_on(&m);
+        p.sharers = cases[i].sharers;
+        const struct pp_ring ring = pp_placement_ring(&p, &(struct pp_group){0, 1, 8, 0, 0});
+        assert_int_equal(pp_placement_join_ns(&p, &ring, &work, sums), cases[i].ns);
+    }
+}
+
 /* Of processors, and where no machine is named, the copy is in what was measured. */
 static void test_own_pieces_are_copied_by_gpus_of_a_machine_alone(void **state)
 {
@@ -284,7 +312,9 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_placement),
                                        cmocka_unit_test(test_faster_between_hosts),
                                        cmocka_unit_test(test_two_speeds),
-                                       cmocka_unit_test(test_all_to_all), cmocka_unit_test(test_all_to_all_of_sharers),
+                                       cmocka_unit_test(test_all_to_all),
+                                       cmocka_unit_test(test_all_to_all_of_sharers),
+                                       cmocka_unit_test(test_shift),
                                        cmocka_unit_test(test_own_pieces_are_copied_by_gpus_of_a_machine_alone),
                                        cmocka_unit_test(test_rings_of_parts_of_rows),
                                        cmocka_unit_test(test_exchanges_of_parts_of_rows)};
