@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a communicator does first, and last; and one whose other members never come: the thread that joins it is left
- * behind, with all that it uses.
+ * behind, with all that it uses. And a shift among several GPUs.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -15,6 +15,7 @@
 
 #include "exec/nccl_line.h"
 #include "kernels/backend.h"
+#include "tests/unit/crew.h"
 
 static struct pp_nccl_line line; /* static: what is left behind is no leak */
 
@@ -153,10 +154,98 @@ static void a_queue_that_is_held_stays_open(void **state)
     assert_int_equal(cudaStreamQuery(line.stream), cudaSuccess);
 }
 
+enum { WORDS = 1000, WORKERS = 3 };
+
+/* Nothing of a shift stays with the worker that has it. */
+static pp_status refuse_copies(struct pp_device *device, struct pp_queue *queue, const struct pp_strided *copies)
+{
+    (void)device, (void)queue;
+    return pp_fail(PP_INTERNAL, "%lld bytes are copied", (long long)copies->bytes);
+}
+
+/* Waits until the device has come to a mark that is recorded. */
+static pp_status finish(const struct pp_port *port, struct pp_mark *mark)
+{
+    bool reached = false;
+    while (!reached) {
+        PP_TRY(port->backend->queue->reached(port->device, mark, &reached));
+        PP_TRY(pp_world_check(port->world));
+    }
+    return PP_OK;
+}
+
+/* Word i of worker w is 1000 w + i. to: an address of the device. */
+static pp_status check_words(const struct pp_port *port, int of, const void *to)
+{
+    int32_t words[WORDS];
+    PP_TRY(port->backend->download(port->device, words, to, sizeof words));
+    for (int i = 0; i < WORDS; i++)
+        if (words[i] != 1000 * of + i) return pp_fail(PP_INTERNAL, "worker %d has not got worker %d's", port->me, of);
+    return PP_OK;
+}
+
+static pp_status shift(const struct pp_port *port, struct pp_sum *sum, struct pp_mark *done)
+{
+    int32_t words[WORDS];
+    const int workers = port->world->workers;
+    void *from, *to;
+    for (int i = 0; i < WORDS; i++) words[i] = 1000 * port->me + i;
+    PP_TRY(port->backend->alloc(port->device, sizeof words, &from));
+    PP_TRY(port->backend->alloc(port->device, sizeof words, &to));
+    PP_TRY(port->backend->upload(port->device, from, words, sizeof words));
+    const struct pp_join_call call = {
+        .op = PP_JOIN_SHIFT, .memory = to, .from = from, .elements = WORDS, .type = PP_SUM_FLOAT};
+    const struct pp_pieces pieces = pp_pieces_of(&call, workers);
+    struct pp_parcel parcel = {.memory = to, .pieces = &pieces, .bytes = pp_pieces_bytes(&pieces), .done = done};
+    PP_TRY(pp_carrier_nccl.sum_start(sum, &parcel, NULL));
+    PP_TRY(finish(port, done));
+    PP_TRY(check_words(port, (port->me + workers - 1) % workers, to));
+    PP_TRY(check_words(port, port->me, from));
+    port->backend->release(port->device, from, sizeof words);
+    port->backend->release(port->device, to, sizeof words);
+    return PP_OK;
+}
+
+static pp_status shift_as_worker(struct pp_world *world, int me, void *arg)
+{
+    const struct pp_device_spec device = {.worker = me, .workers = world->workers, .on_host = 1, .threads = 1};
+    struct pp_port port = {.world = world, .backend = arg, .me = me};
+    struct pp_sum *sum = NULL;
+    struct pp_mark *done;
+    PP_TRY(port.backend->open(&device, &port.device));
+    PP_TRY(port.backend->queue->mark_create(port.device, false, &done));
+    const struct pp_sum_spec of = {.port = port,
+                                   .group = pp_group_all(world),
+                                   .type = PP_SUM_FLOAT,
+                                   .pieces = 1,
+                                   .exchanged_bytes = WORDS * sizeof(int32_t)};
+    PP_TRY(pp_carrier_nccl.sum_open(&of, &sum));
+    PP_TRY(shift(&port, sum, done));
+    PP_TRY(pp_barrier(world, me));
+    pp_carrier_nccl.sum_close(sum);
+    port.backend->queue->mark_destroy(port.device, done);
+    port.backend->close(port.device);
+    return PP_OK;
+}
+
+/* Of two each sends to the other one; of three each receives from another than it sends to. */
+static void a_shift_goes_to_the_next(void **state)
+{
+    (void)state;
+    const struct pp_backend *found;
+    assert_int_equal(pp_backend_find("cuda", &found), PP_OK);
+    struct pp_queue_ops ops = *found->queue;
+    struct pp_backend backend = *found;
+    ops.copy_strided = refuse_copies;
+    backend.queue = &ops;
+    for (int workers = 2; workers <= WORKERS; workers++)
+        if (crew_run(workers, shift_as_worker, &backend) != PP_OK) fail_msg("%s", pp_message());
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_largest_sums_are_tried),
-                                       cmocka_unit_test(it_is_given_up_once),
-                                       cmocka_unit_test(a_queue_that_is_held_stays_open)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_largest_sums_are_tried), cmocka_unit_test(a_shift_goes_to_the_next),
+        cmocka_unit_test(it_is_given_up_once), cmocka_unit_test(a_queue_that_is_held_stays_open)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
