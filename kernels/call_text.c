@@ -29,6 +29,11 @@ static void add_heads(const struct pp_call *call, struct pp_text *text)
     if (pp_call_lacks_bias(call) && !n->keys) pp_text_add(text, " plain");
 }
 
+static void add_adds(const struct pp_call *call, struct pp_text *text)
+{
+    if (call->columns.adds) pp_text_add(text, " adds");
+}
+
 static void add_rope(const struct pp_call *call, struct pp_text *text)
 {
     const struct pp_rope_dims *n = &call->rope;
@@ -105,6 +110,7 @@ static void (*const words_by_kernel[PP_KERNELS])(const struct pp_call *call,
                                                                           [PP_KERNEL_ATTENTION_GRAD] = add_heads,
                                                                           [PP_KERNEL_FLASH] = add_heads,
                                                                           [PP_KERNEL_FLASH_GRAD] = add_heads,
+                                                                          [PP_KERNEL_ADD_COLUMNS] = add_adds,
                                                                           [PP_KERNEL_QK_NORM] = add_heads,
                                                                           [PP_KERNEL_QK_NORM_GRAD] = add_heads,
                                                                           [PP_KERNEL_ROPE] = add_rope,

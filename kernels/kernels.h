@@ -45,6 +45,8 @@ enum { PP_SOFTMAX_FLOPS = 6, PP_SOFTMAX_AGAIN_FLOPS = 9 };
     X(FLASH, flash, attention, 5, PP_SCORES(n) * (2 * PP_PAIR_COLUMNS(n) + PP_SOFTMAX_FLOPS))                          \
     X(FLASH_GRAD, flash_grad, attention, 5,                                                                            \
       PP_SCORES(n) * (4 * PP_PAIR_COLUMNS(n) + 2 * n->dh + PP_SOFTMAX_AGAIN_FLOPS))                                    \
+    X(MERGE, merge, merge, 3, 8 * n->tokens * n->heads * n->dv)                                                        \
+    X(ADD_COLUMNS, add_columns, columns, 2, n->adds * n->rows * n->width)                                              \
     X(QK_NORM, qk_norm, attention, 4,                                                                                  \
       n->rows * n->seq * n->dh * ((bare ? 4 : 5) * (n->heads + PP_KV_HEADS(n)) + (bare ? 0 : PP_KV_HEADS(n))))         \
     X(QK_NORM_GRAD, qk_norm_grad, attention, 4, 11 * n->rows * n->seq * n->dh * (n->heads + PP_KV_HEADS(n)))           \
@@ -179,7 +181,7 @@ void pp_call_meet(const struct pp_call *call, const struct pp_frame *frame);
  *   /28800      cross_entropy: columns, where rows of logits are padded
  *   kv2         attention, flash, qk_norm, rope: heads of keys and values, where there are fewer
  *   turn64      rope: columns of a head that are rotated, where not all are; turn64/128: behind 128 others
- *   of4096      flash: keys of a whole row, where queries are some of them
+ *   of4096      flash: keys of a whole row, where queries are some of them; or as many keys of a chunk as queries
  *   w1024       attention, flash: the window, where it hides keys
  *   v128        attention, flash, rope, and kernels of pieces: columns of a value, or of all values, where they are not
  *               as many as those of keys
@@ -195,6 +197,7 @@ void pp_call_meet(const struct pp_call *call, const struct pp_frame *frame);
  *   times8      number of products, or of matrices
  *   e5m2        gemm_fp8, to_fp8: A, or what is made, is a gradient
  *   turned      to_fp8: what is made is transposed; both: one is, and one is not
+ *   adds        add_columns: adds to what is there
  *   writes      writes a gradient of parameters, to which the same call of other microbatches adds
  *   drop        a dropout site
  *   bf16, tf32  the precision; wide: a product, sum or exchange whose result is float32 in bf16

@@ -63,6 +63,9 @@ bool pp_call_lacks_bias(const struct pp_call *call)
 #define GATHERED (n->rows * n->keys * PP_KV_COLUMNS(n))
 #define OWN_WIDTH (n->keys ? n->heads * n->dh : WIDTH)
 
+/* Of add_columns: from the first column of the first row to the last one of the last row. */
+#define COLUMNS(pitch) ((n->rows - 1) * (pitch) + n->width)
+
 /* A plain norm only writes xhat, and its gradient only reads it. */
 #define NORM(X, ID)                                                                                                    \
     X(ID, norm, y, ACTIVATION, WRITE, t * n->d, t * n->d)                                                              \
@@ -135,6 +138,12 @@ bool pp_call_lacks_bias(const struct pp_call *call)
     X(FLASH_GRAD, flash_grad, scratch, FLOAT, WRITE, flash_scratch(n), 0)                                              \
     X(FLASH_GRAD, flash_grad, keys, ACTIVATION, READ, GATHERED, GATHERED)                                              \
     X(FLASH_GRAD, flash_grad, dkeys, ACTIVATION, WRITE, GATHERED, GATHERED)                                            \
+    X(MERGE, merge, ctx, ACTIVATION, BOTH, t * n->dv, 2 * t * n->dv)                                                   \
+    X(MERGE, merge, lse, FLOAT, BOTH, t, 2 * t)                                                                        \
+    X(MERGE, merge, part, ACTIVATION, READ, t * n->dv, t * n->dv)                                                      \
+    X(MERGE, merge, part_lse, FLOAT, READ, t, t)                                                                       \
+    X(ADD_COLUMNS, add_columns, to, ACTIVATION, n->adds ? BOTH : WRITE, COLUMNS(n->to_pitch), (n->adds ? 2 : 1) * t)   \
+    X(ADD_COLUMNS, add_columns, from, ACTIVATION, READ, COLUMNS(n->from_pitch), t)                                     \
     X(QK_NORM, qk_norm, qkv, ACTIVATION, BOTH, t *WIDTH, 2 * t * (bare ? NORMALISED : WIDTH))                          \
     X(QK_NORM, qk_norm, bias, FLOAT, READ, WIDTH, 0)                                                                   \
     X(QK_NORM, qk_norm, kept, ACTIVATION, WRITE, t *NORMALISED, t *NORMALISED)                                         \

@@ -47,11 +47,17 @@ static inline struct pp_row_places pp_row_places_of(int seq, const struct pp_fra
     if (!frame->halves) return (struct pp_row_places){seq, rank * seq, rank * seq};
     return (struct pp_row_places){chunk, rank * chunk, (2 * pp_frame_context(frame) - 2 - rank) * chunk};
 }
-/* The same of the queries of a call of attention or rope: with halves the worker's tokens, else all tokens of the row
- * (all to all has given the call a part of the heads). */
+/* The same of the tokens of a call of rope: with halves the worker's tokens, else all tokens of the row (all to all has
+ * given the call a part of the heads). */
 static inline struct pp_row_places pp_query_places_of(int seq, const struct pp_frame *frame)
 {
     return frame->halves ? pp_row_places_of(seq, frame) : (struct pp_row_places){seq, 0, 0};
+}
+/* The same of the queries of a call of attention, among its keys; those of one chunk stand as they do in the chunk. */
+static inline struct pp_row_places pp_attention_places_of(const struct pp_attention_dims *n,
+                                                          const struct pp_frame *frame)
+{
+    return n->keys == n->seq ? (struct pp_row_places){n->seq, 0, 0} : pp_query_places_of(n->seq, frame);
 }
 
 /* How dropout turns the number of a token among those of the worker into its number among those of whole rows. The

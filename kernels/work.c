@@ -28,14 +28,17 @@ struct tiles {
 };
 enum { PERIOD = 64 };
 
+/* Are the call's queries two chunks of the row whose keys it has? Those of one chunk have as many keys. */
+static bool two_chunks(const struct pp_attention_dims *n) { return n->keys > n->seq; }
+
 /* Place in the row of the call's query t. If the call has two chunks of a row (pp_row_places), it is the place of one
  * worker's query. Without a window that is the first worker's: all workers have equally many scores, but for tiles in
  * which chunks end. With a window it is the last worker's, whose two chunks are neighbours: it has the most scores,
  * because the first queries of a row, which see fewer keys than a window has, are other workers'. */
 static int64_t place_of(const struct pp_attention_dims *n, int64_t t)
 {
-    if (n->keys && n->window) return t + (n->keys - n->seq) / 2;
-    return n->keys && t >= n->seq / 2 ? t + n->keys - n->seq : t;
+    if (two_chunks(n) && n->window) return t + (n->keys - n->seq) / 2;
+    return two_chunks(n) && t >= n->seq / 2 ? t + n->keys - n->seq : t;
 }
 
 /* Scores of tiles of a head's queries begin .. end - 1. */
@@ -69,7 +72,7 @@ static double scores(const struct pp_attention_dims *n, int64_t queries, int64_t
 {
     const int64_t first = queries == PP_TILE_SIDE ? PP_TILE_SIDE : keys; /* attention_tile.cuh */
     const struct tiles t = {queries, keys, first, true};
-    const bool chunks = n->keys && !n->window; /* whose places do not follow each other (place_of()) */
+    const bool chunks = two_chunks(n) && !n->window; /* whose places do not follow each other (place_of()) */
     return chunks ? scores_between(n, t, 0, n->seq) : scores_of_run(n, t, 0, n->seq);
 }
 
@@ -157,7 +160,7 @@ static struct parts flash_backward(const struct pp_attention_dims *n)
 static double processor_scores(const struct pp_attention_dims *n, bool flash)
 {
     static const struct tiles blocks = {PP_FLASH_QUERIES, 1, PP_WINDOW_STEP, false};
-    const int64_t run = n->keys ? n->seq / 2 : n->seq;
+    const int64_t run = two_chunks(n) ? n->seq / 2 : n->seq;
     if (!n->window && (!flash || !n->causal)) return (double)n->seq * PP_ROW_KEYS(n);
     return scores_of_run(n, blocks, 0, run) + scores_of_run(n, blocks, run, n->seq);
 }

@@ -67,6 +67,8 @@
     X(gemm)                                                                                                            \
     X(fp8)                                                                                                             \
     X(attention)                                                                                                       \
+    X(merge)                                                                                                           \
+    X(columns)                                                                                                         \
     X(rope)                                                                                                            \
     X(latent)                                                                                                          \
     X(heads)                                                                                                           \
@@ -97,6 +99,8 @@
     X(attention_grad)                                                                                                  \
     X(flash)                                                                                                           \
     X(flash_grad)                                                                                                      \
+    X(merge)                                                                                                           \
+    X(add_columns)                                                                                                     \
     X(qk_norm)                                                                                                         \
     X(qk_norm_grad)                                                                                                    \
     X(rope)                                                                                                            \

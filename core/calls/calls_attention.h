@@ -11,6 +11,8 @@
  * rank's heads those from context_rank * heads on. With all-gather context parallelism (pp_frame.halves) these have the
  * worker's tokens and all of the tensor rank's heads, and flash has `keys` of all tokens besides. qk_norm always has
  * the worker's own tokens, and all of the tensor rank's heads.
+ * With a ring of keys and values a call of flash has the queries of one chunk of each row, and the keys of one chunk,
+ * its own or another one: merge makes one of what such calls make.
  */
 #ifndef PP_CORE_CALLS_CALLS_ATTENTION_H
 #define PP_CORE_CALLS_CALLS_ATTENTION_H
@@ -21,7 +23,10 @@
  * of flash alone, tokens of a whole row whose keys and values lie in the operand `keys`; 0: those of qkv; window: only
  * with causal: the query of a row's token t sees the keys of the tokens t - window + 1 to t, as far as there are any;
  * 0: of all tokens up to t (0 for qk_norm). Tokens count by their places in the whole row. dv: columns of a
- * value; 0: dh (qk_norm needs that). */
+ * value; 0: dh (qk_norm needs that).
+ * keys equal to seq: queries are one chunk of a row and keys are one, so that a query's place among the keys is its own
+ * number (pp_attention_places_of() in kernels/places.h): with causal 1 they are the same chunk; with 0 a query sees all
+ * keys. Such calls have no dropout, window or bias. */
 PP_DIMS(attention, rows, seq, heads, dh, causal, kv, keys, window, dv);
 
 /* Of such dimensions of any type: heads of keys and values; columns of a value, and of a key or value, whichever is
@@ -83,6 +88,28 @@ PP_OPERANDS(flash, ctx, lse, qkv, bias, scratch, keys);
  *     dkeys     out     [rows, keys, PP_KV_COLUMNS]: the gradient at `keys`; nowhere if keys is 0
  */
 PP_OPERANDS(flash_grad, qkv, lse, ctx, dctx, scratch, keys, dkeys);
+
+/* tokens: queries, of one row; dv: columns of a value */
+PP_DIMS(merge, tokens, heads, dv);
+
+/* merge: attention of the same queries, of some keys and of others, becomes that of all these keys: with l =
+ * log(exp(lse) + exp(part_lse)), ctx = ctx * exp(lse - l) + part * exp(part_lse - l); lse = l. In float32.
+ *     ctx        in/out  [tokens, heads * dv]
+ *     lse        in/out  [heads, tokens] float
+ *     part       in      [tokens, heads * dv]
+ *     part_lse   in      [heads, tokens] float
+ */
+PP_OPERANDS(merge, ctx, lse, part, part_lse);
+
+/* to_pitch, from_pitch: numbers from a row to the next one, in `to` and in `from`; adds: 1: is added to */
+PP_DIMS(columns, rows, width, to_pitch, from_pitch, adds);
+
+/* add_columns: some columns of rows: to = from; or, if it adds, to += from, made in float32. Columns between these stay
+ * as they are.
+ *     to     out  [rows, width], with adds in/out; rows lie to_pitch apart
+ *     from   in   [rows, width]; rows lie from_pitch apart
+ */
+PP_OPERANDS(add_columns, to, from);
 
 /* qk_norm: qkv += bias; kept = queries and keys; then each head x of these becomes x * rstd * gamma, with rstd = 1 /
  * sqrt(mean of x^2 + eps).

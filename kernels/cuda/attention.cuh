@@ -88,7 +88,7 @@ static inline struct pp_attention pp_attention_of(const struct pp_cuda_call *c, 
     a.to_keys = n->keys ? pp_attention_between<T>(qkv, keys) : a.queries;
     a.to_grads = n->keys ? pp_attention_between<T>(qkv, dkeys) : a.queries;
     a.key_grads_apart = n->keys;
-    a.places = pp_query_places_of(a.seq, c->frame);
+    a.places = pp_attention_places_of(n, c->frame);
     a.causal = n->causal;
     a.window = n->window;
     a.whole_heads = a.dh % PP_QUAD == 0 && a.dv % PP_QUAD == 0 && pp_aligned(static_cast<const T *>(qkv)) &&

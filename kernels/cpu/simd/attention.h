@@ -49,7 +49,7 @@ static inline struct attention attention_of(const struct pp_cpu_call *c, float *
                           .key_width = n->keys ? PP_KV_COLUMNS(n) : PP_QKV_COLUMNS(n),
                           .shared = n->keys ? keys : qkv + queries,
                           .grads = n->keys ? dkeys : qkv + queries,
-                          .places = pp_query_places_of(n->seq, c->frame),
+                          .places = pp_attention_places_of(n, c->frame),
                           .causal = n->causal,
                           .window = n->window,
                           .scale = PP_SCORE_SCALE(c->call),
