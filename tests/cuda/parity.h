@@ -84,6 +84,8 @@ pp_status parity_run(const struct parity_device *d, const struct pp_call *call, 
 #define PARITY_PROBABILITY 0.2f
 /* Of operand i of the call: of learned positions there are those of whole rows. */
 int64_t parity_elements(const struct pp_call *call, int i, const struct pp_frame *frame);
+/* Does the call only write the operand, and all of it? Columns of rows may have others between them. */
+bool parity_writes_all(const struct pp_call *call, int i);
 /* Fills operand i of the call: floats that its precision can hold, codes of FP8, or words (int32_t) of all workers that
  * share the vocabulary. */
 void parity_fill(void *out, const struct pp_call *call, int i, const struct pp_frame *frame);

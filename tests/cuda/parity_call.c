@@ -85,7 +85,7 @@ static bool is_overwritten(const struct run *r, int i)
 {
     const struct pp_operand *info = &r->operand[i].info;
     if (is_gradient(&r->call, i, info)) return !(r->variant & PARITY_ADD);
-    return info->use == PP_USE_WRITE && !(r->call.kernel == PP_KERNEL_COPY && r->variant & PARITY_ABSENT);
+    return parity_writes_all(&r->call, i) && !(r->call.kernel == PP_KERNEL_COPY && r->variant & PARITY_ABSENT);
 }
 
 static void make_call(struct run *r)

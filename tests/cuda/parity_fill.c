@@ -109,6 +109,8 @@ static const struct {
                {PP_KERNEL_ROUTE_GRAD, 4, 0.5f, 0.4f},
                {PP_KERNEL_ROUTE_GRAD, 5, 20, 20}, /* counts */
                {PP_KERNEL_WEIGH_GRAD, 3, 0.5f, 0.4f},
+               {PP_KERNEL_MERGE, AT(merge, lse), 0, 6},
+               {PP_KERNEL_MERGE, AT(merge, part_lse), 0, 6},
                {PP_KERNEL_CROSS_ENTROPY_JOIN, 4, 1.5f, 0.5f},
                {PP_KERNEL_GEMM_FP8, AT(gemm_fp8, scale_a), 1, 0.5f},
                {PP_KERNEL_GEMM_FP8, AT(gemm_fp8, scale_b), 1, 0.5f},
@@ -146,6 +148,12 @@ int64_t parity_elements(const struct pp_call *call, int i, const struct pp_frame
 {
     const bool learned = call->kernel == PP_KERNEL_EMBED && i == PP_OPERAND(embed, positions);
     return pp_call_operand(call, i).elements * (learned ? pp_frame_context(frame) : 1);
+}
+
+bool parity_writes_all(const struct pp_call *call, int i)
+{
+    const bool between = call->kernel == PP_KERNEL_ADD_COLUMNS && call->columns.to_pitch > call->columns.width;
+    return pp_call_operand(call, i).use == PP_USE_WRITE && !between;
 }
 
 void parity_fill(void *out, const struct pp_call *call, int i, const struct pp_frame *frame)

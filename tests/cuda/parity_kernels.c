@@ -25,6 +25,8 @@ const struct parity_kernel parity_kernels[PP_KERNELS] = {
     [PP_KERNEL_ATTENTION_GRAD] = {.variants = PARITY_DROP, .tolerance = {1e-5, 5e-3, 2e-2}},
     [PP_KERNEL_FLASH] = {.variants = PARITY_DROP, .tolerance = {1e-5, 1e-5, 1e-2}},
     [PP_KERNEL_FLASH_GRAD] = {.variants = PARITY_DROP, .tolerance = {1e-5, 1e-5, 2e-2}},
+    [PP_KERNEL_MERGE] = {.tolerance = {1e-6, 1e-6, 4e-3}},
+    [PP_KERNEL_ADD_COLUMNS] = {.tolerance = {0, 0, 4e-3}},
     [PP_KERNEL_QK_NORM] = {.variants = PARITY_ABSENT, .absent = AT(qk_norm, bias), .tolerance = {1e-5, 1e-5, 4e-3}},
     [PP_KERNEL_QK_NORM_GRAD] = {.variants = PARITY_ADD, .tolerance = {1e-5, 1e-5, 4e-3}},
     [PP_KERNEL_ROPE] = {.tolerance = {2e-6, 2e-6, 4e-3}},

@@ -110,6 +110,18 @@ static void test_names_of_latent_attention(void **state)
         "split_heads 128x131072x128x128x64x128x512 bf16");
 }
 
+/* Chunks of rows, whose keys and values go round. */
+static void test_names_of_a_ring(void **state)
+{
+    (void)state;
+    check_text((struct pp_call){PP_KERNEL_FLASH, .attention = {5, 36, 8, 100, 1, 2, 36}, .precision = PP_BF16},
+               "flash 5x36x8x100x1 kv2 of36 bf16");
+    check_text((struct pp_call){PP_KERNEL_MERGE, .merge = {36, 8, 100}, .precision = PP_BF16}, "merge 36x8x100 bf16");
+    check_text((struct pp_call){PP_KERNEL_ADD_COLUMNS, .columns = {36, 400, 1200, 400}}, "add_columns 36x400");
+    check_text((struct pp_call){PP_KERNEL_ADD_COLUMNS, .columns = {36, 400, 1200, 400, 1}, .precision = PP_BF16},
+               "add_columns 36x400 adds bf16");
+}
+
 /* A product of FP8 factors, and what rounds these: a product is named as one of bf16, as which it counts. */
 static void test_names_of_fp8(void **state)
 {
@@ -227,6 +239,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_names_of_calls),
                                        cmocka_unit_test(test_every_name_has_room),
                                        cmocka_unit_test(test_names_of_latent_attention),
+                                       cmocka_unit_test(test_names_of_a_ring),
                                        cmocka_unit_test(test_names_of_fp8),
                                        cmocka_unit_test(test_names_of_what_writes_gradients),
                                        cmocka_unit_test(test_names_by_operands),

@@ -264,9 +264,48 @@ static void test_attention(void **state)
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) check(isa, shapes[i]);
 }
 
+/* ---- what these calls cost ---- */
+
+static double bytes_of(struct pp_call call)
+{
+    for (int i = 0; i < PP_CALL_REFS; i++)
+        if (pp_call_operand(&call, i).name) call.ref[i].region = PP_MEM_ACT;
+    return pp_call_bytes(&call);
+}
+
+static void test_bytes(void **state)
+{
+    (void)state;
+    const struct pp_call merge = {PP_KERNEL_MERGE, .merge = {36, 8, 100}, .precision = PP_BF16},
+                         copy = {PP_KERNEL_ADD_COLUMNS, .columns = {36, 400, 1200, 500}, .precision = PP_BF16},
+                         add = {PP_KERNEL_ADD_COLUMNS, .columns = {36, 400, 1200, 500, 1}};
+    assert_true(bytes_of(merge) == 36 * 8 * (3 * 100 * 2 + 3 * 4.0));
+    assert_true(bytes_of(copy) == 36 * 400 * 2 * 2.0 && bytes_of(add) == 36 * 400 * 3 * 4.0);
+    assert_true(pp_call_flops(&merge) == 36 * 8 * 100 * 8.0);
+    assert_true(pp_call_flops(&copy) == 0 && pp_call_flops(&add) == 36 * 400);
+    assert_int_equal(pp_call_operand(&add, 0).elements, 35 * 1200 + 400);
+    assert_int_equal(pp_call_operand(&add, 1).elements, 35 * 500 + 400);
+}
+
+/* As many scores as of keys in qkv: of one run of queries, not of two chunks. */
+static void test_scores(void **state)
+{
+    (void)state;
+    for (int seq = 9; seq < 300; seq += 29)
+        for (int i = 0; i < 8; i++) {
+            const int kernel = i % 2 ? PP_KERNEL_FLASH_GRAD : PP_KERNEL_FLASH, precision = i / 4 ? PP_BF16 : PP_FP32;
+            struct pp_call whole = {kernel, .attention = {1, seq, 2, 64, i / 2 % 2}, .precision = precision},
+                           chunk = whole;
+            chunk.attention.keys = seq;
+            for (int gpu = 0; gpu < 2; gpu++)
+                assert_true(pp_call_work(&whole, gpu).flops[precision] == pp_call_work(&chunk, gpu).flops[precision]);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_merge), cmocka_unit_test(test_columns),
-                                       cmocka_unit_test(test_attention)};
+                                       cmocka_unit_test(test_attention), cmocka_unit_test(test_bytes),
+                                       cmocka_unit_test(test_scores)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
