@@ -26,8 +26,8 @@ class Llama(Run):
         return self.sequence == "yes"
 
     def words(self):
-        """Their keys and values go round a ring: gathering them moves as many bytes."""
-        context = ["--context-parallel", self.context, "--cp-comm-type", "all_gather"] if self.context > 1 else []
+        """Keys and values go round a ring, as Megatron-LM sends them unless told otherwise."""
+        context = ["--context-parallel", self.context, "--cp-comm-type", "p2p"] if self.context > 1 else []
         return [*super().words(), *context, *split_of(self.model.layers, self.ranks * self.virtual)]
 
 

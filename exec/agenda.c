@@ -22,7 +22,7 @@ pp_status pp_agenda_make(const struct pp_config *config, const struct pp_data *d
                                             .limit = config->eval_batches};
     struct pp_batches train;
     const int parts = pp_config_context(config);
-    const bool halves = config->model.context_kind == PP_CONTEXT_ALL_GATHER && parts > 1;
+    const bool halves = config->model.context_kind != PP_CONTEXT_ALL_TO_ALL && parts > 1;
     *out = (struct pp_agenda){.evaluates = !config->no_eval && data->words[PP_PART_VALID]};
     PP_TRY(pp_batches_cut(data, PP_PART_TRAIN, &training, &train));
     PP_TRY(pp_batches_share(&train, parts, 0, halves));

@@ -7,7 +7,7 @@
  * Columns: with n = words div rows, row r is the text from r*n to (r+1)*n. Replicas: of every row, replica k reads
  * words k*(n div D) .. (k+1)*(n div D) - 1. Batches: input and target are `seq` words from t and from t+1 on, t = i *
  * advance; the last batch may be shorter. C workers may share the words of a row (pp_shape.context). Then part k has
- * the seq div C words from k * (seq div C) on; or, with pp_shape_gathers_keys(), the row is cut into 2 C chunks, and
+ * the seq div C words from k * (seq div C) on; or, with pp_shape_halves_rows(), the row is cut into 2 C chunks, and
  * part k has the chunks k and 2 C - 1 - k. The last batch leaves out the words that C, or 2 C, does not divide.
  */
 #ifndef PP_EXEC_DATA_H

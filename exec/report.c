@@ -111,8 +111,9 @@ static void pipeline_line(const struct pp_job *job)
     pp_sharing_text(pp_plan_zero(plan), job->point.shard_degree, zero, sizeof zero);
     pp_beside_text(&job->model->shape, beside);
     if (plan->expert_parallel > 1) snprintf(experts, sizeof experts, ", expert parallel %d", plan->expert_parallel);
-    const char *gathers = pp_shape_gathers_keys(&job->model->shape) ? " all_gather" : "";
-    if (plan->context > 1) snprintf(context, sizeof context, ", context parallel %d%s", plan->context, gathers);
+    if (plan->context > 1)
+        snprintf(context, sizeof context, ", context parallel %d%s", plan->context,
+                 pp_shape_context_words(&job->model->shape));
     pp_info("pipeline    %s, %d rank%s x %d stage%s%s%s%s%s, %d replica%s%s%s%s%s%s, plan %016llx", plan->schedule,
             plan->ranks, pp_plural(plan->ranks), plan->virtual_stages, pp_plural(plan->virtual_stages), tensor, experts,
             context, beside, pp_plan_data_parallel(plan), pp_plural(pp_plan_data_parallel(plan)), zero, rounded,

@@ -311,7 +311,7 @@ static pp_status prepare(struct pp_trainee *t)
                                                  .limit = config->max_batches},
                           &t->batches));
     PP_TRY(pp_batches_share(&t->batches, s->job->train->context, pp_worker_context_rank(s->job->train, w->me),
-                            pp_shape_gathers_keys(&s->job->model->shape)));
+                            pp_shape_halves_rows(&s->job->model->shape)));
     PP_TRY(pp_losses_open(&t->losses, s->world, w->me, s->job->train, w->me == 0 ? &s->journal : NULL));
     return reference(t, &s->reference_ns[0]);
 }

@@ -254,7 +254,7 @@ static void begin_step(struct pp_worker *w, const struct pp_step *step)
                                  .expert_rank = pp_worker_expert_rank(plan, w->me),
                                  .context = plan->context,
                                  .context_rank = pp_worker_context_rank(plan, w->me),
-                                 .halves = pp_shape_gathers_keys(&w->job->model->shape),
+                                 .halves = pp_shape_halves_rows(&w->job->model->shape),
                                  .join = w->join.run ? &w->join : NULL};
 }
 

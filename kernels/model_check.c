@@ -88,7 +88,7 @@ static pp_status check_tensor(const struct pp_shape *shape)
             return pp_fail(PP_USAGE, "--tensor %d does not divide --%s %d", tensor, rows[i].option, rows[i].size);
     char with[24] = "";
     if (tensor > 1) snprintf(with, sizeof with, " x --tensor %d", tensor);
-    for (int i = 0; i < HEADS && !pp_shape_gathers_keys(shape); i++)
+    for (int i = 0; i < HEADS && !pp_shape_halves_rows(shape); i++)
         if (rows[i].size % (tensor * context))
             return pp_fail(PP_USAGE, "--context-parallel %d%s does not divide --%s %d", context, with, rows[i].option,
                            rows[i].size);
@@ -169,8 +169,7 @@ pp_status pp_shape_check(const struct pp_shape *shape)
         return pp_fail(PP_USAGE, "--dropout %.10g is outside 0 <= p < 1, in float arithmetic", shape->dropout);
     PP_TRY(check_experts(shape));
     PP_TRY(check_beside(shape));
-    if (pp_shape_gathers_keys(shape) && shape->attention != PP_ATTENTION_FLASH)
-        return pp_fail(PP_USAGE, "--cp-comm-type all_gather needs --attention flash");
+    PP_TRY(pp_shape_check_context(shape));
     return check_tensor(shape);
 }
 
@@ -202,9 +201,9 @@ pp_status pp_model_check_size(const struct pp_model *model, const struct pp_clas
     if (seq % context)
         return pp_fail(PP_USAGE, "--context-parallel %d does not divide rows of %d tokens", context, seq);
     if (seq % chunks)
-        return pp_fail(
-            PP_USAGE, "--context-parallel %d with --cp-comm-type all_gather: %d chunks do not divide rows of %d tokens",
-            context, chunks, seq);
+        return pp_fail(PP_USAGE,
+                       "--context-parallel %d with --cp-comm-type %s: %d chunks do not divide rows of %d tokens",
+                       context, pp_context_kind_names[model->shape.context_kind], chunks, seq);
     if (tokens > INT_MAX || pp_qkv_width(&model->local) > INT_MAX ||
         (tokens + (int64_t)cls->rows * tensor) * tensor > INT_MAX)
         return pp_fail(PP_USAGE, "a microbatch of %d row%s of %d token%s is too large: use more chunks", cls->rows,

@@ -6,6 +6,7 @@
  *   program_forward.c     F, R: layers on their way forward, the embedding, the decoder and the loss
  *   program_backward.c    B, I, W
  *   program_attention.c   attention between in_proj and out_proj, and what context ranks exchange for it
+ *   program_ring.c        the same where keys and values go around in a ring
  *   program_latent.c      what latent attention has in the place of in_proj
  *   program_experts.c     the feed-forward of layers with experts
  *   program_places.c      the way of tokens to the places of experts, and back
@@ -27,6 +28,7 @@
 #include "kernels/model.h"
 #include "kernels/program_linear.h"
 #include "kernels/program_places.h"
+#include "kernels/program_ring.h"
 #include "kernels/slot.h"
 
 /* Tensors of one layer in model order. */
@@ -103,7 +105,8 @@ struct pp_writer {
     struct pp_ref full[2];  /* by_tokens: [T, d] of all tensor ranks' tokens */
     struct pp_ref own;      /* by_tokens, several pieces, backward: [T', d], the worker's part of each piece in turn */
     struct pp_latent_scratch latent;
-    struct pp_ref pieces[2];   /* context: [T, q], what attention reads and makes; or keys and values */
+    struct pp_ref pieces[2]; /* context: [T, q], what attention reads and makes; or keys and values */
+    struct pp_ring_scratch ring;
     struct pp_fp8_scratch fp8; /* behind all other scratch of the program */
     struct pp_program *out;
     int room; /* out->calls has memory for so many calls; each further one overwrites the first, and is counted */
@@ -111,7 +114,7 @@ struct pp_writer {
 
 static inline struct pp_ref pp_ref_to(enum pp_region region, int64_t offset)
 {
-    return (struct pp_ref){region, offset, 0};
+    return (struct pp_ref){region, 0, offset};
 }
 static inline struct pp_ref pp_ref_further(struct pp_ref ref, int64_t bytes)
 {
@@ -152,7 +155,7 @@ static inline struct pp_ref pp_ref_slot(const struct pp_writer *w, struct pp_buf
 {
     int part = PP_ACT_PARTS - 1;
     while (buffer.offset < w->slot.begin[part]) part--;
-    return (struct pp_ref){PP_MEM_ACT + part, buffer.offset - w->slot.begin[part], buffer.row_bytes};
+    return (struct pp_ref){PP_MEM_ACT + part, 0, buffer.offset - w->slot.begin[part], buffer.row_bytes};
 }
 static inline struct pp_ref pp_ref_act(const struct pp_writer *w, int l, struct pp_buffer buffer)
 {

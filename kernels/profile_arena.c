@@ -241,7 +241,7 @@ void pp_profile_arena_frame(struct pp_profile_arena *arena, const struct pp_task
         .context = phase->plan->context,
         /* With a window the last worker's queries see the most keys (kernels/work.c), and a step waits for it. */
         .context_rank = phase->plan->context - 1,
-        .halves = pp_shape_gathers_keys(&job->model->shape),
+        .halves = pp_shape_halves_rows(&job->model->shape),
     };
     pp_frame_place(job, phase, &place, task, out);
 }

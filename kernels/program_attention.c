@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Attention between in_proj and out_proj, forward and backward. Where workers have parts of the tokens of the same rows
- * (context parallelism), they get from each other what it needs of the others' tokens, in one of two ways.
+ * (context parallelism), they get from each other what it needs of the others' tokens, in one of three ways.
  *
  * Before either a worker normalises queries and keys, where the model does: those of its tokens, of all its heads.
  *
@@ -13,13 +13,16 @@
  * All gather: attention is of the worker's queries, of all heads, and of the keys and values of all tokens (Dubey et
  * al. 2024, "The Llama 3 Herd of Models"). Those are gathered in scratch, in the order of the tokens, and once more on
  * the way back; then each worker gets what all have of the gradients of its own, and adds it up in their order.
+ *
+ * Ring: keys and values go around (kernels/program_ring.c).
  */
 #include "kernels/model_program.h"
 
 static bool gathers(const struct pp_writer *w) { return pp_shape_gathers_keys(&w->model->local); }
+static bool rings(const struct pp_writer *w) { return pp_shape_rings_keys(&w->model->local); }
 
 /* Does attention work on a part of the heads? */
-static bool is_apart(const struct pp_writer *w) { return pp_shape_context(&w->model->local) > 1 && !gathers(w); }
+static bool is_apart(const struct pp_writer *w) { return pp_shape_parts_heads(&w->model->local); }
 
 /* Rows of `width` numbers: pieces of the worker's tokens to the workers that have their heads, or back. */
 static void write_all_to_all(struct pp_writer *w, bool back, struct pp_ref to, struct pp_ref from, int width)
@@ -59,7 +62,7 @@ static void write_pieces(struct pp_writer *w, enum pp_kernel kernel, struct pp_p
 }
 
 /* Queries of a row that attention works on. */
-static int queries(const struct pp_writer *w) { return gathers(w) ? w->seq : w->row_seq; }
+static int queries(const struct pp_writer *w) { return is_apart(w) ? w->row_seq : w->seq; }
 
 /* Heads of what attention works on. */
 static struct pp_call *write_heads(struct pp_writer *w, enum pp_kernel kernel)
@@ -171,13 +174,18 @@ static void write_chunks(struct pp_writer *w, bool back)
     call->at.exchange = (struct pp_exchange_refs){.to = w->pieces[0], .from = w->pieces[1]};
 }
 
-/* bias: no memory, or added to qkv before. */
-static void write_gathering(struct pp_writer *w, struct pp_ref qkv, struct pp_ref bias)
+/* The worker's keys and values. bias: no memory, or added to qkv before. */
+static void write_own_keys(struct pp_writer *w, struct pp_ref to, struct pp_ref qkv, struct pp_ref bias)
 {
     struct pp_call *call = pp_writer_call(w, PP_KERNEL_COPY_KEYS);
     call->pieces = qkv_pieces(w);
     call->pieces.parts = 0;
-    call->at.copy_keys = (struct pp_copy_keys_refs){.to = w->pieces[1], .qkv = qkv, .bias = bias};
+    call->at.copy_keys = (struct pp_copy_keys_refs){.to = to, .qkv = qkv, .bias = bias};
+}
+
+static void write_gathering(struct pp_writer *w, struct pp_ref qkv, struct pp_ref bias)
+{
+    write_own_keys(w, w->pieces[1], qkv, bias);
     write_chunks(w, false);
 }
 
@@ -224,6 +232,11 @@ void pp_write_attention(struct pp_writer *w, int l, struct pp_ref scratch)
         write_gathering(w, qkv, bias);
         bias = none;
     }
+    if (rings(w)) {
+        write_own_keys(w, w->ring.keys[0], qkv, bias);
+        pp_write_ring(w, l, scratch);
+        return;
+    }
     struct pp_call *call = write_scores(w, l, PP_KERNEL_ATTENTION, PP_KERNEL_FLASH);
     if (call->kernel == PP_KERNEL_FLASH)
         call->at.flash = (struct pp_flash_refs){.ctx = ctx,
@@ -241,15 +254,10 @@ void pp_write_attention(struct pp_writer *w, int l, struct pp_ref scratch)
                  (struct pp_pieces_refs){.to = pp_ref_act(w, l, w->slot.ctx), .from = w->pieces[1]});
 }
 
-void pp_write_attention_grad(struct pp_writer *w, int l, struct pp_ref dctx, struct pp_ref scratch)
+/* From the gradient at what attention makes to that at qkv, in place of qkv. */
+static void write_scores_grad(struct pp_writer *w, int l, struct pp_ref dctx, struct pp_ref scratch)
 {
     const struct pp_ref none = {0}, dqkv = pp_ref_act(w, l, w->slot.qkv);
-    if (is_apart(w)) {
-        write_pieces(w, PP_KERNEL_TO_PIECES, attended_pieces(w),
-                     (struct pp_pieces_refs){.to = w->pieces[1], .from = dctx});
-        write_all_to_all(w, false, w->pieces[0], w->pieces[1], pp_attended_width(&w->model->local));
-        dctx = w->pieces[0];
-    }
     if (gathers(w)) write_gathering(w, dqkv, none);
     struct pp_call *call = write_scores(w, l, PP_KERNEL_ATTENTION_GRAD, PP_KERNEL_FLASH_GRAD);
     if (call->kernel == PP_KERNEL_FLASH_GRAD)
@@ -264,6 +272,23 @@ void pp_write_attention_grad(struct pp_writer *w, int l, struct pp_ref dctx, str
         call->at.attention_grad = (struct pp_attention_grad_refs){
             .qkv = dqkv, .probabilities = pp_ref_act(w, l, w->slot.p), .dctx = dctx, .scratch = scratch};
     if (gathers(w)) write_gathering_grad(w, dqkv);
+}
+
+void pp_write_attention_grad(struct pp_writer *w, int l, struct pp_ref dctx, struct pp_ref scratch)
+{
+    const struct pp_ref none = {0}, dqkv = pp_ref_act(w, l, w->slot.qkv);
+    if (is_apart(w)) {
+        write_pieces(w, PP_KERNEL_TO_PIECES, attended_pieces(w),
+                     (struct pp_pieces_refs){.to = w->pieces[1], .from = dctx});
+        write_all_to_all(w, false, w->pieces[0], w->pieces[1], pp_attended_width(&w->model->local));
+        dctx = w->pieces[0];
+    }
+    if (rings(w)) {
+        write_own_keys(w, w->ring.keys[0], dqkv, none);
+        pp_write_ring_grad(w, l, dctx, scratch);
+    } else {
+        write_scores_grad(w, l, dctx, scratch);
+    }
     if (pp_writer_rotates(w)) write_rope(w, PP_KERNEL_ROPE_GRAD)->at.rope_grad.dqkv = dqkv;
     if (is_apart(w)) {
         write_all_to_all(w, true, w->pieces[1], dqkv, (int)pp_qkv_width(&w->model->local));
@@ -277,9 +302,10 @@ struct pp_ref pp_writer_attention_scratch(struct pp_writer *w)
 {
     const struct pp_shape *shape = &w->model->local;
     const int columns = pp_head_dim(shape) + pp_value_dim(shape);
-    return pp_writer_scratch(w, shape->attention == PP_ATTENTION_FLASH
-                                    ? pp_flash_scratch(queries(w), w->row_seq, columns)
-                                    : pp_attention_scratch(w->row_seq, columns));
+    if (shape->attention != PP_ATTENTION_FLASH) return pp_writer_scratch(w, pp_attention_scratch(w->row_seq, columns));
+    /* a ring: chunk by chunk */
+    const int seq = rings(w) ? w->seq / 2 : queries(w), keys = rings(w) ? seq : w->row_seq;
+    return pp_writer_scratch(w, pp_flash_scratch(seq, keys, columns));
 }
 
 void pp_writer_take_pieces(struct pp_writer *w, bool back)
@@ -287,7 +313,8 @@ void pp_writer_take_pieces(struct pp_writer *w, bool back)
     const struct pp_shape *shape = &w->model->local;
     const int keys = (int)pp_keys_width(shape), context = pp_shape_context(shape);
     if (context == 1 || w->stage->layers == 0) return;
-    for (int i = 0; i < 2 && !gathers(w); i++) w->pieces[i] = pp_writer_activations(w, (int)pp_qkv_width(shape));
+    if (rings(w)) pp_writer_take_ring(w, back);
+    for (int i = 0; i < 2 && is_apart(w); i++) w->pieces[i] = pp_writer_activations(w, (int)pp_qkv_width(shape));
     if (!gathers(w)) return;
     w->pieces[0] = pp_writer_activations(w, context * keys);
     w->pieces[1] = pp_writer_activations(w, back ? context * keys : keys);

@@ -119,11 +119,11 @@ static void add_dense(struct pp_text *text, const struct pp_writer *w)
 
 static void add_workers(struct pp_text *text, const struct pp_shape *shape, bool tensors)
 {
-    const char *gathers = pp_shape_gathers_keys(shape) ? " all_gather" : "";
     const int parts = pp_shape_tensor(shape);
     if (parts > 1) pp_text_add(text, " tp%d%s", parts, pp_shape_parts_tokens(shape) ? " sp" : "");
     if (parts > 1 && shape->sum_pieces > 1 && !tensors) pp_text_add(text, "/%d", shape->sum_pieces);
-    if (pp_shape_context(shape) > 1 && !tensors) pp_text_add(text, " cp%d%s", shape->context, gathers);
+    if (pp_shape_context(shape) > 1 && !tensors)
+        pp_text_add(text, " cp%d%s", shape->context, pp_shape_context_words(shape));
 }
 
 /* " window4096", where some layer of the program has a window that hides keys. Behind it stands which layers have none,

@@ -118,8 +118,7 @@ static void place_attention(struct placing *p, const struct pp_shape *shape, str
     else
         out->p = place(p, (int64_t)shape->heads * p->row_seq, e);
     out->ctx = place(p, pp_attended_width(shape), e);
-    if (pp_shape_context(shape) > 1 && !pp_shape_gathers_keys(shape) && flash)
-        out->ctx_there = place(p, pp_attended_width(shape), e);
+    if (pp_shape_parts_heads(shape) && flash) out->ctx_there = place(p, pp_attended_width(shape), e);
 }
 
 /* The buffers that layers of both kinds have, at the same place. */

@@ -10,7 +10,7 @@ TEXTS = {
     "options": None,
     "precision": ("fp32", "tf32", "bf16", "fp8"),
     "checkpoint": ("never", "always", "except_last", "layers", "activation"),
-    "cp_comm_type": ("a2a", "all_gather"),
+    "cp_comm_type": ("a2a", "all_gather", "p2p"),
     "host_order": ("pipeline", "replicas"),
 }
 FLAGS = ("sequence_parallel", "overlap_grad_reduce", "grad_reduce_in_bf16", "overlap_param_gather")

@@ -123,7 +123,7 @@ class Torchtitan(Plan):
             "{p.name} has no option to hide exchanges of experts: they may take longer than planned",
         ),
         (
-            lambda p: p.context_parallel > 1 and p.cp_comm_type == "a2a",
+            lambda p: p.context_parallel > 1 and p.cp_comm_type != "all_gather",
             "{p.name} gathers keys and values where workers share rows: predict that with --cp-comm-type all_gather",
         ),
         (

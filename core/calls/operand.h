@@ -32,16 +32,18 @@ enum pp_region {
     PP_MEM_REGIONS
 };
 
-/* An operand's place. pp_ref_address() (core/model/program.h) adds the four offsets up; the last three are 0 for
+/* An operand's place. pp_ref_address() (core/model/program.h) adds the offsets up; all but the first are 0 for
  * most. */
 struct pp_ref {
-    int32_t region; /* enum pp_region */
-    int64_t offset; /* bytes from the region's beginning */
+    int32_t region;    /* enum pp_region */
+    int32_t ring_step; /* see step_bytes */
+    int64_t offset;    /* bytes from the region's beginning */
     /* Times pp_frame.act_row. In an activation slot: bytes of a row of the batch, as each buffer of a slot may hold
      * several microbatches one behind the other. Of a tensor that replicas share: bytes from share to share. */
     int64_t row_bytes;
     int64_t part_bytes;   /* times pp_frame.tensor_rank: bytes from one tensor rank's part to the next rank's */
     int64_t expert_bytes; /* times pp_frame.expert_rank: the same for the shares of expert ranks */
+    int64_t step_bytes;   /* added where pp_frame.context_rank < ring_step (kernels/program_ring.c) */
 };
 
 enum { PP_CALL_DIMS = 10, PP_CALL_REFS = 8 };

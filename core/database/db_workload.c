@@ -134,7 +134,8 @@ static void add_sharing(struct pp_text *t, const struct pp_config *config, const
     if (exchanges > 0) pp_text_add(t, "exchanges/%d ", exchanges);
     if (pp_config_context(config) == 1) return;
     pp_text_add(t, "context/%d ", pp_config_context(config));
-    if (config->model.context_kind == PP_CONTEXT_ALL_GATHER) pp_text_add(t, "all_gather ");
+    if (config->model.context_kind != PP_CONTEXT_ALL_TO_ALL)
+        pp_text_add(t, "%s ", pp_context_kind_names[config->model.context_kind]);
 }
 
 static void add_rope(struct pp_text *t, const struct pp_config *config)

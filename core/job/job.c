@@ -260,8 +260,8 @@ static pp_status name_key(struct pp_job *job)
     if (plan->expert_parallel > 1) snprintf(experts, sizeof experts, " experts/%d", plan->expert_parallel);
     if (pp_exchange_pieces(shape) > 1)
         snprintf(experts, sizeof experts, " experts/%d/%d", plan->expert_parallel, pp_exchange_pieces(shape));
-    const char *gathers = pp_shape_gathers_keys(shape) ? " all_gather" : "";
-    if (plan->context > 1) snprintf(context, sizeof context, " context/%d%s", plan->context, gathers);
+    if (plan->context > 1)
+        snprintf(context, sizeof context, " context/%d%s", plan->context, pp_shape_context_words(shape));
     if (pp_shape_sum_pieces(shape) > 1) snprintf(pieces, sizeof pieces, "/%d", shape->sum_pieces);
     if (pp_plan_tensor(plan) > 1)
         snprintf(tensor, sizeof tensor, " T%d%s%s", pp_plan_tensor(plan), pieces,

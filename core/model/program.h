@@ -90,7 +90,7 @@ struct pp_frame {
     int expert_rank; /* which of the workers that share the experts; 0: it has all */
     /* So many workers have parts of the same rows, and which of them this is; 0 and 1: it has all tokens. Part of the
      * dropout key, and of where a token stands in its row. halves: it has two chunks of each row
-     * (pp_shape_gathers_keys). */
+     * (pp_shape_halves_rows). */
     int context, context_rank;
     bool halves;
     const struct pp_join *join; /* how they meet; NULL: they do not, as in profiles of one worker */
@@ -106,7 +106,7 @@ static inline void *pp_ref_address(const struct pp_ref *ref, const struct pp_fra
     char *base = (char *)frame->base[ref->region];
     if (!base) return NULL;
     return base + ref->offset + frame->act_row * ref->row_bytes + frame->tensor_rank * ref->part_bytes +
-           frame->expert_rank * ref->expert_bytes;
+           frame->expert_rank * ref->expert_bytes + (frame->context_rank < ref->ring_step ? ref->step_bytes : 0);
 }
 
 #endif

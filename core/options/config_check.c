@@ -145,10 +145,10 @@ static pp_status check_joins(const struct pp_config *config)
 
 static pp_status check_context(const struct pp_config *config, int context)
 {
-    if (context == 1 || config->model.context_kind != PP_CONTEXT_ALL_GATHER ||
-        config->model.attention == PP_ATTENTION_FLASH)
-        return PP_OK;
-    return pp_fail(PP_USAGE, "--cp-comm-type all_gather needs --attention flash");
+    struct pp_shape shape;
+    pp_config_shape(config, &shape);
+    shape.context = context;
+    return pp_shape_check_context(&shape);
 }
 
 /* --times gives the times of ranks, not of layers. */
@@ -230,11 +230,11 @@ static pp_status check_rows_parts(const struct pp_config *config, unsigned tool)
     if (n == 1 && config->tokens % first)
         return pp_fail(PP_USAGE, "--context-parallel %d does not divide --tokens %d; choose a divisor", first,
                        config->tokens);
-    if (n == 1 && first > 1 && config->model.context_kind == PP_CONTEXT_ALL_GATHER && config->tokens % (2 * first))
+    if (n == 1 && first > 1 && config->model.context_kind != PP_CONTEXT_ALL_TO_ALL && config->tokens % (2 * first))
         return pp_fail(PP_USAGE,
-                       "--context-parallel %d: with --cp-comm-type all_gather each worker has two parts of a row, so "
-                       "--tokens must be a multiple of %d, not %d",
-                       first, 2 * first, config->tokens);
+                       "--context-parallel %d: with --cp-comm-type %s each worker has two parts of a row, so --tokens "
+                       "must be a multiple of %d, not %d",
+                       first, pp_context_kind_names[config->model.context_kind], 2 * first, config->tokens);
     return PP_OK;
 }
 

@@ -134,10 +134,11 @@ const struct pp_opt pp_config_rows[] = {
      "(--cp-comm-type; Megatron-LM's --context-parallel-size). C divides --tokens; there are C times as many workers. "
      "ppsim takes a list",
      TIMED},
-    {"cp-comm-type", PP_OPT_CHOICE, AT(model.context_kind), PP_RUNS, PIPELINE, NULL, "a2a", 0, 0, "a2a|all_gather",
+    {"cp-comm-type", PP_OPT_CHOICE, AT(model.context_kind), PP_RUNS, PIPELINE, NULL, "a2a", 0, 0, "a2a|all_gather|p2p",
      "with --context-parallel: a2a exchanges a worker's tokens for all tokens of a part of the heads "
      "(DeepSpeed-Ulysses; C times --tensor divides --heads and --kv-heads); all_gather gathers the keys and values of "
-     "all tokens (as Llama 3; it needs --attention flash, and 2 C divides --tokens)",
+     "all tokens (as Llama 3; it needs --attention flash, and 2 C divides --tokens); p2p sends them around in a ring, "
+     "beside attention (Megatron-LM's default; as all_gather, and without dropout of attention and --window-size)",
      TIMED},
     {"zero", PP_OPT_INTS, AT(zero), PP_RUNS, PIPELINE, NULL, "0", 0, 3, NULL,
      "1: each replica keeps and updates an equal share of what the optimizer keeps, sums only the gradients of that "

@@ -7,13 +7,21 @@
 
 #include "core/options/config.h"
 
-enum { LONG_ROW = 16384 }; /* tokens from which on workers may share a row */
+/* Tokens from which on workers may share a row; from which on a ring is as fast as gathering, or faster (docs/TIMES.md,
+ * "A ring"). */
+enum { LONG_ROW = 16384, RING_ROW = 32768 };
 
 static bool has_experts(const struct pp_config *config) { return config->model.experts > 0; }
 static bool has_long_rows(const struct pp_config *config) { return config->tokens >= LONG_ROW; }
-static bool has_long_flash_rows(const struct pp_config *config)
+static bool suits_ring(const struct pp_config *config)
 {
-    return has_long_rows(config) && config->model.attention == PP_ATTENTION_FLASH;
+    const struct pp_shape *model = &config->model;
+    return config->tokens >= RING_ROW && model->attention == PP_ATTENTION_FLASH && !model->window &&
+           model->dropout == 0;
+}
+static bool suits_gathering(const struct pp_config *config)
+{
+    return has_long_rows(config) && config->model.attention == PP_ATTENTION_FLASH && !suits_ring(config);
 }
 /* Others have times of some rows only, and each way its own. */
 static bool is_on_a_machine(const struct pp_config *config) { return pp_config_machine(config); }
@@ -35,7 +43,8 @@ static const struct {
     {PP_OPTION(tensor), "1,2,4,8", NULL},
     {PP_OPTION(context_parallel), "1,2,4,8,16", has_long_rows},
     /* about as fast as a2a, and not bound to heads of keys */
-    {PP_OPTION(model.context_kind), "all_gather", has_long_flash_rows},
+    {PP_OPTION(model.context_kind), "all_gather", suits_gathering},
+    {PP_OPTION(model.context_kind), "p2p", suits_ring},
     {PP_OPTION(expert_parallel), "1,2,4,8,16,32,64", has_experts},
     {PP_OPTION(split), "time", is_on_a_machine},
     {PP_OPTION(zero), "1,3", NULL},

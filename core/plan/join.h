@@ -43,7 +43,7 @@ struct pp_join_call {
      *   by number    index k * n + partner: the first piece for (or from) every worker, then the second, ...
      * `from` is by partner and `memory` by number; with `back` it is the other way round.
      *
-     * halves: pieces are the two chunks that a worker has of each row (pp_shape_gathers_keys()). Forth, `from` holds
+     * halves: pieces are the two chunks that a worker has of each row (pp_shape_halves_rows()). Forth, `from` holds
      * only the worker's own chunks (`each` pieces), which all workers get, and `memory` gets the chunks of all workers
      * in the order of the tokens. Back, `from` has the order of the tokens, and `memory` gets, by partner, what each
      * worker has for the chunks of this one.

@@ -49,12 +49,13 @@ static inline int pp_exchange_pieces(const struct pp_shape *shape)
 }
 
 /* Most collectives inside a task that are under way at once (pp_join_call.beside): of each piece of experts the rows,
- * their gates (or the gradients of these), and the rows back. */
+ * their gates (or the gradients of these), and the rows back; of a ring the next keys and values, and gradients. */
 static inline int pp_shape_most_beside(const struct pp_shape *shape)
 {
-    const int sums = pp_shape_sum_pieces(shape), exchanges = 3 * pp_exchange_pieces(shape);
-    if (!pp_shape_exchange_pieces(shape)) return sums > 1 ? sums : 0;
-    return sums > exchanges ? sums : exchanges;
+    const int sums = pp_shape_sum_pieces(shape),
+              exchanges = pp_shape_exchange_pieces(shape) ? 3 * pp_exchange_pieces(shape) : 0,
+              ring = pp_shape_rings_keys(shape) ? 2 : 0, most = exchanges > ring ? exchanges : ring;
+    return sums > 1 && sums > most ? sums : most;
 }
 
 #endif

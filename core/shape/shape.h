@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "core/base/status.h"
 #include "core/shape/optimizer.h"
 #include "core/shape/rope.h"
 
@@ -42,8 +43,9 @@ extern const char *const pp_bias_words[]; /* for the names of work in profiles: 
 enum pp_positions { PP_POSITIONS_SINUSOIDAL, PP_POSITIONS_ROPE, PP_POSITIONS_LEARNED };
 
 /* Context parallelism: how workers get what attention needs of the tokens of other workers. See pp_shape.context. */
-enum pp_context_kind { PP_CONTEXT_ALL_TO_ALL, PP_CONTEXT_ALL_GATHER };
+enum pp_context_kind { PP_CONTEXT_ALL_TO_ALL, PP_CONTEXT_ALL_GATHER, PP_CONTEXT_RING };
 extern const char *const pp_context_kind_names[];
+extern const char *const pp_context_kind_words[]; /* for the names of work: " all_gather", ...; "" for the default */
 
 /* The Transformer language model: embedding, positions, encoder layers, a last norm (if norms stand first in the
  * layers), decoder. Layers are those of torch.nn.TransformerEncoderLayer, except for kv_heads, head_dim, positions,
@@ -181,7 +183,10 @@ struct pp_shape {
      *   PP_CONTEXT_ALL_GATHER (Dubey et al. 2024, "The Llama 3 Herd of Models", 3.3.2; Megatron-LM's --cp-comm-type
      *   all_gather), only with PP_ATTENTION_FLASH: a row is cut into 2 C chunks, and worker c has chunks c and
      *   2 C - 1 - c, so that with a causal mask all have equally much to do. Workers gather the keys and values of all
-     *   tokens. */
+     *   tokens.
+     *   PP_CONTEXT_RING (Liu et al. 2023, "Ring Attention with Blockwise Transformers"; Megatron-LM's --cp-comm-type
+     *   p2p), only with PP_ATTENTION_FLASH, without dropout of scores and without a window: the same two chunks. Keys
+     *   and values go around in a ring, beside attention of those that came before. */
     int context;
     int context_kind; /* enum pp_context_kind */
 };
@@ -266,15 +271,36 @@ static inline int pp_shape_tensor(const struct pp_shape *shape) { return shape->
 /* C, at least 1. */
 static inline int pp_shape_context(const struct pp_shape *shape) { return shape->context > 1 ? shape->context : 1; }
 
-/* Is it context parallelism in which workers gather keys and values, and have two chunks of each row? */
+/* Is it context parallelism in which workers have parts of the heads in attention; in which they gather keys and
+ * values; in which these go around? */
+static inline bool pp_shape_parts_heads(const struct pp_shape *shape)
+{
+    return pp_shape_context(shape) > 1 && shape->context_kind == PP_CONTEXT_ALL_TO_ALL;
+}
 static inline bool pp_shape_gathers_keys(const struct pp_shape *shape)
 {
     return pp_shape_context(shape) > 1 && shape->context_kind == PP_CONTEXT_ALL_GATHER;
 }
+static inline bool pp_shape_rings_keys(const struct pp_shape *shape)
+{
+    return pp_shape_context(shape) > 1 && shape->context_kind == PP_CONTEXT_RING;
+}
+/* Has each worker two chunks of each row? */
+static inline bool pp_shape_halves_rows(const struct pp_shape *shape)
+{
+    return pp_shape_gathers_keys(shape) || pp_shape_rings_keys(shape);
+}
+/* PP_USAGE where context parallelism of this kind cannot compute the model's attention. */
+pp_status pp_shape_check_context(const struct pp_shape *shape) PP_MUST_CHECK;
+/* What names of work say of context parallelism: pp_context_kind_words[]. */
+static inline const char *pp_shape_context_words(const struct pp_shape *shape)
+{
+    return pp_context_kind_words[pp_shape_context(shape) > 1 ? shape->context_kind : PP_CONTEXT_ALL_TO_ALL];
+}
 /* Chunks into which context parallelism cuts a row; each worker has equally many. */
 static inline int pp_shape_chunks(const struct pp_shape *shape)
 {
-    return pp_shape_context(shape) * (pp_shape_gathers_keys(shape) ? 2 : 1);
+    return pp_shape_context(shape) * (pp_shape_halves_rows(shape) ? 2 : 1);
 }
 
 /* Members of a rank (struct pp_plan): T N. */

@@ -164,7 +164,7 @@ static void choose_operands(struct run *r)
 {
     for (int i = 0; i < PP_CALL_REFS; i++) {
         r->operand[i].present = !is_absent(r, i);
-        if (r->operand[i].present) r->call.ref[i] = (struct pp_ref){1 + i, OFFSET, ROW_BYTES};
+        if (r->operand[i].present) r->call.ref[i] = (struct pp_ref){1 + i, 0, OFFSET, ROW_BYTES};
     }
     for (int i = 0; i < PP_CALL_REFS; i++) r->operand[i].info = operand_of(r, i);
 }

@@ -121,6 +121,8 @@ seldom compare 4 --schedule 1f1b --stages 2 --layers 4 "${shared[@]}" --precisio
 seldom compare 2 --schedule 1f1b --stages 2 --layers 4 "${shared[@]}" --attention flash
 seldom compare 3 --schedule gpipe --stages 1 --context-parallel 3 --heads 6 --tokens 12 --chunks 2 --positions learned --max-positions 20 --checkpoint layers
 compare 4 --schedule 1f1b --stages 1 --heads 2 --tokens 16 --context-parallel 4 --chunks 3 --attention flash --cp-comm-type all_gather --precision bf16 --window-size 6
+compare 4 --schedule 1f1b --stages 1 --heads 2 --tokens 16 --context-parallel 4 --chunks 3 --attention flash --cp-comm-type p2p --dropout 0 --precision bf16 --mask causal
+seldom compare 2 --schedule zbv --stages 2 --layers 4 "${shared[@]}" --attention flash --cp-comm-type p2p --dropout 0 --positions rope --qk-norm yes
 seldom compare 2 --schedule 1f1b --stages 2 --layers 4 "${shared[@]}" --attention flash --cp-comm-type all_gather --positions rope --qk-norm yes
 compare 2 --schedule gpipe --stages 1 --context-parallel 4 --heads 4 --tokens 12 --chunks 1 # pieces fill a queue
 latent=(--bias no --positions rope --kv-lora-rank 10 --qk-nope-head-dim 6 --qk-rope-head-dim 4 --v-head-dim 8)

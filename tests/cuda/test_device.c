@@ -235,7 +235,7 @@ static void chain(struct pp_call *calls, int n)
 {
     for (int i = 0; i < n; i++)
         calls[i] = (struct pp_call){PP_KERNEL_COPY, .matrix = {1, 4},
-                                    .at.copy = {{PP_MEM_ACT, 16 * (i + 1)}, {PP_MEM_ACT, 16 * i}}};
+                                    .at.copy = {{PP_MEM_ACT, .offset = 16 * (i + 1)}, {PP_MEM_ACT, .offset = 16 * i}}};
 }
 
 static void count_poll(void *arg) { ++*(int *)arg; }
@@ -309,7 +309,8 @@ static void test_times(void **state)
 /* The activation slot of the second microbatch begins act_row rows further on. */
 static void rows(void)
 {
-    struct pp_call call = {PP_KERNEL_COPY, .matrix = {1, 4}, .at.copy = {{PP_MEM_ACT, 32, 16}, {PP_MEM_ACT, 0, 16}}};
+    struct pp_call call = {PP_KERNEL_COPY, .matrix = {1, 4},
+                           .at.copy = {{PP_MEM_ACT, .offset = 32, .row_bytes = 16}, {PP_MEM_ACT, .row_bytes = 16}}};
     const struct pp_program program = {.calls = &call, .ncalls = 1};
     struct pp_frame frame = {.act_row = 1};
     float values[16], *memory;
@@ -337,12 +338,11 @@ static void test_rows(void **state)
 /* Products run many times take no more than once: nothing is made inside of steps. */
 static void products(void)
 {
-    struct pp_call calls[2] = {{.kernel = PP_KERNEL_GEMM_NT,
-                                .gemm = {8, 16, 24},
-                                .ref = {{PP_MEM_OUT, 0, 0}, {PP_MEM_IN, 0, 0}, {PP_MEM_PARAM, 0, 0}}},
-                               {.kernel = PP_KERNEL_GEMM_TN,
-                                .gemm = {24, 16, 8, PP_GEMM_GRADIENT},
-                                .ref = {{PP_MEM_GRAD, 0, 0}, {PP_MEM_IN, 0, 0}, {PP_MEM_OUT, 0, 0}}}};
+    struct pp_call calls[2] = {
+        {.kernel = PP_KERNEL_GEMM_NT, .gemm = {8, 16, 24}, .ref = {{PP_MEM_OUT}, {PP_MEM_IN}, {PP_MEM_PARAM}}},
+        {.kernel = PP_KERNEL_GEMM_TN,
+         .gemm = {24, 16, 8, PP_GEMM_GRADIENT},
+         .ref = {{PP_MEM_GRAD}, {PP_MEM_IN}, {PP_MEM_OUT}}}};
     const struct pp_program program = {.calls = calls, .ncalls = 2};
     struct pp_frame frame = {0};
     enum { ROOM = 4096 };

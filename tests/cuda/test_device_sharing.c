@@ -276,9 +276,8 @@ static void call_fails(void)
 {
     load_cuda();
     struct pp_device *device = open_device(0, 1);
-    struct pp_call call = {.kernel = PP_KERNEL_GEMM_NT,
-                           .gemm = {4, 4, 4},
-                           .ref = {{PP_MEM_OUT, 0, 0}, {PP_MEM_IN, 0, 0}, {PP_MEM_PARAM, 0, 0}}};
+    struct pp_call call = {
+        .kernel = PP_KERNEL_GEMM_NT, .gemm = {4, 4, 4}, .ref = {{PP_MEM_OUT}, {PP_MEM_IN}, {PP_MEM_PARAM}}};
     const struct pp_program program = {.calls = &call, .ncalls = 1};
     struct pp_frame frame = {0};
     void *memory;
@@ -307,7 +306,7 @@ static void measure_fails(void)
     struct pp_device *device = open_device(0, 1);
     for (int i = 0; i < CALLS; i++)
         calls[i] = (struct pp_call){
-            .kernel = PP_KERNEL_COPY, .matrix = {1, 4}, .ref = {{PP_MEM_ACT, 0, 0}, {PP_MEM_ACT, 16, 0}}};
+            .kernel = PP_KERNEL_COPY, .matrix = {1, 4}, .ref = {{PP_MEM_ACT}, {PP_MEM_ACT, .offset = 16}}};
     MUST_OK(cuda->alloc(device, 2 * 16, &frame.base[PP_MEM_ACT]));
     MUST_OK(ops->mark_create(device, false, &mark));
     MUST(measure(device, &program, &frame, &time, NULL) == PP_IO);

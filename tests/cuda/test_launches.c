@@ -35,17 +35,19 @@ static void list_calls(struct tensors *t, int kernel)
 {
     for (int i = 0; i < CALLS; i++) {
         const int rows = sizes[i % SIZES][0], width = sizes[i % SIZES][1], beside = i % 3 == 1;
-        const struct pp_ref g = {PP_MEM_GRAD, t->bytes + beside * 4, 0}, w = {PP_MEM_PARAM, t->bytes + beside * 4, 0};
+        const struct pp_ref g = {PP_MEM_GRAD, .offset = t->bytes + beside * 4},
+                            w = {PP_MEM_PARAM, .offset = t->bytes + beside * 4};
         t->norm[i] = (struct pp_call){.kernel = PP_KERNEL_SUMSQ, .sumsq = {rows, width, i, i % 5 == 2}, .ref = {g}};
         t->step[i] = (struct pp_call){.kernel = kernel, .step = {rows, width}, .ref = {w, g}};
-        if (i % 2) t->step[i].at.step.copy = (struct pp_ref){PP_MEM_PARAM16, t->bytes16 + beside * 2, 0};
+        if (i % 2)
+            t->step[i].at.step.copy = (struct pp_ref){.region = PP_MEM_PARAM16, .offset = t->bytes16 + beside * 2};
         t->bytes += (rows * width + 8) / 4 * 16;
         t->bytes16 += (rows * width + 8) / 4 * 8;
     }
     for (int i = 0; i < CALLS && kernel != PP_KERNEL_SGD; i++)
         for (int s = 0; s < 2; s++)
             t->step[i].ref[(int)PP_OPERAND(step, m) + s] =
-                (struct pp_ref){PP_MEM_STATE, s * t->bytes + t->step[i].at.step.w.offset, 0};
+                (struct pp_ref){.region = PP_MEM_STATE, .offset = s * t->bytes + t->step[i].at.step.w.offset};
 }
 
 static void fill(struct tensors *t)
@@ -306,9 +308,10 @@ static void failed_measure(void)
     load_cuda();
     struct pp_device *device = open_device(0, 1);
     for (int i = 0; i < FEW; i++)
-        calls[i] = (struct pp_call){.kernel = PP_KERNEL_COPY,
-                                    .matrix = {1, 4},
-                                    .ref = {{PP_MEM_ACT, ROW_BYTES * (i + 1), 0}, {PP_MEM_ACT, ROW_BYTES * i, 0}}};
+        calls[i] = (struct pp_call){
+            .kernel = PP_KERNEL_COPY,
+            .matrix = {1, 4},
+            .ref = {{PP_MEM_ACT, .offset = ROW_BYTES * (i + 1)}, {PP_MEM_ACT, .offset = ROW_BYTES * i}}};
     MUST_OK(cuda->alloc(device, ROW_BYTES * (FEW + 1), &frame.base[PP_MEM_ACT]));
     MUST_OK(ops->prepare(device, &program));
     MUST_OK(cuda->upload(device, frame.base[PP_MEM_ACT], first, sizeof first));

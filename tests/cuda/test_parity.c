@@ -150,7 +150,7 @@ static void check_join(int kernel, enum pp_join_op op, int precision, bool wide,
     struct pp_call call = {.kernel = kernel,
                            .n = {7, 12},
                            .precision = precision,
-                           .ref = {{PP_MEM_WORK, 16, 0, 0}, {PP_MEM_WORK, 32, 0, 0}}};
+                           .ref = {{PP_MEM_WORK, .offset = 16}, {PP_MEM_WORK, .offset = 32}}};
     *(pp_join_exchanges(op) ? &call.exchange.wide : &call.join.wide) = wide;
     const struct pp_join join = {.run = note, .arg = &asked};
     const struct pp_frame frame = {.base = {[PP_MEM_WORK] = memory}, .tensor = 2, .join = &join};

@@ -53,7 +53,7 @@ static void fill_queue(struct pp_device *device)
     struct pp_frame frame = {0};
     for (int i = 0; i < LAUNCHES; i++)
         calls[i] = (struct pp_call){
-            .kernel = PP_KERNEL_COPY, .matrix = {1, 4}, .ref = {{PP_MEM_ACT, 16, 0}, {PP_MEM_ACT, 0, 0}}};
+            .kernel = PP_KERNEL_COPY, .matrix = {1, 4}, .ref = {{PP_MEM_ACT, .offset = 16}, {PP_MEM_ACT}}};
     MUST_OK(ops->use(device));
     MUST_OK(cuda->alloc(device, 2 * 16, &frame.base[PP_MEM_ACT]));
     MUST_OK(measure(device, &program, &frame, &time, NULL));

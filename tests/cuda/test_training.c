@@ -231,7 +231,11 @@ static void with_workers_that_share_rows(void **state)
     check_shared("--tokens 8 --chunks 2 --dropout 0.2", "--context-parallel", 2);
     check_shared("--tokens 8 --chunks 2 --dropout 0.2 --attention flash --cp-comm-type all_gather",
                  "--context-parallel", 2);
+    check_shared("--tokens 8 --chunks 2 --dropout 0 --attention flash --cp-comm-type p2p", "--context-parallel", 2);
     leave_out_where_slow();
+    check_shared(LLAMA "--tokens 12 --heads 4 --d-ff 24 --chunks 2 --dropout 0 --tensor 2 --sequence-parallel "
+                       "--attention flash --cp-comm-type p2p",
+                 "--context-parallel", 3);
     check_shared(LLAMA "--tokens 12 --heads 4 --d-ff 24 --chunks 2 --dropout 0.2 --tensor 2 --sequence-parallel "
                        "--attention flash --cp-comm-type all_gather",
                  "--context-parallel", 3);

@@ -66,6 +66,8 @@ compare 4 --schedule zbv --stages 2 --context-parallel 2 --tokens 10 --chunks 3
 compare 4 --schedule 1f1b --stages 2 --context-parallel 2 --replicas 2 --tokens 10 --chunks 3 --attention flash --norm pre --optimizer adamw --lr 0.01 --zero 1 --tie-embeddings yes
 compare 4 --schedule 1f1b --stages 2 --context-parallel 2 --tokens 12 --chunks 3 --attention flash --cp-comm-type all_gather --positions rope --qk-norm yes --norm-epsilon 1e-6 \
     --window-size 5 --window-attn-skip-freq 2
+compare 4 --schedule zbv --stages 2 --context-parallel 2 --tokens 12 --chunks 3 --attention flash --cp-comm-type p2p --dropout 0 --mask causal --positions rope
+compare 3 --schedule 1f1b --stages 1 --context-parallel 3 --tokens 12 --chunks 2 --attention flash --cp-comm-type p2p --dropout 0 --mask none --checkpoint layers --zero 1
 compare 4 --schedule 1f1b --stages 1 --context-parallel 2 --tensor 2 --sequence-parallel --tokens 10 --heads 4 --chunks 3 --overlap-grad-reduce --bucket-size 1B
 latent=(--bias no --positions rope --kv-lora-rank 10 --qk-nope-head-dim 6 --qk-rope-head-dim 4 --v-head-dim 8)
 compare 2 --schedule zbv --stages 2 --chunks 3 "${latent[@]}" --q-lora-rank 12

@@ -187,12 +187,15 @@ def random_options(dice):
             made.update(overlap_expert_exchange=dice.choice((0, 1, 2, 3)))
     if not made.get("experts") and dice.random() < 0.5:  # whose places depend on the tokens that a worker has
         heads = math.gcd(made["heads"], made.get("kv_heads") or made["heads"]) // made["tensor"]
-        gathers = made.get("attention") == "flash" and dice.random() < 0.6
-        possible = [n for n in (2, 3, 4) if gathers or heads % n == 0]
+        kinds = ["all_gather"] if made.get("attention") == "flash" else []
+        if kinds and not made.get("dropout", 0.2) and not made.get("window_size"):
+            kinds.append("p2p")
+        halves = kinds and dice.random() < 0.6
+        possible = [n for n in (2, 3, 4) if halves or heads % n == 0]
         made.update(context_parallel=dice.choice(possible or [1]))
-        made.update(cp_comm_type="all_gather" if gathers else "a2a")
-        made["tokens"] += -made["tokens"] % (made["context_parallel"] * (2 if gathers else 1))
-        if gathers and "eval_rows" in made:  # whose rows of the test part have 2 C tokens and more
+        made.update(cp_comm_type=dice.choice(kinds) if halves else "a2a")
+        made["tokens"] += -made["tokens"] % (made["context_parallel"] * (2 if halves else 1))
+        if halves and "eval_rows" in made:  # whose rows of the test part have 2 C tokens and more
             made["eval_rows"] = min(made["eval_rows"], 5)
         if made.get("max_positions"):
             made["max_positions"] = max(made["max_positions"], made["tokens"])

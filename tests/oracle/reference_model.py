@@ -525,8 +525,8 @@ class Model(nn.Module):
 
 def row_parts(o):
     """Equal parts of a row that the workers who share it have."""
-    gathers = o["cp_comm_type"] == "all_gather" and o["context_parallel"] > 1
-    return o["context_parallel"] * (2 if gathers else 1)
+    halves = o["cp_comm_type"] != "a2a" and o["context_parallel"] > 1
+    return o["context_parallel"] * (2 if halves else 1)
 
 
 def data(o):

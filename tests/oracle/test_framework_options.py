@@ -89,8 +89,8 @@ MEGATRON = [  # a command line, the options before --seq-length, those behind it
         ["only with --sequence-parallel", ENVIRONMENT],
     ),
     (
-        SINGLE + "--context-parallel 4 --cp-comm-type all_gather",
-        "--context-parallel-size 4 --cp-comm-type all_gather " + BF16,
+        SINGLE + "--context-parallel 4 --cp-comm-type p2p --dropout 0",
+        "--context-parallel-size 4 --cp-comm-type p2p " + BF16,
         "4096 1 8",
         [ENVIRONMENT],
     ),

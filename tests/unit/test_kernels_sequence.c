@@ -245,8 +245,7 @@ static void check_join(const struct joined *j)
     struct asked asked = {0};
     const struct pp_join join = {.run = note, .arg = &asked};
     struct pp_frame frame = {.base = {[PP_MEM_WORK] = memory, [PP_MEM_ACT] = from}, .tensor = 2, .tensor_rank = 1};
-    struct pp_call call = {
-        .kernel = j->kernel, .exchange = {7, 12, 2, true}, .ref = {{PP_MEM_WORK, 0, 0, 0}, {PP_MEM_ACT, 0, 0, 0}}};
+    struct pp_call call = {.kernel = j->kernel, .exchange = {7, 12, 2, true}, .ref = {{PP_MEM_WORK}, {PP_MEM_ACT}}};
     if (j->op == PP_JOIN_SHIFT) call.exchange = (struct pp_exchange_dims){7, 12, .beside = j->beside};
     const struct pp_program program = {.calls = &call, .ncalls = 1};
     for (int i = 0; i < 84; i++) from[i] = (float)i;
@@ -280,15 +279,21 @@ static void test_joins(void **state)
     assert_int_equal(pp_call_join(&copy).op, PP_JOIN_NONE);
 }
 
-/* A rank's own part of what all have. */
+/* A rank's own part of what all have; and in a step of a ring what a context rank has by its place. */
 static void test_addresses(void **state)
 {
     (void)state;
     char memory[1];
-    const struct pp_ref ref = {PP_MEM_WORK, 100, 7, 1000}, nowhere = {PP_MEM_NONE, 100, 7, 1000};
+    const struct pp_ref ref = {PP_MEM_WORK, .offset = 100, .row_bytes = 7, .part_bytes = 1000},
+                        nowhere = {PP_MEM_NONE, .offset = 100, .row_bytes = 7, .part_bytes = 1000};
     const struct pp_frame frame = {.base = {[PP_MEM_WORK] = memory}, .act_row = 3, .tensor = 4, .tensor_rank = 2};
     assert_true((char *)pp_ref_address(&ref, &frame) - memory == 100 + 3 * 7 + 2 * 1000);
     assert_null(pp_ref_address(&nowhere, &frame));
+    const struct pp_ref either = {PP_MEM_WORK, .ring_step = 2, .offset = 100, .step_bytes = 30};
+    for (int rank = 0; rank < 4; rank++) {
+        const struct pp_frame of_rank = {.base = {[PP_MEM_WORK] = memory}, .context = 4, .context_rank = rank};
+        assert_true((char *)pp_ref_address(&either, &of_rank) - memory == (rank < 2 ? 130 : 100));
+    }
 }
 
 int main(void)

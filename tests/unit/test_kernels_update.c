@@ -246,8 +246,8 @@ static void test_run(void **state)
     assert_int_equal(pp_backend_find("cpu", &backend), PP_OK);
     assert_int_equal(backend->open(&(struct pp_device_spec){.workers = 1, .threads = 1}, &device), PP_OK);
     struct pp_call calls[2] = {
-        {.kernel = PP_KERNEL_COPY, .matrix = {1, 3}, .ref = {{PP_MEM_OUT, 0}, {PP_MEM_IN, 0}}},
-        {.kernel = PP_KERNEL_COPY, .matrix = {1, 3}, .ref = {{PP_MEM_OUT, 12}, {PP_MEM_IN, 12}}}};
+        {.kernel = PP_KERNEL_COPY, .matrix = {1, 3}, .ref = {{PP_MEM_OUT}, {PP_MEM_IN}}},
+        {.kernel = PP_KERNEL_COPY, .matrix = {1, 3}, .ref = {{PP_MEM_OUT, .offset = 12}, {PP_MEM_IN, .offset = 12}}}};
     const struct pp_program program = {.calls = calls, .ncalls = 2};
     struct pp_frame frame = case_frame();
     frame.base[PP_MEM_IN] = from;
