@@ -36,6 +36,7 @@ VIRTUAL = {"gpipe": (1,), "1f1b": (1,), "interleaved": (1, 2), "bfs": (2,), "zb-
 VIRTUAL.update({"interleaved-zb": (2,), "zbv": (2,), "v-half": (2,), "v-min": (2,)})
 OPTIMIZER = ("optimizer", "adam_beta1", "adam_beta2", "adam_eps", "weight_decay")
 RATE = ("warmup_steps", "lr_schedule", "lr_steps", "min_lr")
+SHARED = ("tensor", "sequence_parallel", "context_parallel", "attention", "cp_comm_type")
 TOLERANCE = 1e-4
 TINY = 1e-30  # below, float32 has few digits left
 SKIP = 77
@@ -142,10 +143,15 @@ def shared_layouts(options):
     degrees = tensor_degrees(options)
     made = [dict(tensor=n) for n in degrees] + [dict(tensor=n, sequence_parallel=True) for n in degrees if n > 1]
     for n, context in itertools.product(degrees, (2, 3)):
-        heads = options.get("heads", 1)
-        shared = (options.get("tokens", 1), heads // n, (options.get("kv_heads") or heads) // n)
-        if all(size % context == 0 for size in shared) and not options.get("experts"):
+        heads, tokens = options.get("heads", 1), options.get("tokens", 1)
+        shared = (tokens, heads // n, (options.get("kv_heads") or heads) // n)
+        if options.get("experts"):
+            continue
+        if all(size % context == 0 for size in shared):
             made.append(dict(tensor=n, context_parallel=context))
+        if tokens % (2 * context) == 0:
+            kinds = ("all_gather",) if options["dropout"] or options.get("window_size") else ("all_gather", "p2p")
+            made += [dict(tensor=n, context_parallel=context, attention="flash", cp_comm_type=kind) for kind in kinds]
     return made
 
 
@@ -171,6 +177,7 @@ def whole_layouts(options, most, same):
     if most == 0:
         return made
     text = "T" * same["tensor"] + "S" * ("sequence_parallel" in same) + "C" * same.get("context_parallel", 0)
+    text += same.get("cp_comm_type", "")
     picked = random.Random(str(sorted(options.items())) + text).sample(made, min(most, len(made)))
     return made[:1] + [m for m in picked if m != made[0]] if same == dict(tensor=1) else picked[: (most + 1) // 2]
 
@@ -252,7 +259,7 @@ def check_golden(runner, args):
 
 def compare_bits(runner, options, references, layout, processes):
     """references: keeps for each way to share layers and rows what P = 1, gpipe, nothing recomputed gave."""
-    same = {name: layout[name] for name in ("tensor", "sequence_parallel", "context_parallel") if name in layout}
+    same = {name: layout[name] for name in SHARED if name in layout}
     key = tuple(same.items())
     if key not in references:
         base = dict(schedule="gpipe", stages=1, virtual=1, checkpoint="never", **same)
@@ -284,6 +291,7 @@ def describe(layout, processes):
     text = "{schedule} P={stages} V={virtual} T={tensor} {checkpoint}".format(**layout)
     text += " sequence-parallel" if "sequence_parallel" in layout else ""
     text += f" C={layout['context_parallel']}" if "context_parallel" in layout else ""
+    text += f" {layout['cp_comm_type']}" if "cp_comm_type" in layout else ""
     return text + (f" processes={processes}" if processes else " threads")
 
 
