@@ -109,8 +109,6 @@ static void write_shift(struct pp_writer *w, int beside, struct pp_ref to, struc
     call->at.exchange = (struct pp_exchange_refs){.to = to, .from = from};
 }
 
-static void write_await(struct pp_writer *w, int beside) { pp_writer_call(w, PP_KERNEL_AWAIT)->join.beside = beside; }
-
 static struct pair pair_of(const struct pp_writer *w, int step, int row, int queries, int keys)
 {
     const bool causal = w->model->local.mask == PP_MASK_CAUSAL, own = step == 0, same = queries == keys;
@@ -169,7 +167,7 @@ void pp_write_ring(struct pp_writer *w, int l, struct pp_ref scratch)
         const bool sends = i + 1 < steps;
         if (sends) write_shift(w, FIRST_BESIDE, w->ring.keys[(i + 1) % 2], w->ring.keys[i % 2]);
         write_pairs(w, l, i, scratch, none, write_pair);
-        if (sends) write_await(w, FIRST_BESIDE);
+        if (sends) pp_write_await(w, FIRST_BESIDE);
     }
 }
 
@@ -192,7 +190,7 @@ static void write_pair_grad(struct pp_writer *w, int l, const struct pair *p, st
     write_columns(w, (struct pp_columns_dims){rows, columns, columns, width, .adds = !p->first_of_queries},
                   rows_of(w, p, w->ring.queries, p->queries, columns), w->ring.part_qkv);
     if (p->first_of_keys) return;
-    if (p->first_of_step && p->step > 0) write_await(w, FIRST_BESIDE);
+    if (p->first_of_step && p->step > 0) pp_write_await(w, FIRST_BESIDE);
     write_columns(w, (struct pp_columns_dims){rows, keys, keys, keys, .adds = 1}, grads, w->ring.part_keys);
 }
 
@@ -216,10 +214,10 @@ void pp_write_ring_grad(struct pp_writer *w, int l, struct pp_ref dctx, struct p
         const struct pp_ref grads = w->ring.grads[i % 2];
         if (sends) write_shift(w, i > 0 ? SECOND_BESIDE : FIRST_BESIDE, w->ring.keys[(i + 1) % 2], w->ring.keys[i % 2]);
         write_pairs(w, l, i, scratch, dctx, write_pair_grad);
-        if (sends) write_await(w, i > 0 ? SECOND_BESIDE : FIRST_BESIDE);
+        if (sends) pp_write_await(w, i > 0 ? SECOND_BESIDE : FIRST_BESIDE);
         write_shift(w, FIRST_BESIDE, w->ring.grads[(i + 1) % 2], grads);
     }
-    write_await(w, FIRST_BESIDE);
+    pp_write_await(w, FIRST_BESIDE);
     write_sums(w, l, w->ring.grads[steps % 2]);
 }
 

@@ -7,8 +7,8 @@
 
 #include "core/options/config.h"
 
-/* Tokens from which on workers may share a row; from which on a ring is as fast as gathering, or faster (docs/TIMES.md,
- * "A ring"). */
+/* Tokens from which on workers may share a row; from which on a ring is about as fast as gathering, or faster
+ * (docs/TIMES.md, "A ring"). */
 enum { LONG_ROW = 16384, RING_ROW = 32768 };
 
 static bool has_experts(const struct pp_config *config) { return config->model.experts > 0; }

@@ -15,6 +15,7 @@
 #include "core/shape/pieces.h"
 #include "kernels/kernels.h"
 #include "kernels/model.h"
+#include "tests/unit/call_overlap.h"
 
 enum { SEQ = 6, ROWS = 4, EXPERTS = 24 };
 
@@ -34,15 +35,6 @@ struct walk {
     int64_t moved;
     double flops;
 };
-
-static bool overlap(const struct pp_call *a, int i, const struct pp_call *b, int k)
-{
-    const struct pp_operand of_a = pp_call_operand(a, i), of_b = pp_call_operand(b, k);
-    const int64_t bytes_a = of_a.elements * of_a.element_bytes, bytes_b = of_b.elements * of_b.element_bytes;
-    const struct pp_ref *at = &a->ref[i], *other = &b->ref[k];
-    return of_a.name && of_b.name && at->region == other->region && at->region != PP_MEM_NONE &&
-           at->offset < other->offset + bytes_b && other->offset < at->offset + bytes_a;
-}
 
 /* Of two exchanges, too: none writes what the other one reads or writes. */
 static void check_apart(struct walk *w, const struct pp_call *call)

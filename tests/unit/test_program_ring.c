@@ -17,6 +17,7 @@
 #include "core/shape/pieces.h"
 #include "kernels/kernels.h"
 #include "kernels/model.h"
+#include "tests/unit/call_overlap.h"
 
 enum { MOST = 5 /* workers */, ROWS = 2, CHUNK = 3 /* tokens */, CELLS = 64 };
 
@@ -225,20 +226,6 @@ static void shift(struct walk *w, int worker, const struct pp_call *call)
         came->chunk = sent.chunk;
         came->of = sent.of;
     }
-}
-
-/* Bytes that an operand may touch, from its lower place on. */
-static int64_t bytes_of(const struct pp_call *call, int i)
-{
-    const struct pp_operand operand = pp_call_operand(call, i);
-    return operand.elements * operand.element_bytes + call->ref[i].step_bytes;
-}
-
-static bool overlap(const struct pp_call *a, int i, const struct pp_call *b, int k)
-{
-    const struct pp_ref *at = &a->ref[i], *other = &b->ref[k];
-    return at->region == other->region && at->region != PP_MEM_NONE && at->offset < other->offset + bytes_of(b, k) &&
-           other->offset < at->offset + bytes_of(a, i);
 }
 
 static void check_apart(const struct walk *w, const struct pp_call *call)
