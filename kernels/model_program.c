@@ -222,7 +222,7 @@ static pp_status write_into(struct pp_writer *w, const struct pp_class *cls, int
     if (!w->out->calls) return pp_fail(PP_NOMEM, "cannot allocate the %d kernel calls of a task", room);
     w->room = room;
     write_calls(w, cls);
-    return PP_OK;
+    return pp_writer_end_layers(w);
 }
 
 /* Writes a second time if there were more calls than room, or if there is FP8 scratch, which lies behind all other. */
@@ -235,7 +235,7 @@ static pp_status write_program(struct pp_writer *w, const struct pp_class *cls)
     pp_writer_take_fp8(w, &fp8);
     const struct pp_program counted = *out;
     if (counted.ncalls > w->room || w->fp8.buffers[PP_FP8_A].bytes > 0) {
-        free(out->calls);
+        pp_program_free(out);
         *w = blank;
         w->fp8 = fp8;
         PP_TRY(write_into(w, cls, counted.ncalls));
@@ -283,6 +283,7 @@ pp_status pp_model_program(const struct pp_model *model, const struct pp_class *
                           .split = spec->split_backward && spec->training,
                           .checkpoints = spec->checkpoint_layers && spec->training,
                           .rounds = rounds_weights(&model->local, cls),
+                          .layers = {.once = spec->once},
                           .adds = cls->adds,
                           .out = out};
     pp_slot_layout(model, cls->stage, spec, &w.slot);
@@ -298,6 +299,6 @@ pp_status pp_model_program(const struct pp_model *model, const struct pp_class *
         pp_program_free(out);
         return status;
     }
-    for (int i = 0; i < out->ncalls; i++) out->flops += pp_call_flops(&out->calls[i]);
+    for (int i = 0; i < pp_program_length(out); i++) out->flops += pp_call_flops(&out->calls[pp_program_at(out, i)]);
     return PP_OK;
 }

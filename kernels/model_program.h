@@ -13,6 +13,7 @@
  *   program_shared.c      the feed-forward beside experts
  *   program_sums.c        what tensor ranks sum and gather, and the products beside which it stands
  *   program_linear.c      products of linears, which are FP8 in models of that precision
+ *   program_layers.c      which layers of a stage are written, where calls stand once
  *   program_step.c        NORM, STEP
  *   program_shards.c      PUT_PARAM, ADD_GRAD, and what a B clears, where workers keep shares alone
  *   signature.c           the name of the whole program
@@ -26,9 +27,11 @@
 #include "core/shape/pieces.h"
 #include "kernels/kernels.h"
 #include "kernels/model.h"
+#include "kernels/program_layers.h"
 #include "kernels/program_linear.h"
 #include "kernels/program_places.h"
 #include "kernels/program_ring.h"
+#include "kernels/program_shared.h"
 #include "kernels/slot.h"
 
 /* Tensors of one layer in model order. */
@@ -108,6 +111,7 @@ struct pp_writer {
     struct pp_ref pieces[2]; /* context: [T, q], what attention reads and makes; or keys and values */
     struct pp_ring_scratch ring;
     struct pp_fp8_scratch fp8; /* behind all other scratch of the program */
+    struct pp_layers layers;
     struct pp_program *out;
     int room; /* out->calls has memory for so many calls; each further one overwrites the first, and is counted */
 };
@@ -375,24 +379,6 @@ struct pp_ref pp_write_experts_grad(struct pp_writer *w, int l, const struct pp_
 /* The gradients of its weights. dz, x: [T, d], of all tokens. inputs: behind pp_write_experts_grad() of the layer. */
 void pp_write_expert_weights(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, bool inputs,
                              struct pp_ref dz, struct pp_ref dh, struct pp_ref x);
-
-/* The feed-forward beside experts, of all tokens; these write nothing where there is none, and return whether there is
- * one. From x [T, d] to u; from u to z [T, d]; u once more from a. */
-void pp_write_shared_up(struct pp_writer *w, int l, struct pp_ref x);
-bool pp_write_shared_down(struct pp_writer *w, int l, struct pp_ref z);
-void pp_write_shared_again(struct pp_writer *w, int l);
-/* Takes the scratch that its gradients need. */
-void pp_writer_shared_scratch(struct pp_writer *w, struct pp_expert_scratch *scratch);
-/* From dz [T, d] to the gradient at its second linear's input; from there to that at its first linear's output. What
- * its gate adds to dx, the gradient at x, is the same in all workers of a rank, so pp_write_shared_grad() adds it
- * before sums over them. pp_write_shared_input_grad() adds the rest, of which each has a part, as `mode` says. */
-void pp_write_shared_inner_grad(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, struct pp_ref dz);
-void pp_write_shared_grad(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, struct pp_ref dx);
-bool pp_write_shared_input_grad(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch,
-                                enum pp_gemm_mode mode, struct pp_ref dx);
-/* The gradients of its weights, behind these. */
-void pp_write_shared_weights(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, struct pp_ref dz,
-                             struct pp_ref x);
 
 /* Writes pp_program.signature. kind: enum pp_kind. */
 pp_status pp_write_signature(const struct pp_writer *w, int kind) PP_MUST_CHECK;

@@ -182,10 +182,9 @@ static void write_plain_norm_grad(struct pp_writer *w, struct pp_norm_grad_refs 
  * that of the stream there. */
 static void write_feed_forward_first(struct pp_writer *w, const struct path *path, int l)
 {
-    const struct pp_ref dz2 = dz2_of(w, path, l);
     struct pp_call *call = pp_writer_pass(w, PP_KERNEL_RESIDUAL_GRAD, false);
     pp_writer_dropout(w, call, l, PP_DROP_RESIDUAL2);
-    call->at.residual_grad = (struct pp_residual_grad_refs){.dz = dz2, .dy = path->incoming};
+    call->at.residual_grad = (struct pp_residual_grad_refs){.dz = dz2_of(w, path, l), .dy = path->incoming};
     const struct pp_ref dnorm = write_linears_grad(w, path, l, PP_GEMM_WRITE, path->dnorm);
     const struct norm_grad norm = {PP_DROP_RESIDUAL1,
                                    PP_NORM2_WEIGHT,
@@ -393,6 +392,7 @@ void pp_write_backward(struct pp_writer *w, bool input_grads, bool weight_grads)
     if (decode) write_again(w, last, &path);
     if (decode) write_decoder_grads(w, &path, is_bare(w) ? output : path.stream);
     for (int l = last; l >= w->part.begin; l--) {
+        if (!pp_writer_begin_layer(w, l, decode && l == last)) continue;
         if (!decode || l < last) write_again(w, l, &path);
         write_layer(w, &path, l, l ? path.stream : output);
     }

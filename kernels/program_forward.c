@@ -291,7 +291,8 @@ static void write_norm_last_layers(struct pp_writer *w, bool recompute)
     if (w->part.lowest) write_input(w, layer_output(w, -1), recompute);
     if (w->stage->layers == 0) return;
     const struct pp_scratch scratch = {.attention = pp_writer_attention_scratch(w), .at = pp_writer_expert_places(w)};
-    for (int l = w->part.begin; l < w->part.end; l++) write_layer(w, l, layer_output(w, l), &scratch);
+    for (int l = w->part.begin; l < w->part.end; l++)
+        if (pp_writer_begin_layer(w, l, false)) write_layer(w, l, layer_output(w, l), &scratch);
 }
 
 /* Where the stream stands before layer l; behind the last one. A recomputed stage sends nothing. */
@@ -308,9 +309,10 @@ static void write_norm_first_layers(struct pp_writer *w, bool recompute)
     if (w->part.lowest) write_input(w, stream_at(w, 0, &scratch, recompute), recompute);
     if (w->stage->layers > 0) scratch.attention = pp_writer_attention_scratch(w);
     if (w->stage->layers > 0) scratch.at = pp_writer_expert_places(w);
-    for (int l = w->part.begin; l < w->part.end; l++)
-        write_norm_first_layer(w, l, stream_at(w, l, &scratch, recompute), stream_at(w, l + 1, &scratch, recompute),
-                               &scratch);
+    for (int l = w->part.begin; l < w->part.end; l++) {
+        const struct pp_ref in = stream_at(w, l, &scratch, recompute), out = stream_at(w, l + 1, &scratch, recompute);
+        if (pp_writer_begin_layer(w, l, out.region == PP_MEM_NONE)) write_norm_first_layer(w, l, in, out, &scratch);
+    }
     if (w->stage->decode && w->part.highest) write_last_norm(w, stream_at(w, w->stage->layers, &scratch, recompute));
 }
 

@@ -3,6 +3,7 @@
  * Costs computed from the data sheet of a machine, by its roofline.
  */
 #include <math.h>
+#include <stdlib.h>
 
 #include "core/database/split_time.h"
 #include "core/model/queue.h"
@@ -97,8 +98,8 @@ static int count_joins(const struct pp_job *job, int cls, bool awaits)
 {
     const struct pp_program *program = &job->phase[PP_TRAIN].programs[cls];
     int n = 0;
-    for (int i = 0; i < program->ncalls && pp_plan_neighbours(job->train) > 1; i++) {
-        const struct pp_join_work join = job->model_ops->call_join(&program->calls[i]);
+    for (int i = 0; i < pp_program_length(program) && pp_plan_neighbours(job->train) > 1; i++) {
+        const struct pp_join_work join = job->model_ops->call_join(&program->calls[pp_program_at(program, i)]);
         n += awaits ? join.op == PP_JOIN_AWAIT : join.bytes > 0;
     }
     return n;
@@ -110,25 +111,30 @@ int pp_cost_count_sums(const struct pp_job *job, int cls) { return count_joins(j
  * and NORM two; collectives at their beginning count as one each. */
 static int launches(const struct pp_job *job, const struct pp_machine *m, int cls)
 {
-    const int calls = job->phase[PP_TRAIN].programs[cls].ncalls, kind = job->train->classes[cls].kind;
+    const int calls = pp_program_length(&job->phase[PP_TRAIN].programs[cls]), kind = job->train->classes[cls].kind;
     if (m->cores > 0 || (kind != PP_NORM && kind != PP_STEP)) return calls - count_joins(job, cls, true);
     const int sums = pp_cost_count_sums(job, cls), groups = (calls - sums + PP_CUDA_GROUP - 1) / PP_CUDA_GROUP;
     return sums + (kind == PP_NORM ? 2 * groups : groups);
 }
 
 /* Calls run one after another, so each takes the longer of the times for its arithmetic and its bytes. */
-static void set_roofline(const struct pp_job *job, struct pp_machine_calls *calls, int cls, int launched,
-                         struct pp_class_cost *out)
+static pp_status set_roofline(const struct pp_job *job, struct pp_machine_calls *calls, int cls, int launched,
+                              struct pp_class_cost *out)
 {
     const struct pp_program *p = &job->phase[PP_TRAIN].programs[cls];
     double ns = launched * calls->machine->call_overhead_ns, loaded_ns = ns;
-    for (int i = 0; i < p->ncalls; i++) {
-        const struct pp_roofline call = pp_machine_roofline(calls, &p->calls[i]);
-        ns += call.ns;
-        loaded_ns += call.loaded_ns;
+    struct pp_roofline *times;
+    PP_TRY(PP_NEW(&times, p->ncalls));
+    for (int i = 0; i < p->ncalls; i++) times[i] = pp_machine_roofline(calls, &p->calls[i]);
+    for (int i = 0; i < pp_program_length(p); i++) {
+        const struct pp_roofline *call = &times[pp_program_at(p, i)];
+        ns += call->ns;
+        loaded_ns += call->loaded_ns;
     }
+    free(times);
     out->ns = llround(fmin(ns, PP_BEYOND_NS));
     out->loaded_ns = llround(fmin(loaded_ns, PP_BEYOND_NS));
+    return PP_OK;
 }
 
 /* REDUCE_TIED on one rank with both copies: a sum and a copy, which pass over memory five times. */
@@ -196,7 +202,7 @@ static pp_status set_class(const struct pp_job *job, struct pp_machine_calls *ca
     out->bytes = moved_bytes(job, c);
     out->host_ns = llround(launched * m->issue_ns);
     if (pp_kinds[c->kind].computes) {
-        set_roofline(job, calls, cls, launched, out);
+        PP_TRY(set_roofline(job, calls, cls, launched, out));
         return pp_placement_set_sums(placement, job, cls, pp_machine_sum_link(m), m->cores > 0 ? NULL : &beside, out);
     }
     if (pp_combines(c->kind))

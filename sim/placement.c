@@ -287,39 +287,56 @@ static void pass_kernels(struct lanes *lanes, double ns, double taken)
     lanes->kernels += ns <= done ? ns / (1 - taken) : ns + beside * taken;
 }
 
-/* Sets ns[ncalls]: the time of each kernel; 0 for joins. */
-static pp_status time_kernels(const struct pp_model_ops *ops, const struct pp_program *program,
-                              const struct pp_call_times *times, double *ns, double *sum)
+/* A call of a program, with the time that it takes as a join; as a kernel, once that is asked for. */
+struct timed {
+    struct pp_join_work join;
+    double ns;
+};
+
+/* Returns whether any join may run beside kernels. */
+static bool time_joins(const struct joining *joining, const struct pp_model_ops *ops, const struct pp_program *program,
+                       struct timed *calls)
 {
-    *sum = 0;
+    bool beside = false;
     for (int i = 0; i < program->ncalls; i++) {
-        if (ops->call_join(&program->calls[i]).op == PP_JOIN_NONE)
-            PP_TRY(times->ns(times->from, &program->calls[i], &ns[i]));
-        *sum += ns[i];
+        calls[i].join = ops->call_join(&program->calls[i]);
+        calls[i].ns = join_ns(joining, &calls[i].join);
+        beside = beside || calls[i].join.beside;
     }
+    return beside;
+}
+
+static pp_status time_kernels(const struct pp_program *program, const struct pp_call_times *times, struct timed *calls)
+{
+    for (int i = 0; i < program->ncalls; i++)
+        if (calls[i].join.op == PP_JOIN_NONE) PP_TRY(times->ns(times->from, &program->calls[i], &calls[i].ns));
     return PP_OK;
 }
 
+/* The time of the program's joins, or of its kernels, if each takes what it takes alone. */
+static double sum_of(const struct pp_program *program, const struct timed *calls, bool joins)
+{
+    double ns = 0;
+    for (int i = 0; i < pp_program_length(program); i++) {
+        const struct timed *call = &calls[pp_program_at(program, i)];
+        if (joins == (call->join.op != PP_JOIN_NONE)) ns += call->ns;
+    }
+    return ns;
+}
+
 /* The time that joins add to a task whose kernels take `total` alone: the part that kernels do not hide. */
-static pp_status not_hidden_ns(const struct joining *joining, const struct pp_model_ops *ops,
-                               const struct pp_program *program, const struct pp_call_times *times, double total,
-                               double *out)
+static double not_hidden_ns(const struct pp_program *program, const struct timed *calls, double total, double taken)
 {
     struct lanes lanes = {0};
-    double sum, *ns;
-    PP_TRY(PP_NEW(&ns, program->ncalls));
-    const pp_status status = time_kernels(ops, program, times, ns, &sum);
-    const double scale = status == PP_OK && sum > 0 ? total / sum : 0;
-    for (int i = 0; i < program->ncalls && status == PP_OK; i++) {
-        const struct pp_join_work join = ops->call_join(&program->calls[i]);
-        if (join.op != PP_JOIN_NONE)
-            pass_join(&lanes, &join, join_ns(joining, &join));
+    const double sum = sum_of(program, calls, false), scale = sum > 0 ? total / sum : 0;
+    for (int i = 0; i < pp_program_length(program); i++) {
+        const struct timed *call = &calls[pp_program_at(program, i)];
+        if (call->join.op != PP_JOIN_NONE)
+            pass_join(&lanes, &call->join, call->ns);
         else
-            pass_kernels(&lanes, ns[i] * scale, joining->placement->taken);
+            pass_kernels(&lanes, call->ns * scale, taken);
     }
-    *out = fmax(lanes.kernels - sum * scale, 0); /* rounding may make it negative */
-    free(ns);
-    return status;
+    return fmax(lanes.kernels - sum * scale, 0); /* rounding may make it negative */
 }
 
 pp_status pp_placement_set_sums(const struct pp_placement *p, const struct pp_job *job, int cls,
@@ -327,22 +344,22 @@ pp_status pp_placement_set_sums(const struct pp_placement *p, const struct pp_jo
                                 struct pp_class_cost *class)
 {
     const struct pp_program *program = &job->phase[PP_TRAIN].programs[cls];
-    bool overlaps = false;
-    double ns = 0;
+    struct timed *calls;
+    pp_status status = PP_OK;
     if (pp_plan_neighbours(p->plan) == 1 || program->ncalls == 0) return PP_OK;
     const struct joining joining = joining_of(p, p->plan->stage_rank[p->plan->classes[cls].stage], link);
-    for (int i = 0; i < program->ncalls; i++) {
-        const struct pp_join_work join = job->model_ops->call_join(&program->calls[i]);
-        ns += join_ns(&joining, &join);
-        overlaps = overlaps || (beside && join.beside);
-    }
-    if (overlaps)
-        PP_TRY(not_hidden_ns(&joining, job->model_ops, program, beside, (double)(class->ns - class->sums_ns), &ns));
+    PP_TRY(PP_NEW(&calls, program->ncalls));
+    const bool overlaps = time_joins(&joining, job->model_ops, program, calls) && beside;
+    if (overlaps) PP_TRY_DONE(time_kernels(program, beside, calls));
+    const double ns = overlaps ? not_hidden_ns(program, calls, (double)(class->ns - class->sums_ns), p->taken)
+                               : sum_of(program, calls, true);
     const int64_t sums_ns = llround(fmin(ns, PP_BEYOND_NS));
     class->ns += sums_ns - class->sums_ns;
     class->loaded_ns += sums_ns - class->sums_ns;
     class->sums_ns = sums_ns;
-    return PP_OK;
+done:
+    free(calls);
+    return status;
 }
 
 static int64_t longer(int64_t a, int64_t b) { return a > b ? a : b; }

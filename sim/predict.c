@@ -73,6 +73,10 @@ static pp_status complete(const struct cuts *c, struct pp_job *job)
     return pp_job_complete(job, c->p->schedules, evaluates(c->p->config), NULL);
 }
 
+/* May jobs of which only the cost is asked have their calls once (pp_job.once)? Measured times are looked up by whole
+ * programs. */
+static bool asks_once(const struct pp_predictor *p) { return !p->db; }
+
 /* The whole job of one of pp_split_cuts(), as begin_cut(). Jobs of given times have no model, and are never alike. */
 static pp_status make_job(struct cuts *c, int cut, const struct pp_job *unlike, struct pp_job **out)
 {
@@ -94,6 +98,7 @@ static pp_status make_lean_job(struct cuts *c, int cut, const struct pp_job_lend
     *out = NULL;
     PP_TRY(begin_cut(c, cut, lender->job, &job));
     if (!job) return PP_OK;
+    job->once = asks_once(p);
     return end_cut(c, pp_job_train(job, p->schedules, lender), job, out);
 }
 
@@ -297,6 +302,7 @@ static pp_status make_first_job(struct cuts *c, struct pp_job **out)
     if (pp_predict_only_times(p->config)) return make_job(c, 0, NULL, out);
     *out = NULL;
     PP_TRY(begin_cut(c, 0, NULL, &job));
+    job->once = asks_once(p);
     if (!never_fits(p, job)) return end_cut(c, complete(c, job), job, out);
     const pp_status status = pp_job_plan(job, p->schedules, evaluates(p->config));
     pp_job_free(job);

@@ -166,7 +166,8 @@ done:
 static pp_status make_phase(struct pp_job *job, int id, const struct pp_plan *plan, int seq)
 {
     if (!plan || seq <= 0) return PP_OK;
-    return pp_phase_create(job->model, job->model_ops, plan, seq, NULL, &job->phase[id]);
+    job->phase[id] = (struct pp_phase){.plan = plan, .seq = seq, .once = job->once};
+    return pp_phase_create(job->model, job->model_ops, NULL, &job->phase[id]);
 }
 
 /* Programs depend on the tokens per row alone, so test and validation tails of equal length share a phase. */
@@ -340,9 +341,9 @@ pp_status pp_job_train(struct pp_job *job, const struct pp_schedules *schedules,
     int *rows;
     PP_TRY(PP_NEW(&rows, job->config->rows));
     pp_status status = build_train(job, schedules, false, rows, &stages);
-    if (status == PP_OK)
-        status =
-            pp_phase_create(job->model, job->model_ops, job->train, job->config->tokens, &lends, &job->phase[PP_TRAIN]);
+    struct pp_phase *phase = &job->phase[PP_TRAIN];
+    *phase = (struct pp_phase){.plan = job->train, .seq = job->config->tokens, .once = job->once};
+    if (status == PP_OK) status = pp_phase_create(job->model, job->model_ops, &lends, phase);
     job->lender = lender;
     pp_plan_stages_free(&stages);
     free(rows);

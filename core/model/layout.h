@@ -36,6 +36,7 @@ extern const char *const pp_memory_names[PP_BYTES_KINDS];
 struct pp_phase {
     const struct pp_plan *plan;
     int seq;                     /* tokens per row */
+    bool once;                   /* programs are written so (pp_program_spec.once) */
     struct pp_program *programs; /* [plan->nclasses]; transfers and collectives have empty programs */
     /* [plan->nclasses] the first class whose program has the same calls; the class itself if there is none before it.
      * Equal programs have their calls at one place in memory. */
@@ -76,10 +77,10 @@ struct pp_layout {
 /* What the programs of the phase are written for, if activation slots have room for `rows` rows. */
 struct pp_program_spec pp_phase_spec(const struct pp_phase *phase, int rows);
 
-/* Makes the phase of a plan for rows of `seq` tokens. The plan must outlive it. lender: NULL if there is none. Call
- * pp_phase_free() also after a failure. */
-pp_status pp_phase_create(const struct pp_model *model, const struct pp_model_ops *ops, const struct pp_plan *plan,
-                          int seq, const struct pp_lender *lender, struct pp_phase *out) PP_MUST_CHECK;
+/* Makes a phase of which plan, seq and once are set; the rest is 0. The plan must outlive it. lender: NULL if there is
+ * none; its programs are borrowed as they are. Call pp_phase_free() also after a failure. */
+pp_status pp_phase_create(const struct pp_model *model, const struct pp_model_ops *ops, const struct pp_lender *lender,
+                          struct pp_phase *phase) PP_MUST_CHECK;
 void pp_phase_free(struct pp_phase *phase);
 
 /* Bytes of the checkpoint of a microbatch of `rows` rows: what it keeps to run the stage, or its layers, again. */

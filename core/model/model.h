@@ -243,6 +243,9 @@ struct pp_program_spec {
      * split_backward where I puts a gradient there (swiglu). */
     bool activation_again;
     bool clip; /* the plan has NORM tasks */
+    /* The program is not to be run: of layers whose calls do the same, those of one stand for all (pp_program.order),
+     * and operands are this layer's. All else is as without. */
+    bool once;
 };
 
 /* How the layers are cut into stages. */

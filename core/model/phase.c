@@ -14,22 +14,62 @@ struct pp_program_spec pp_phase_spec(const struct pp_phase *phase, int rows)
         .split_backward = phase->plan->split_backward,
         .checkpoint_layers = phase->plan->training && phase->plan->checkpoint == PP_CHECKPOINT_LAYERS,
         .again = phase->plan->training ? pp_checkpoint_some(phase->plan->checkpoint) : 0,
-        .activation_again = phase->plan->training && phase->plan->checkpoint == PP_CHECKPOINT_ACTIVATION};
+        .activation_again = phase->plan->training && phase->plan->checkpoint == PP_CHECKPOINT_ACTIVATION,
+        .once = phase->once};
 }
 
-/* Do layers of two stages that are alike make the same calls, for the same operands in the stage's memory? Dropout asks
- * for the number of the layer. */
-static bool calls_alike(const struct pp_shape *shape, const struct pp_stage *a, const struct pp_stage *b)
+/* Programs that are not to be run may differ in operands, and in what dropout asks for: the number of the layer. */
+static bool tells_layers_apart(const struct pp_phase *phase, const struct pp_shape *shape)
+{
+    return shape->dropout > 0 && !phase->once;
+}
+
+/* A class and its stage. */
+struct which {
+    const struct pp_class *cls;
+    const struct pp_stage *stage;
+};
+
+/* Do layers of two stages that are alike make the same calls, for the same operands in the stage's memory? */
+static bool calls_alike(const struct pp_phase *phase, const struct pp_shape *shape, const struct pp_stage *a,
+                        const struct pp_stage *b)
 {
     const int between = b->first_layer - a->first_layer, skip = shape->window_skip;
-    return between == 0 || (shape->dropout == 0 && (skip == 0 || between % skip == 0));
+    return between == 0 || (!tells_layers_apart(phase, shape) && (skip == 0 || between % skip == 0));
 }
 
-/* The same of classes, but for their stages. */
-static bool classes_alike(const struct pp_class *a, const struct pp_class *b)
+/* Do layers of two stages that are alike, each counted within its stage, make the same calls for other operands? */
+static bool layers_alike(const struct pp_shape *shape, int again, struct which a, int of_a, struct which b, int of_b)
 {
-    return a->kind == b->kind && a->rows == b->rows && a->part == b->part && a->parts == b->parts &&
-           a->rounds == b->rounds && a->adds == b->adds;
+    const int m = a.stage->first_layer + of_a, n = b.stage->first_layer + of_b;
+    return pp_layer_kind(shape, m) == pp_layer_kind(shape, n) &&
+           pp_layer_window(shape, m) == pp_layer_window(shape, n) && (of_a < again) == (of_b < again);
+}
+
+/* Are the classes about the same part of two stages that are alike? In programs that are not to be run also about
+ * others, of the same layers, between the ends of their stages. */
+static bool parts_alike(const struct pp_phase *phase, const struct pp_shape *shape, struct which a, struct which b)
+{
+    const struct pp_stage_part of_a = pp_stage_part_of(a.stage, a.cls), of_b = pp_stage_part_of(b.stage, b.cls);
+    const int n = of_a.end - of_a.begin, again = pp_phase_spec(phase, 0).again;
+    if (a.cls->part == b.cls->part && a.cls->parts == b.cls->parts) return true;
+    if (!phase->once || n != of_b.end - of_b.begin) return false;
+    bool between = !of_a.lowest && !of_a.highest && !of_b.lowest && !of_b.highest;
+    for (int l = 0; l < n && between; l++) between = layers_alike(shape, again, a, of_a.begin + l, b, of_b.begin + l);
+    return between;
+}
+
+/* Have the classes, of two stages that are alike, the same program? */
+static bool alike(const struct pp_phase *phase, const struct pp_shape *shape, struct which a, struct which b)
+{
+    return a.cls->kind == b.cls->kind && a.cls->rows == b.cls->rows && a.cls->rounds == b.cls->rounds &&
+           a.cls->adds == b.cls->adds && parts_alike(phase, shape, a, b) && calls_alike(phase, shape, a.stage, b.stage);
+}
+
+static struct which which_of(const struct pp_plan *plan, const struct pp_model *model, int c)
+{
+    const struct pp_class *cls = &plan->classes[c];
+    return (struct which){cls, &model->stages[cls->stage]};
 }
 
 /* The programs so far, of stages of one group (of one stage, where dropout tells all apart): chains of classes. */
@@ -46,13 +86,11 @@ struct programs {
 /* The class in the chain whose program is that of class c; c itself, which is put into the chain, if there is none. */
 static int find_same(struct programs *p, int c)
 {
-    const struct pp_class *classes = p->phase->plan->classes;
-    const struct pp_stage *stages = p->model->stages;
-    const int stage = classes[c].stage;
-    int *last = &p->last[p->model->shape.dropout > 0 ? stage : stages[stage].group], at = *last;
-    while (at >= 0 && !(classes_alike(&classes[at], &classes[c]) &&
-                        calls_alike(&p->model->shape, &stages[classes[at].stage], &stages[stage])))
-        at = p->before[at];
+    const struct pp_shape *shape = &p->model->shape;
+    const struct which which = which_of(p->phase->plan, p->model, c);
+    const int stage = which.cls->stage;
+    int *last = &p->last[tells_layers_apart(p->phase, shape) ? stage : which.stage->group], at = *last;
+    while (at >= 0 && !alike(p->phase, shape, which_of(p->phase->plan, p->model, at), which)) at = p->before[at];
     if (at >= 0) return at;
     p->before[c] = *last;
     return *last = c;
@@ -61,14 +99,13 @@ static int find_same(struct programs *p, int c)
 /* The class of the lender whose program is that of class c; -1: there is none. */
 static int find_lent(const struct programs *p, int c)
 {
-    const struct pp_class *cls = &p->phase->plan->classes[c];
-    const struct pp_stage *stage = &p->model->stages[cls->stage];
+    const struct pp_shape *shape = &p->model->shape;
+    const struct which which = which_of(p->phase->plan, p->model, c);
     const struct pp_phase *lending = p->lender ? p->lender->phase : NULL;
     for (int i = 0; lending && i < lending->plan->nclasses; i++) {
-        const struct pp_class *other = &lending->plan->classes[i];
-        const struct pp_stage *others = &p->lender->model->stages[other->stage];
-        if (lending->same_as[i] == i && classes_alike(other, cls) && pp_stages_alike(&p->model->shape, others, stage) &&
-            calls_alike(&p->model->shape, others, stage))
+        const struct which other = which_of(lending->plan, p->lender->model, i);
+        if (lending->same_as[i] == i && alike(p->phase, shape, other, which) &&
+            pp_stages_alike(shape, other.stage, which.stage))
             return i;
     }
     return -1;
@@ -99,16 +136,16 @@ static pp_status find_programs(struct programs *p)
     return PP_OK;
 }
 
-pp_status pp_phase_create(const struct pp_model *model, const struct pp_model_ops *ops, const struct pp_plan *plan,
-                          int seq, const struct pp_lender *lender, struct pp_phase *out)
+pp_status pp_phase_create(const struct pp_model *model, const struct pp_model_ops *ops, const struct pp_lender *lender,
+                          struct pp_phase *phase)
 {
-    struct programs programs = {.model = model, .ops = ops, .lender = lender, .phase = out};
+    const struct pp_plan *plan = phase->plan;
+    struct programs programs = {.model = model, .ops = ops, .lender = lender, .phase = phase};
     pp_status status;
-    *out = (struct pp_phase){.plan = plan, .seq = seq};
     if (plan->slot_microbatches > 1) programs.slot_rows = pp_plan_most_slot_rows(plan);
-    PP_TRY_DONE(PP_NEW(&out->same_as, plan->nclasses));
-    PP_TRY_DONE(PP_NEW(&out->lent, plan->nclasses));
-    PP_TRY_DONE(PP_NEW(&out->programs, plan->nclasses));
+    PP_TRY_DONE(PP_NEW(&phase->same_as, plan->nclasses));
+    PP_TRY_DONE(PP_NEW(&phase->lent, plan->nclasses));
+    PP_TRY_DONE(PP_NEW(&phase->programs, plan->nclasses));
     PP_TRY_DONE(PP_NEW(&programs.last, model->nstages));
     PP_TRY_DONE(PP_NEW(&programs.before, plan->nclasses));
     status = find_programs(&programs);

@@ -8,5 +8,6 @@ void pp_program_free(struct pp_program *program)
 {
     if (!program) return;
     free(program->calls);
+    free(program->order);
     memset(program, 0, sizeof *program);
 }

@@ -30,6 +30,10 @@ enum { PP_CALL_NAME = 128, PP_SIGNATURE_BYTES = 256 };
 struct pp_program {
     struct pp_call *calls;
     int ncalls;
+    /* Of a program that is only asked what it does (pp_program_spec.once): which of the calls does what is done, one
+     * after the other, at each of `length` places. NULL: each call is at its own place. */
+    int32_t *order;
+    int length;
     int64_t work_bytes; /* scratch it needs */
     double flops;       /* arithmetic of its calls */
     /* Names the work: equal for equal call lists on any stage, plan or chunk count ("F 2l 5x35 d200 h2 f200 causal
@@ -37,6 +41,16 @@ struct pp_program {
     char signature[PP_SIGNATURE_BYTES];
 };
 void pp_program_free(struct pp_program *program);
+
+/* Number of places, and the number of the call at one of them. */
+static inline int pp_program_length(const struct pp_program *program)
+{
+    return program->order ? program->length : program->ncalls;
+}
+static inline int pp_program_at(const struct pp_program *program, int place)
+{
+    return program->order ? program->order[place] : place;
+}
 
 /* How long calls take: *out in ns. */
 struct pp_call_times {

@@ -76,7 +76,7 @@ static void synthetic_open(struct synthetic *s, const struct synthetic_case *c)
     s->job.model_ops = &synthetic_ops;
     s->job.model = &s->model;
     s->job.point = (struct pp_point){c->schedule, c->stages, c->virtual_stages, c->chunks, .tensor = c->tensor};
-    s->job.phase[PP_TRAIN] = (struct pp_phase){s->job.train, s->config.tokens, NULL};
+    s->job.phase[PP_TRAIN] = (struct pp_phase){.plan = s->job.train, .seq = s->config.tokens};
 }
 
 static void synthetic_close(struct synthetic *s) { pp_plan_free(s->job.train); }

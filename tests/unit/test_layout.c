@@ -84,8 +84,8 @@ static void open_world(struct world *w, const char *schedule, int p, int v, int 
     w->train = build(schedule, p, v, 20, chunks, checkpoint, true, slot_bytes);
     w->eval = build(schedule, p, v, 10, 2, checkpoint, false, slot_bytes);
     for (int i = 0; i < 64; i++) w->programs[0][i].work_bytes = w->programs[1][i].work_bytes = WORK;
-    w->phases[0] = (struct pp_phase){w->train, SEQ, w->programs[0]};
-    w->phases[1] = (struct pp_phase){w->eval, SEQ, w->programs[1]};
+    w->phases[0] = (struct pp_phase){.plan = w->train, .seq = SEQ, .programs = w->programs[0]};
+    w->phases[1] = (struct pp_phase){.plan = w->eval, .seq = SEQ, .programs = w->programs[1]};
     if (pp_layout_create(&w->model, &ops, w->phases, 2, &w->layout) != PP_OK) fail_msg("%s", pp_message());
 }
 

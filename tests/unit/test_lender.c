@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a job borrows from that of another cut of the same point: its programs are, call by call, those written for it
- * alone, and it costs what it costs without a lender.
+ * alone, and it costs what it costs without a lender, and with the calls of each program once.
  */
 #include "phase_case.h"
 #include "sim/bound.h"
@@ -11,11 +11,22 @@
     "--preset small --d-model 64 --heads 8 --d-ff 64 --vocab 21 --tokens 12 --rows 4 --dropout 0 --device cuda "
 
 /* The job of the options with another split, of which only what a step costs is asked. */
-static struct pp_job *borrow(const struct pp_config *other, const struct pp_job_lender *lender)
+static struct pp_job *borrow(const struct pp_config *other, const struct pp_job_lender *lender, bool once)
 {
     struct pp_job *job;
     assert_int_equal(pp_job_begin(other, &lender->job->point, &pp_schedules, &pp_model_ops, &job), PP_OK);
+    job->once = once;
     if (pp_job_train(job, &pp_schedules, lender) != PP_OK) fail_msg("%s", pp_message());
+    return job;
+}
+
+/* The same without a lender. once: its programs have their calls once. */
+static struct pp_job *make(const struct pp_config *asked, const struct pp_point *point, bool once)
+{
+    struct pp_job *job;
+    assert_int_equal(pp_job_begin(asked, point, &pp_schedules, &pp_model_ops, &job), PP_OK);
+    job->once = once;
+    if (pp_job_complete(job, &pp_schedules, false, NULL) != PP_OK) fail_msg("%s", pp_message());
     return job;
 }
 
@@ -65,21 +76,26 @@ static int check(const char *options, const char *split, int devices)
     other.split = split;
     struct pp_cost *cost = cost_by(first, &m);
     const struct pp_job_lender all = {first, cost}, programs = {first, NULL};
-    struct pp_job *jobs[] = {borrow(&other, &all), borrow(&other, &programs), NULL};
-    if (pp_job_create(&other, &first->point, &pp_schedules, &pp_model_ops, false, NULL, &jobs[2]) != PP_OK)
-        fail_msg("%s", pp_message());
-    struct pp_cost *costs[3];
-    int64_t least[3];
-    for (int i = 0; i < 3; i++) {
+    enum { WHOLE, LENT, LENT_PROGRAMS, LENT_ONCE, ONCE, JOBS };
+    struct pp_job *jobs[JOBS] = {[WHOLE] = make(&other, &first->point, false),
+                                 [LENT] = borrow(&other, &all, false),
+                                 [LENT_PROGRAMS] = borrow(&other, &programs, false),
+                                 [LENT_ONCE] = borrow(&other, &all, true),
+                                 [ONCE] = make(&other, &first->point, true)};
+    struct pp_cost *costs[JOBS];
+    int64_t least[JOBS];
+    for (int i = 0; i < JOBS; i++) {
         costs[i] = cost_by(jobs[i], &m);
         assert_int_equal(pp_sim_lower_bound(jobs[i]->train, costs[i], &least[i]), PP_OK);
         expect_same_costs(costs[i], costs[0]);
         assert_int_equal(least[i], least[0]);
     }
-    const int lent = check_programs(jobs[0]);
-    assert_int_equal(check_programs(jobs[2]), 0);
-    for (int i = 0; i < 3; i++) pp_cost_free(costs[i]);
-    for (int i = 0; i < 3; i++) pp_job_free(jobs[i]);
+    const int lent = check_programs(jobs[LENT]);
+    assert_int_equal(check_programs(jobs[WHOLE]), 0);
+    assert_int_equal(check_programs(jobs[ONCE]), 0);
+    assert_true(check_programs(jobs[LENT_ONCE]) >= lent);
+    for (int i = 0; i < JOBS; i++) pp_cost_free(costs[i]);
+    for (int i = 0; i < JOBS; i++) pp_job_free(jobs[i]);
     pp_cost_free(cost);
     pp_job_free(first);
     return lent;

@@ -29,6 +29,30 @@ static int check_phase(const struct pp_job *job, const struct pp_phase *phase)
     return together;
 }
 
+static int count_calls(const struct pp_phase *phase)
+{
+    int n = 0;
+    for (int c = 0; c < phase->plan->nclasses; c++) n += phase->same_as[c] == c ? phase->programs[c].ncalls : 0;
+    return n;
+}
+
+static int shorter; /* jobs that have fewer calls, if each stands once */
+
+/* Such a job does and needs the same. */
+static void check_once(const struct pp_job *whole)
+{
+    struct pp_job *job;
+    assert_int_equal(pp_job_begin(whole->config, &whole->point, &pp_schedules, &pp_model_ops, &job), PP_OK);
+    job->once = true;
+    assert_int_equal(pp_job_complete(job, &pp_schedules, true, NULL), PP_OK);
+    check_phase(job, &job->phase[PP_TRAIN]);
+    check_phase(job, &job->phase[PP_EVAL]);
+    shorter += count_calls(&job->phase[PP_TRAIN]) < count_calls(&whole->phase[PP_TRAIN]);
+    for (int r = 0; r < whole->layout->ranks; r++)
+        assert_int_equal(job->layout->arena_bytes[r], whole->layout->arena_bytes[r]);
+    pp_job_free(job);
+}
+
 /* Checks all phases of a run; returns what check_phase() says of training. */
 static int check(const char *options)
 {
@@ -43,6 +67,7 @@ static int check(const char *options)
         fail_msg("%s: %s", options, pp_message());
     const int together = check_phase(job, &job->phase[PP_TRAIN]);
     check_phase(job, &job->phase[PP_EVAL]);
+    check_once(job);
     pp_job_free(job);
     free(points);
     return together;
@@ -69,6 +94,13 @@ static void test_alike(void **state)
         "--layers 8 --stages 4 --chunks 2 --experts 3 --bias no",
         "--layers 8 --stages 4 --chunks 2 --experts 3 --experts-every 2 --bias no",
         "--layers 8 --stages 4 --chunks 2 --window-size 3 --window-attn-skip-freq 2",
+        "--layers 20 --stages 4 --chunks 2 --replicas 2 --zero 3 --checkpoint layers:2 --window-size 3 "
+        "--window-attn-skip-freq 5",
+        "--layers 20 --stages 4 --chunks 2 --replicas 2 --zero 2 --experts 3 --experts-every 2 --bias no --split "
+        "4,6,6,4",
+        "--layers 24 --stages 4 --chunks 2 --replicas 2 --zero 3 --window-size 3 --window-attn-skip-freq 3",
+        /* parts of 3, 4, 3 and 4 layers */
+        "--layers 56 --stages 4 --chunks 2 --replicas 2 --zero 1 --overlap-grad-reduce --bucket-size 20k",
     };
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
@@ -77,6 +109,7 @@ static void test_alike(void **state)
         const int together = check(options);
         if (together < 4) fail_msg("%s: only %d classes have the program of another one", options, together);
     }
+    assert_int_equal(shorter, 14); /* not where a stage has two layers that differ, or are parts of it */
 }
 
 /* Dropout, windows or experts make layers differ: then stages of as many layers have programs of their own. */
@@ -87,6 +120,9 @@ static void test_different(void **state)
     assert_int_equal(check(SMALL "--layers 4 --stages 4 --chunks 2 --window-size 3 --window-attn-skip-freq 2"), 0);
     assert_int_equal(check(SMALL "--layers 4 --stages 4 --chunks 2 --experts 3 --experts-every 2 --bias no"), 0);
     assert_int_equal(check(SMALL "--layers 7 --stages 4 --chunks 2 --split 2,1,3,1"), 0);
+    shorter = 0; /* where nobody asks for the numbers of layers, those of the stages in the middle are alike */
+    assert_int_equal(check(SMALL "--layers 4 --stages 4 --chunks 2 --dropout 0.2"), 0);
+    assert_int_equal(shorter, 1);
 }
 
 int main(void)

@@ -16,6 +16,7 @@
 
 #include "core/shape/pieces.h"
 #include "tests/unit/program_fp8.h"
+#include "tests/unit/program_ways.h"
 #include "tests/unit/random_shape.h"
 
 enum { MODELS = 1200 };
@@ -252,42 +253,14 @@ static void check_class(const struct pp_model *const models[2], const struct pp_
     pp_program_free(&fp8);
 }
 
-/* A way to train, or to evaluate, and its tasks. */
-static const struct way {
-    struct pp_program_spec spec;
-    int kinds[5], n;
-} ways[] = {
-    {{.training = true}, {PP_F, PP_R, PP_B, PP_NORM, PP_STEP}, 5},
-    {{.training = true, .clip = true, .split_backward = true}, {PP_F, PP_I, PP_W, PP_B, PP_STEP}, 5},
-    {{.training = true, .checkpoint_layers = true}, {PP_F, PP_B}, 2},
-    {{.training = true, .again = 1}, {PP_F, PP_B}, 2},
-    {{.training = true, .again = 4}, {PP_F, PP_B}, 2},
-    {{.training = false}, {PP_F}, 1},
-    {{.training = true, .activation_again = true}, {PP_F, PP_B}, 2}, /* the last two: not of relu */
-    {{.training = true, .activation_again = true, .split_backward = true}, {PP_F, PP_I, PP_W}, 3},
-};
-
-static void check_way(const struct pp_model *const models[2], const struct way *way, uint64_t *dice)
+static void check_classes(void *models, const struct pp_class *cls, const struct pp_program_spec *spec, uint64_t *dice)
 {
-    const int rows = 1 << random_below(dice, 3), microbatches = 1 + random_below(dice, 2);
-    struct pp_program_spec spec = way->spec;
-    spec.seq = random_size(dice, 2);
-    spec.slot_rows = rows * microbatches;
-    for (int stage = 0; stage < models[0]->nstages; stage++)
-        for (int i = 0; i < way->n; i++) {
-            const int kind = way->kinds[i], layers = models[0]->stages[stage].layers;
-            const bool cut = (kind == PP_F || kind == PP_B || kind == PP_W) && layers > 1;
-            struct pp_class cls = {.kind = kind, .stage = stage, .parts = cut ? 1 + random_below(dice, layers) : 1};
-            if (kind != PP_NORM && kind != PP_STEP) cls.rows = rows;
-            cls.rounds = kind == PP_F && !models[0]->shape.shard_params && random_below(dice, 2);
-            for (cls.part = 0; cls.part < cls.parts; cls.part++) check_class(models, &cls, &spec, dice);
-        }
+    check_class(models, cls, spec, dice);
 }
 
 static void test_programs(void **state)
 {
     (void)state;
-    const int nways = (int)(sizeof ways / sizeof *ways);
     uint64_t dice = 1;
     for (int i = 0; i < MODELS; i++) {
         struct pp_shape shape = random_shape(&dice);
@@ -299,7 +272,7 @@ static void test_programs(void **state)
         shape.precision = PP_FP8;
         if (pp_model_create(&shape, stages, NULL, NULL, &fp8) != PP_OK) fail_msg("%s", pp_message());
         const struct pp_model *const models[] = {bf16, fp8};
-        check_way(models, &ways[random_below(&dice, shape.activation == PP_RELU ? nways - 2 : nways)], &dice);
+        with_classes(bf16, &dice, check_classes, (void *)models);
         met.models++;
         pp_model_free(bf16);
         pp_model_free(fp8);
