@@ -247,6 +247,12 @@ static pp_status write_program(struct pp_writer *w, const struct pp_class *cls)
     return PP_OK;
 }
 
+static pp_status describe(struct pp_writer *w, const struct pp_class *cls)
+{
+    for (int i = 0; i < w->out->ncalls; i++) w->out->flops += pp_call_flops(&w->out->calls[i]);
+    return pp_write_signature(w, cls->kind);
+}
+
 /* Each task that multiplies by weights, or, of workers that have FP8 copies of these, the first F. */
 static bool rounds_weights(const struct pp_shape *shape, const struct pp_class *cls)
 {
@@ -294,11 +300,7 @@ pp_status pp_model_program(const struct pp_model *model, const struct pp_class *
             "chunks, fewer --tokens or more stages",
             spec->slot_rows, pp_plural(spec->slot_rows), spec->seq, pp_plural(spec->seq));
     pp_status status = write_program(&w, cls);
-    if (status == PP_OK) status = pp_write_signature(&w, cls->kind);
-    if (status != PP_OK) {
-        pp_program_free(out);
-        return status;
-    }
-    for (int i = 0; i < pp_program_length(out); i++) out->flops += pp_call_flops(&out->calls[pp_program_at(out, i)]);
-    return PP_OK;
+    if (status == PP_OK && !spec->once) status = describe(&w, cls);
+    if (status != PP_OK) pp_program_free(out);
+    return status;
 }

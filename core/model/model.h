@@ -243,8 +243,8 @@ struct pp_program_spec {
      * split_backward where I puts a gradient there (swiglu). */
     bool activation_again;
     bool clip; /* the plan has NORM tasks */
-    /* The program is not to be run: of layers whose calls do the same, those of one stand for all (pp_program.order),
-     * and operands are this layer's. All else is as without. */
+    /* The program is not to be run, and nobody asks for its signature and flops, which are not set. Of layers whose
+     * calls do the same, those of one stand for all (pp_program.order), and operands are this layer's. */
     bool once;
 };
 

@@ -30,8 +30,8 @@ enum { PP_CALL_NAME = 128, PP_SIGNATURE_BYTES = 256 };
 struct pp_program {
     struct pp_call *calls;
     int ncalls;
-    /* Of a program that is only asked what it does (pp_program_spec.once): which of the calls does what is done, one
-     * after the other, at each of `length` places. NULL: each call is at its own place. */
+    /* Of a program that is only asked what its calls take (pp_program_spec.once): which of the calls does what is
+     * done, one after the other, at each of `length` places. NULL: each call is at its own place. */
     int32_t *order;
     int length;
     int64_t work_bytes; /* scratch it needs */
