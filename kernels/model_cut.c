@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/plan/cut.h"
+#include "core/shape/split.h"
 #include "kernels/model.h"
 
 static const double most_cost = 1e150; /* its square is finite */
@@ -47,25 +48,24 @@ static pp_status check_stages(const struct pp_shape *shape, const struct pp_cut 
 
 pp_status pp_model_cut(const struct pp_shape *shape, const struct pp_cut *cut, int *layers_out)
 {
-    const char *split = cut->split ? cut->split : "uniform";
-    const bool uniform = strcmp(split, "uniform") == 0, parameters = strcmp(split, "parameters") == 0;
+    const enum pp_split_by by = pp_split_of(cut->split);
     double *cost;
     PP_TRY(check_stages(shape, cut));
-    if (!uniform && !parameters && strcmp(split, "time") != 0) {
+    if (by == PP_SPLIT_BY_LIST) {
         const struct pp_cut_list list = {.words = "uniform, parameters, time",
                                          .item = "layer",
                                          .items = shape->layers,
                                          .ends = true};
-        return pp_cut_list(&list, split, cut->stages, layers_out);
+        return pp_cut_list(&list, cut->split, cut->stages, layers_out);
     }
-    if (!uniform && !parameters && !cut->layer_ns)
+    if (by == PP_SPLIT_BY_TIME && !cut->layer_ns)
         return pp_fail(PP_USAGE,
                        "--split time needs measured layer times: give a database made by ppprof with --db, or "
                        "use --split uniform or parameters");
     PP_TRY(PP_NEW(&cost, shape->layers + 2));
-    if (uniform)
+    if (by == PP_SPLIT_BY_COUNT)
         count_layers(shape, cost);
-    else if (parameters)
+    else if (by == PP_SPLIT_BY_PARAMETERS)
         count_parameters(shape, cost);
     else
         memcpy(cost, cut->layer_ns, (size_t)(shape->layers + 2) * sizeof *cost);
@@ -75,7 +75,7 @@ pp_status pp_model_cut(const struct pp_shape *shape, const struct pp_cut *cut, i
     const struct pp_cut_ranks_call call = {cut->stage_rank, pp_split_ends(cut->split) > 0, cut->way};
     if (cut->stage_rank && cut->way.even != PP_EVEN_STAGES)
         status = pp_cut_ranks(&row, &call, cut->stages, layers_out);
-    else if (uniform)
+    else if (by == PP_SPLIT_BY_COUNT)
         pp_cut_uniform(shape->layers, cut->stages, layers_out);
     else
         status = pp_cut_balanced(&row, cut->way, cut->stages, layers_out);

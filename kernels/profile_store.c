@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/model/task_names.h"
 #include "kernels/profile.h"
 
 /* A figure without spread. */
@@ -34,19 +35,12 @@ static pp_status store_kernels(const struct pp_profile_cell *cell, const char *c
     return PP_OK;
 }
 
-/* " share 1/4", or nothing. */
-static const char *share_of(const struct pp_profile_shape *shape)
-{
-    const char *share = strstr(shape->context, " share ");
-    return share ? share : "";
-}
-
 static pp_status store_cell(const struct pp_profile_shape *shape, const struct pp_profile_cell *cell, struct pp_db *db,
                             int64_t run_id)
 {
     char context[sizeof shape->signature + sizeof shape->context];
     if (cell->ns.count == 0) return PP_OK;
-    snprintf(context, sizeof context, "%s%s", shape->signature, share_of(shape));
+    snprintf(context, sizeof context, "%s%s", shape->signature, pp_context_share(shape->context));
     struct pp_sample s = pp_sample_of(shape->signature, shape->context, cell->load, &cell->ns);
     s.flops = shape->flops;
     s.moved_bytes = shape->bytes;
@@ -61,7 +55,7 @@ static pp_status store_cell(const struct pp_profile_shape *shape, const struct p
 static bool has_gap(const struct pp_profile *profile, const struct pp_profile_shape *shape, int load, const char *share)
 {
     const bool together = profile->setup.backend->queue && (shape->kind == PP_NORM || shape->kind == PP_STEP);
-    return !together && shape->cell[load].nkernels > 0 && strcmp(share_of(shape), share) == 0;
+    return !together && shape->cell[load].nkernels > 0 && strcmp(pp_context_share(shape->context), share) == 0;
 }
 
 /* One share of a GPU under one load. The median: the gaps of long tasks are mostly noise. */
@@ -85,7 +79,7 @@ static pp_status store_gaps(const struct pp_profile *profile, struct pp_db *db, 
 {
     for (int load = 0; load < profile->nloads; load++)
         for (int i = 0; i < profile->nshapes; i++) {
-            const char *share = share_of(&profile->shapes[i]);
+            const char *share = pp_context_share(profile->shapes[i].context);
             int first = 0;
             while (first < i && !has_gap(profile, &profile->shapes[first], load, share)) first++;
             if (first == i && has_gap(profile, &profile->shapes[i], load, share))

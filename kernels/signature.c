@@ -3,6 +3,7 @@
  * Names of programs: the keys of measured task times.
  */
 #include "core/base/text.h"
+#include "core/model/task_names.h"
 #include "core/options/options.h"
 #include "kernels/model_program.h"
 
@@ -206,7 +207,7 @@ pp_status pp_write_signature(const struct pp_writer *w, int kind)
         add_step(&text, w, kind);
     else
         add_again(&text, w, kind);
-    if (!tensors) pp_text_add(&text, " seq%d rows%d", w->row_seq, w->rows);
+    if (!tensors) pp_text_add(&text, " seq%d" PP_NAME_ROWS "%d", w->row_seq, w->rows);
     if (pp_text_fits(&text)) return PP_OK;
     return pp_fail(PP_INTERNAL, "a program's name has %zu characters: raise PP_SIGNATURE_BYTES", text.used);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/database/db_query.h"
+#include "core/model/task_names.h"
 #include "core/plan/longest.h"
 #include "sim/cost_search.h"
 
@@ -103,13 +104,12 @@ static pp_status between(const struct pp_search *s, const struct pp_wanted *want
 /* Interpolates between the nearest measured numbers of rows; *ns = 0 if there is none below or none above. */
 static pp_status interpolate(const struct pp_search *s, const struct pp_wanted *wanted, int load, int64_t *ns)
 {
-    const char *signature = wanted->program->signature, *word = strstr(signature, " rows");
+    const char *signature = wanted->program->signature, *rows = pp_signature_rows(signature);
     const struct pp_db_setting setting = pp_search_setting(s);
     char prefix[PP_SIGNATURE_BYTES];
     *ns = 0;
-    if (!word) return PP_OK;
-    struct bracket b = {.prefix = (size_t)(word - signature) + strlen(" rows"), .load = load};
-    b.rows = atoi(signature + b.prefix);
+    if (!rows) return PP_OK;
+    struct bracket b = {.prefix = (size_t)(rows - signature), .rows = atoi(rows), .load = load};
     snprintf(prefix, sizeof prefix, "%.*s", (int)b.prefix, signature);
     PP_TRY(pp_db_each_task(s->db, &setting, prefix, consider, &b));
     return between(s, wanted, &b, ns);
@@ -205,8 +205,8 @@ static pp_status add_kernels_of(const struct pp_search *s, const struct pp_wante
 static void collect(void *arg, const char *signature, int load, int64_t ns)
 {
     struct pp_row_counts *counts = arg;
-    const char *word = strstr(signature, " rows");
-    const int rows = word ? atoi(word + strlen(" rows")) : 0;
+    const char *digits = pp_signature_rows(signature);
+    const int rows = digits ? atoi(digits) : 0;
     int at = 0;
     (void)load, (void)ns;
     while (at < counts->n && counts->v[at] < rows) at++;

@@ -9,6 +9,7 @@
 #include <sqlite3.h>
 
 #include "core/database/db.h"
+#include "core/model/task_names.h"
 
 enum { PP_DB_VERSION = 7 }; /* core/database/schema.sql makes 1, core/database/schema_2.sql makes 2 of 1, and so on */
 
@@ -66,8 +67,9 @@ struct pp_value {
  * or nothing), PP_SQL_BEFORE_SHARE the text before it. (The name of a schedule in a context has no blanks, so it
  * cannot look like a share.) PP_SQL_SCHEDULE is the name of the schedule. PP_SQL_EXPECTED is the time of one sample:
  * its mean, or its median in profiles of schema version 1, which have no means. */
-#define PP_SQL_SHARE(context) "substr(" context ", instr(" context " || ' share ', ' share '))"
-#define PP_SQL_BEFORE_SHARE(context) "substr(" context ", 1, instr(" context " || ' share ', ' share ') - 1)"
+#define PP_SQL_SHARE_AT(context) "instr(" context " || '" PP_NAME_SHARE "', '" PP_NAME_SHARE "')"
+#define PP_SQL_SHARE(context) "substr(" context ", " PP_SQL_SHARE_AT(context) ")"
+#define PP_SQL_BEFORE_SHARE(context) "substr(" context ", 1, " PP_SQL_SHARE_AT(context) " - 1)"
 #define PP_SQL_SCHEDULE(context) "substr(" context ", 1, instr(" context " || ' ', ' '))"
 #define PP_SQL_EXPECTED "coalesce(mean_ns, median_ns)"
 /* The mean of several samples, each weighed by how often it was measured, in whole ns. */

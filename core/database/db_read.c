@@ -44,13 +44,6 @@ pp_status pp_db_find_task(struct pp_db *db, const struct pp_db_setting *setting,
                           ns, found));
 }
 
-/* The end of a context that names a share of a GPU, as PP_SQL_SHARE has it. */
-static const char *share_of(const struct pp_db_setting *setting)
-{
-    const char *share = strstr(setting->context, " share ");
-    return share ? share : "";
-}
-
 /* A context of PP_SAMPLE_ISSUE is the signature of a task and a share; '!' comes after the blank between them. */
 pp_status pp_db_find_issue(struct pp_db *db, const struct pp_db_setting *setting, const char *signature, int load,
                            int64_t *ns, bool *found)
@@ -64,7 +57,7 @@ pp_status pp_db_find_issue(struct pp_db *db, const struct pp_db_setting *setting
                                                                              "load = ?4 DESC, " ENDED_WELL
                                                                              " DESC, run DESC, context, load LIMIT 1",
                          PP_VALUES(PP_TEXT(setting->device), PP_INT(setting->threads), PP_TEXT(signature), PP_INT(load),
-                                   PP_TEXT(share_of(setting))),
+                                   PP_TEXT(pp_context_share(setting->context))),
                          ns, found));
 }
 
@@ -89,7 +82,7 @@ pp_status pp_db_find_kernel_mean(struct pp_db *db, const struct pp_db_setting *s
                                                     "name = '" PP_SAMPLE_GAP "') AND " OF_DEVICE
                                                     " GROUP BY run ORDER BY " ENDED_WELL " DESC, run DESC LIMIT 1",
                                      PP_VALUES(PP_TEXT(setting->device), PP_INT(setting->threads), PP_TEXT(name),
-                                               PP_TEXT(share_of(setting)), PP_INT(load)),
+                                               PP_TEXT(pp_context_share(setting->context)), PP_INT(load)),
                                      ns, found));
 }
 

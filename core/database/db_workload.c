@@ -65,7 +65,7 @@ static void add_word(struct pp_text *t, const char *word)
 static pp_status add_split(struct pp_text *t, const struct pp_config *config, const struct pp_job *job)
 {
     const char *word = config->split ? config->split : "uniform";
-    if (job && job->model && strcmp(word, "uniform") != 0) PP_TRY(find_word(job, &word));
+    if (job && job->model && pp_split_of(word) != PP_SPLIT_BY_COUNT) PP_TRY(find_word(job, &word));
     if (word)
         add_word(t, word);
     else

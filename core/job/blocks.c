@@ -14,6 +14,7 @@
 #include "core/options/times_file.h"
 #include "core/plan/cut.h"
 #include "core/plan/plan_hash.h"
+#include "core/shape/split.h"
 
 static const double most = 1e9; /* ms, or MiB, of a block */
 
@@ -243,13 +244,13 @@ pp_status pp_blocks_cut(const struct pp_blocks *blocks, const char *split, struc
                         const int *stage_rank, int *counts)
 {
     const struct pp_cut_list list = {.words = "time, uniform", .item = "block", .items = blocks->n};
-    const bool time = strcmp(split, "time") == 0, uniform = strcmp(split, "uniform") == 0;
+    const enum pp_split_by by = pp_split_of(split);
     if (stages > blocks->n)
         return pp_fail(PP_USAGE,
                        "%d stages (--stages times --virtual) need at least as many blocks, and --times has %d", stages,
                        blocks->n);
-    if (!time && !uniform) return pp_cut_list(&list, split, stages, counts);
-    if (time && stages > 1) return cut_by_time(blocks, way, stages, stage_rank, counts);
+    if (by != PP_SPLIT_BY_TIME && by != PP_SPLIT_BY_COUNT) return pp_cut_list(&list, split, stages, counts);
+    if (by == PP_SPLIT_BY_TIME && stages > 1) return cut_by_time(blocks, way, stages, stage_rank, counts);
     pp_cut_uniform(blocks->n, stages, counts);
     return PP_OK;
 }

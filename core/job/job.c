@@ -8,6 +8,7 @@
 #include "core/base/text.h"
 #include "core/job/plan_stages.h"
 #include "core/job/stage_costs.h"
+#include "core/model/task_names.h"
 #include "core/plan/plan_hash.h"
 #include "core/shape/pieces.h"
 
@@ -386,7 +387,7 @@ int pp_job_sum_pieces(const struct pp_job *job)
 const char *pp_job_context(const struct pp_job *job, int sharers, char *buf, size_t size)
 {
     char share[24] = "", mode[PP_CHECKPOINT_TEXT];
-    if (sharers > 1) snprintf(share, sizeof share, " share 1/%d", sharers);
+    if (sharers > 1) snprintf(share, sizeof share, PP_NAME_SHARE "1/%d", sharers);
     snprintf(buf, size, "%s %s%s", job->train->schedule, pp_checkpoint_text(job->train->checkpoint, mode), share);
     return buf;
 }

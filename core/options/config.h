@@ -14,6 +14,7 @@
 #include "core/plan/plan_spec.h"
 #include "core/shape/learning_rate.h"
 #include "core/shape/shape.h"
+#include "core/shape/split.h"
 
 enum pp_format { PP_FORMAT_TABLE, PP_FORMAT_TSV, PP_FORMAT_JSON };
 enum pp_style { PP_STYLE_TUTORIAL, PP_STYLE_LAB };
@@ -138,7 +139,7 @@ bool pp_config_reads_text(const struct pp_config *config);
 /* --split time: are stages cut by how long their layers take? */
 static inline bool pp_config_splits_by_time(const struct pp_config *config)
 {
-    return strcmp(config->split, "time") == 0;
+    return pp_split_of(config->split) == PP_SPLIT_BY_TIME;
 }
 /* --device auto has found `device`: sets vocab_multiple, which depends on the device, unless it was given. Call it
  * before any shape is made. */

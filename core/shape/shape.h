@@ -203,10 +203,6 @@ static inline int64_t pp_expert_capacity(const struct pp_shape *shape, int64_t t
     return whole + (whole < tokens && (whole == 0 || (double)whole < most));
 }
 
-/* Number of stages that may have no layer, but the embedding or the decoder alone: none if --split is uniform, else the
- * first and the last. */
-static inline int pp_split_ends(const char *split) { return split && strcmp(split, "uniform") != 0 ? 2 : 0; }
-
 static inline double pp_gate_scale(const struct pp_shape *shape)
 {
     return shape->gate_scale > 0 ? shape->gate_scale : 1;

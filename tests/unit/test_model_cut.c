@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "core/shape/split.h"
 #include "kernels/model.h"
 
 static const struct pp_shape small = {200, 2,    200,   2,    28782, PP_MASK_CAUSAL, PP_ATTENTION_MATH,
