@@ -51,7 +51,9 @@ pp_status pp_path_sharing_read(struct pp_db *db, int64_t predicted_run, struct p
     PP_TRY(pp_db_query(db, slowdowns, PP_VALUES(PP_INT(predicted_run)), &statement));
     PP_TRY(pp_db_row(db, statement, &found));
     while (found) {
-        const int kind = pp_kind_named((const char *)sqlite3_column_text(statement, 0));
+        const char *name;
+        PP_TRY(pp_db_text(db, statement, 0, &name));
+        const int kind = pp_kind_named(name);
         const double alone = sqlite3_column_double(statement, 1);
         if (kind < PP_KINDS && alone > 0 && alone < 1) out->alone[kind] = alone;
         PP_TRY(pp_db_row(db, statement, &found));

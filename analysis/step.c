@@ -127,8 +127,10 @@ static bool possible(const struct pp_step *s, const struct row *row)
 static pp_status read_row(struct pp_db *db, sqlite3_stmt *statement, const struct pp_step *s, struct row *row)
 {
     int column = 0;
+    const char *name;
     EVENT(PP_COLUMN_READ)
-    row->kind = pp_kind_named((const char *)sqlite3_column_text(statement, column));
+    PP_TRY(pp_db_text(db, statement, column, &name));
+    row->kind = pp_kind_named(name);
     if (row->kind == PP_KINDS || !possible(s, row)) return damaged(db, s->run);
     const bool works = row->kind != PP_NORM_ALL, split = row->kind <= PP_XFER_B;
     if ((works && (row->stage < 0 || row->src < 0)) || (split && row->microbatch < 0)) return damaged(db, s->run);

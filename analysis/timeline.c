@@ -75,8 +75,9 @@ static pp_status read_bar(struct pp_db *db, sqlite3_stmt *statement, const struc
                           struct pp_bar *row)
 {
     int column = 0;
+    const char *name;
     BAR(PP_COLUMN_READ)
-    const char *name = (const char *)sqlite3_column_text(statement, column);
+    PP_TRY(pp_db_text(db, statement, column, &name));
     row->kind = pp_kind_named(name);
     if (row->kind == PP_KINDS)
         return pp_fail(PP_INPUT, "database %s: a task is of kind \"%s\", which this ppkit does not know", db->path,
