@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Inside the model: which layers of a stage a program writes. Where calls are to stand once (pp_program_spec.once), a
- * layer that does what one before it did is not written, but its calls are named again in pp_program.order.
+ * layer that does what one before it did is not written, but its calls are named again in pp_program.order. That is
+ * right because nothing is carried from layer to layer but what operands refer to: a layer takes no scratch, all that
+ * it began beside its calls has ended, and each FP8 gradient has been read. A program goes through its layers once.
  */
 #ifndef PP_KERNELS_PROGRAM_LAYERS_H
 #define PP_KERNELS_PROGRAM_LAYERS_H

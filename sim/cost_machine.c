@@ -170,7 +170,7 @@ int64_t pp_cost_rounding_ns(const struct pp_job *job, const struct pp_class *cls
     return llround(passes * m->call_overhead_ns + bytes / m->bytes_per_ns);
 }
 
-/* The class before `cls` that takes the same time, because it has the same calls and its workers meet in the same way;
+/* The class before `cls` that takes the same time, because its calls do the same and its workers meet in the same way;
  * cls itself if there is none. */
 static int same_time(const struct pp_job *job, const struct pp_placement *placement, int cls)
 {
@@ -180,7 +180,7 @@ static int same_time(const struct pp_job *job, const struct pp_placement *placem
     return pp_placement_joins_alike(placement, rank, own) ? same : cls;
 }
 
-/* What the class costs by the job's lender, if a class there has the same calls and its workers meet in the same way;
+/* What the class costs by the job's lender, if calls of a class there do the same and its workers meet in the same way;
  * NULL: none has. */
 static const struct pp_class_cost *lent_cost(const struct pp_job *job, const struct pp_placement *placement, int cls)
 {

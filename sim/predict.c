@@ -73,8 +73,8 @@ static pp_status complete(const struct cuts *c, struct pp_job *job)
     return pp_job_complete(job, c->p->schedules, evaluates(c->p->config), NULL);
 }
 
-/* May jobs of which only the cost is asked have their calls once (pp_job.once)? Measured times are looked up by whole
- * programs. */
+/* May jobs of which only the cost and the arenas are asked have their calls once (pp_job.once)? Measured times are
+ * looked up by whole programs. */
 static bool asks_once(const struct pp_predictor *p) { return !p->db; }
 
 /* The whole job of one of pp_split_cuts(), as begin_cut(). Jobs of given times have no model, and are never alike. */
@@ -294,7 +294,8 @@ static bool never_fits(const struct pp_predictor *p, const struct pp_job *job)
     return limit > 0 && !p->db && all / job->point.ranks > limit;
 }
 
-/* Makes the whole job of the first cut. *out = NULL: its plans are possible, but no cut fits into memory. */
+/* Makes the job of the first cut, with all phases and the layout. *out = NULL: its plans are possible, but no cut fits
+ * into memory. */
 static pp_status make_first_job(struct cuts *c, struct pp_job **out)
 {
     const struct pp_predictor *p = c->p;

@@ -99,7 +99,9 @@ struct pp_job {
     struct pp_phase phase[PP_PHASES]; /* phase[i].plan is NULL if the run does not have the phase */
     int phase_layout[PP_PHASES];      /* index into layout->slot_offset for the phase */
     struct pp_layout *layout;
-    bool once;   /* set behind pp_job_begin() for a job that is never run: see pp_program_spec.once */
+    /* Set behind pp_job_begin() for a job of which only costs by a data sheet and memory of arenas are asked: see
+     * pp_program_spec.once. It is never run, looked up in a database, or asked for memory of processes. */
+    bool once;
     int sharers; /* workers that share a device; 0, 1: each has one to itself. The program, which knows, sets it */
     const struct pp_job_lender *lender; /* of pp_job_train(); else NULL */
     struct pp_given_times times; /* from the config. The program may set times.measured; it is freed with the job */

@@ -38,8 +38,8 @@ struct pp_phase {
     int seq;                     /* tokens per row */
     bool once;                   /* programs are written so (pp_program_spec.once) */
     struct pp_program *programs; /* [plan->nclasses]; transfers and collectives have empty programs */
-    /* [plan->nclasses] the first class whose program has the same calls; the class itself if there is none before it.
-     * Equal programs have their calls at one place in memory. */
+    /* [plan->nclasses] the first class whose program has the same calls (with `once`: calls that do the same); the
+     * class itself if there is none before it. Such programs have their calls at one place in memory. */
     int *same_as;
     int *lent; /* [plan->nclasses] the class of the lender whose program it has; -1: none, the program is its own */
 };
@@ -78,7 +78,7 @@ struct pp_layout {
 struct pp_program_spec pp_phase_spec(const struct pp_phase *phase, int rows);
 
 /* Makes a phase of which plan, seq and once are set; the rest is 0. The plan must outlive it. lender: NULL if there is
- * none; its programs are borrowed as they are. Call pp_phase_free() also after a failure. */
+ * none; one with `once` lends nothing to a phase without. Call pp_phase_free() also after a failure. */
 pp_status pp_phase_create(const struct pp_model *model, const struct pp_model_ops *ops, const struct pp_lender *lender,
                           struct pp_phase *phase) PP_MUST_CHECK;
 void pp_phase_free(struct pp_phase *phase);

@@ -50,9 +50,9 @@ static bool layers_alike(const struct pp_shape *shape, int again, struct which a
  * others, of the same layers, between the ends of their stages. */
 static bool parts_alike(const struct pp_phase *phase, const struct pp_shape *shape, struct which a, struct which b)
 {
+    if (a.cls->part == b.cls->part && a.cls->parts == b.cls->parts) return true;
     const struct pp_stage_part of_a = pp_stage_part_of(a.stage, a.cls), of_b = pp_stage_part_of(b.stage, b.cls);
     const int n = of_a.end - of_a.begin, again = pp_phase_spec(phase, 0).again;
-    if (a.cls->part == b.cls->part && a.cls->parts == b.cls->parts) return true;
     if (!phase->once || n != of_b.end - of_b.begin) return false;
     bool between = !of_a.lowest && !of_a.highest && !of_b.lowest && !of_b.highest;
     for (int l = 0; l < n && between; l++) between = layers_alike(shape, again, a, of_a.begin + l, b, of_b.begin + l);
@@ -72,7 +72,7 @@ static struct which which_of(const struct pp_plan *plan, const struct pp_model *
     return (struct which){cls, &model->stages[cls->stage]};
 }
 
-/* The programs so far, of stages of one group (of one stage, where dropout tells all apart): chains of classes. */
+/* The programs so far, of stages of one group (of one stage, where layers are told apart): chains of classes. */
 struct programs {
     const struct pp_model *model;
     const struct pp_model_ops *ops;
@@ -102,6 +102,7 @@ static int find_lent(const struct programs *p, int c)
     const struct pp_shape *shape = &p->model->shape;
     const struct which which = which_of(p->phase->plan, p->model, c);
     const struct pp_phase *lending = p->lender ? p->lender->phase : NULL;
+    if (lending && lending->once && !p->phase->once) return -1; /* one that cannot be run */
     for (int i = 0; lending && i < lending->plan->nclasses; i++) {
         const struct which other = which_of(lending->plan, p->lender->model, i);
         if (lending->same_as[i] == i && alike(p->phase, shape, other, which) &&

@@ -35,9 +35,9 @@ struct pp_program {
     int32_t *order;
     int length;
     int64_t work_bytes; /* scratch it needs */
-    double flops;       /* arithmetic of its calls */
+    double flops;       /* arithmetic of its calls; 0 with `once` */
     /* Names the work: equal for equal call lists on any stage, plan or chunk count ("F 2l 5x35 d200 h2 f200 causal
-     * p0.2"). The key of measured task times. */
+     * p0.2"). The key of measured task times. "" with `once`. */
     char signature[PP_SIGNATURE_BYTES];
 };
 void pp_program_free(struct pp_program *program);

@@ -43,7 +43,7 @@ static void parse_rest(const struct pp_config *config)
     struct pp_shape shape;
     pp_config_shape(config, &shape);
     if (shape.layers > LAYERS || config->stages.n == 0 || config->stages.v[0] > shape.layers) return;
-    if (!config->split || strcmp(config->split, "time") == 0) return;
+    if (!config->split || pp_config_splits_by_time(config)) return;
     int stage_rank[LAYERS];
     struct pp_cut cut = {.stages = config->stages.v[0], .split = config->split};
     for (int ranks = 0; ranks <= 2; ranks += 2) { /* a rank for each stage, or two for all */
@@ -62,7 +62,7 @@ static bool is_small(const struct pp_config *config, const struct pp_point *poin
     const int64_t stages = (int64_t)point->ranks * point->virtual_stages;
     if (pp_point_check(config, point) != PP_OK) return true;
     if (config->rows > JOB_ROWS || config->eval_rows > JOB_ROWS || config->model.layers > JOB_LAYERS) return false;
-    if (strcmp(config->split, "uniform") != 0 && config->model.layers > LAYERS) return false;
+    if (pp_split_ends(config->split) > 0 && config->model.layers > LAYERS) return false;
     return stages * point->chunks <= JOB_CELLS;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Programs of a phase, call by call.
+ * Programs of a phase, call by call or place by place.
  */
 #ifndef PP_TESTS_PHASE_CASE_H
 #define PP_TESTS_PHASE_CASE_H

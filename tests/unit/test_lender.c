@@ -65,6 +65,28 @@ static int check_programs(const struct pp_job *job)
     return lent;
 }
 
+/* Programs in which calls stand once: with joins beside kernels; of several parts of a stage. */
+static struct {
+    int beside, parts;
+} met;
+
+static bool is_beside(const struct pp_program *program)
+{
+    int i = 0;
+    while (i < program->ncalls && !pp_model_ops.call_join(&program->calls[i]).beside) i++;
+    return i < program->ncalls;
+}
+
+static void meet(const struct pp_job *once)
+{
+    const struct pp_phase *phase = &once->phase[PP_TRAIN];
+    const struct pp_class *classes = once->train->classes;
+    for (int c = 0; c < once->train->nclasses; c++) {
+        met.beside += phase->programs[c].order && is_beside(&phase->programs[c]);
+        met.parts += classes[phase->same_as[c]].part != classes[c].part;
+    }
+}
+
 /* Returns how many F of the cut `split` have a program of the job of these options. devices: of a host. */
 static int check(const char *options, const char *split, int devices)
 {
@@ -74,14 +96,16 @@ static int check(const char *options, const char *split, int devices)
     struct pp_job *first = create_job(text);
     struct pp_config other = config;
     other.split = split;
-    struct pp_cost *cost = cost_by(first, &m);
-    const struct pp_job_lender all = {first, cost}, programs = {first, NULL};
-    enum { WHOLE, LENT, LENT_PROGRAMS, LENT_ONCE, ONCE, JOBS };
+    struct pp_job *first_once = make(&config, &first->point, true);
+    struct pp_cost *cost = cost_by(first, &m), *cost_once = cost_by(first_once, &m);
+    const struct pp_job_lender all = {first, cost}, programs = {first, NULL}, sweeps = {first_once, cost_once};
+    enum { WHOLE, LENT, LENT_PROGRAMS, LENT_ONCE, ONCE, ONCE_ALL, JOBS };
     struct pp_job *jobs[JOBS] = {[WHOLE] = make(&other, &first->point, false),
                                  [LENT] = borrow(&other, &all, false),
                                  [LENT_PROGRAMS] = borrow(&other, &programs, false),
                                  [LENT_ONCE] = borrow(&other, &all, true),
-                                 [ONCE] = make(&other, &first->point, true)};
+                                 [ONCE] = make(&other, &first->point, true),
+                                 [ONCE_ALL] = borrow(&other, &sweeps, true)}; /* as sweeps do */
     struct pp_cost *costs[JOBS];
     int64_t least[JOBS];
     for (int i = 0; i < JOBS; i++) {
@@ -94,10 +118,15 @@ static int check(const char *options, const char *split, int devices)
     assert_int_equal(check_programs(jobs[WHOLE]), 0);
     assert_int_equal(check_programs(jobs[ONCE]), 0);
     assert_true(check_programs(jobs[LENT_ONCE]) >= lent);
+    assert_true(check_programs(jobs[ONCE_ALL]) >= lent);
+    expect_same_costs(cost_once, cost);
+    meet(jobs[ONCE]);
     for (int i = 0; i < JOBS; i++) pp_cost_free(costs[i]);
     for (int i = 0; i < JOBS; i++) pp_job_free(jobs[i]);
     pp_cost_free(cost);
+    pp_cost_free(cost_once);
     pp_job_free(first);
+    pp_job_free(first_once);
     return lent;
 }
 
@@ -118,12 +147,22 @@ static void test_alike(void **state)
         {"--layers 8 --stages 4 --chunks 2 --schedule zb-h1", "1,2,3,2", 2},
         {"--layers 8 --stages 2 --virtual 2 --schedule interleaved --chunks 2", "1,2,3,2", 2},
         {"--layers 8 --stages 4 --chunks 2 --experts 3 --experts-every 2 --bias no", "2,2,1,3", 2},
+        /* joins beside kernels, in the order of calls */
+        {"--layers 8 --stages 4 --chunks 2 --tensor 2 --sequence-parallel --overlap-tensor-sums 2", "1,2,3,2", 2},
+        {"--layers 8 --stages 4 --chunks 2 --context-parallel 2 --cp-comm-type p2p --attention flash", "1,2,3,2", 2},
+        {"--layers 8 --stages 4 --chunks 2 --replicas 2 --expert-parallel 2 --experts 4 --bias no "
+         "--overlap-expert-exchange 2",
+         "1,2,3,2", 2},
+        /* several parts between the ends of a stage */
+        {"--layers 20 --stages 4 --chunks 2 --replicas 2 --zero 3 --split 4,6,6,4", "6,4,6,4", 10},
+        {"--layers 20 --stages 4 --chunks 2 --replicas 2 --zero 3 --checkpoint layers:2", "4,6,6,4", 0},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const int lent = check(cases[i].options, cases[i].split, 8);
         if (lent != cases[i].lent) fail_msg("%s: %d", cases[i].options, lent);
     }
+    assert_true(met.beside > 20 && met.parts > 20);
 }
 
 /* Stages of as many layers, of which some begin with another layer than the lender's: layers 1 and 3. */
