@@ -54,10 +54,15 @@ def random_options(rng, schedules):
                (0.3, ["--overlap-grad-reduce"]), (0.2, ["--tokens", rng.choice(["64", "256", "1024"])]),
                (0.15, ["--gpus", rng.choice(["1", "2", "4"])]), (0.15, ["--context-parallel", some(rng, ["1", "2"])]),
                (0.6 if preset in MIXTURES else 0, ["--expert-parallel", some(rng, ["1", "2", "4"])]),
+               (0.3 if preset in MIXTURES else 0, ["--overlap-expert-exchange", "2"]),
+               (0.3, ["--overlap-tensor-sums", rng.choice(["0", some(rng, ["1", "2", "4"])])]),
+               (0.3, ["--attention", "flash", "--dropout", "0", "--cp-comm-type", rng.choice(["a2a", "all_gather", "p2p"])]),
                (0 if preset in MIXTURES else 0.3, ["--vocab", rng.choice(["1000", "60000", "250000"])])]
     for part, words in further:
         if rng.random() < part:
             options += words
+    if "--zero" in options and "0" not in options[options.index("--zero") + 1] and rng.random() < 0.5:
+        options += ["--overlap-param-gather"]
     return options
 
 
