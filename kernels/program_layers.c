@@ -3,11 +3,10 @@
 
 #include "kernels/model_program.h"
 
-static int look_of(const struct pp_writer *w, int l, bool apart)
+static int sort_of(const struct pp_writer *w, int l, bool apart)
 {
-    const bool experts = pp_writer_kind(w, l) == PP_LAYER_EXPERTS;
-    const bool window = pp_layer_window(&w->model->shape, w->stage->first_layer + l) > 0;
-    return experts | window << 1 | pp_writer_keeps(w, l) << 2 | apart << 3;
+    const int look = pp_layer_look(&w->model->shape, w->stage->first_layer + l);
+    return 4 * look + 2 * pp_writer_keeps(w, l) + apart;
 }
 
 /* Puts n calls into the order. */
@@ -29,17 +28,17 @@ static void catch_up(struct pp_writer *w)
 bool pp_writer_begin_layer(struct pp_writer *w, int l, bool apart)
 {
     struct pp_layers *layers = &w->layers;
-    const int look = look_of(w, l, apart), before = layers->writing - 1;
+    const int sort = sort_of(w, l, apart), before = layers->writing - 1;
     if (!layers->once) return true;
     if (before >= 0) layers->of[before].n = w->out->ncalls - layers->of[before].first;
     layers->writing = 0;
-    if (layers->of[look].n == 0) {
-        layers->of[look].first = w->out->ncalls;
-        layers->writing = 1 + look;
+    if (layers->of[sort].n == 0) {
+        layers->of[sort].first = w->out->ncalls;
+        layers->writing = 1 + sort;
         return true;
     }
     catch_up(w);
-    append(w, layers->of[look].first, layers->of[look].n);
+    append(w, layers->of[sort].first, layers->of[sort].n);
     return false;
 }
 

@@ -11,26 +11,25 @@
 #include <stdbool.h>
 
 #include "core/base/status.h"
+#include "core/shape/layers.h"
 
 struct pp_writer;
 
-/* Calls of layers differ by the kind of the layer, by whether it has a window, by whether its input is kept, and where
- * its writer says so. */
-enum { PP_LAYER_LOOKS = 16 };
-
 struct pp_layers {
     bool once;
+    /* The calls of the first layer of each sort: calls differ by the layer's look, by whether its input is kept, and
+     * where its writer says so. n 0: there is none yet. */
     struct {
-        int first, n; /* calls of the first layer of that look; 0: there is none yet */
-    } of[PP_LAYER_LOOKS];
-    int writing;      /* 1 + the look of the layer that is being written; 0: none is */
+        int first, n;
+    } of[4 * PP_LAYER_LOOKS];
+    int writing;      /* 1 + the sort of the layer that is being written; 0: none is */
     int ordered;      /* so many calls are in pp_program.order, if that has been begun */
     int64_t room;     /* of pp_program.order */
     pp_status status; /* PP_NOMEM: there is none */
 };
 
 /* Behind all calls of the layer before. Is layer l of the stage to be written? apart: it has other calls than layers
- * that look like it. */
+ * of its sort. */
 bool pp_writer_begin_layer(struct pp_writer *w, int l, bool apart);
 
 /* Ends pp_program.order behind the last call. PP_NOMEM. */

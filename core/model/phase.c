@@ -41,9 +41,8 @@ static bool calls_alike(const struct pp_phase *phase, const struct pp_shape *sha
 /* Do layers of two stages that are alike, each counted within its stage, make the same calls for other operands? */
 static bool layers_alike(const struct pp_shape *shape, int again, struct which a, int of_a, struct which b, int of_b)
 {
-    const int m = a.stage->first_layer + of_a, n = b.stage->first_layer + of_b;
-    return pp_layer_kind(shape, m) == pp_layer_kind(shape, n) &&
-           pp_layer_window(shape, m) == pp_layer_window(shape, n) && (of_a < again) == (of_b < again);
+    return pp_layer_look(shape, a.stage->first_layer + of_a) == pp_layer_look(shape, b.stage->first_layer + of_b) &&
+           (of_a < again) == (of_b < again);
 }
 
 /* Are the classes about the same part of two stages that are alike? In programs that are not to be run also about

@@ -6,7 +6,6 @@
 #ifndef PP_CORE_MODEL_TASK_NAMES_H
 #define PP_CORE_MODEL_TASK_NAMES_H
 
-#include <stdlib.h>
 #include <string.h>
 
 /* "B 2l d200 h2 ff200 causal seq35 rows5": a signature ends with the number of rows, unless it is of norm or step. */

@@ -42,4 +42,12 @@ static inline int pp_layer_window(const struct pp_shape *shape, int layer)
     return skipped ? 0 : shape->window;
 }
 
+/* How a layer looks: 0 .. PP_LAYER_LOOKS - 1. Layers that look the same compute the same, each with tensors of its own.
+ */
+enum { PP_LAYER_LOOKS = 2 * PP_LAYER_KINDS };
+static inline int pp_layer_look(const struct pp_shape *shape, int layer)
+{
+    return 2 * (int)pp_layer_kind(shape, layer) + (pp_layer_window(shape, layer) > 0);
+}
+
 #endif

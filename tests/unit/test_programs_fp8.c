@@ -228,9 +228,9 @@ static void check_names(const struct pp_program *bf16, const struct pp_program *
     assert_string_equal(found, name);
 }
 
-static void check_class(const struct pp_model *const models[2], const struct pp_class *cls,
-                        const struct pp_program_spec *spec, uint64_t *dice)
+static void check_class(void *arg, const struct pp_class *cls, const struct pp_program_spec *spec, uint64_t *dice)
 {
+    struct pp_model *const *models = arg; /* of bf16, of fp8 */
     struct pp_program bf16, fp8;
     const struct pp_shape *shape = &models[0]->shape;
     const int products = met.products, roundings = met.roundings, outputs = met.outputs;
@@ -253,11 +253,6 @@ static void check_class(const struct pp_model *const models[2], const struct pp_
     pp_program_free(&fp8);
 }
 
-static void check_classes(void *models, const struct pp_class *cls, const struct pp_program_spec *spec, uint64_t *dice)
-{
-    check_class(models, cls, spec, dice);
-}
-
 static void test_programs(void **state)
 {
     (void)state;
@@ -271,8 +266,8 @@ static void test_programs(void **state)
         if (pp_model_create(&shape, stages, NULL, NULL, &bf16) != PP_OK) continue; /* sizes that do not go together */
         shape.precision = PP_FP8;
         if (pp_model_create(&shape, stages, NULL, NULL, &fp8) != PP_OK) fail_msg("%s", pp_message());
-        const struct pp_model *const models[] = {bf16, fp8};
-        with_classes(bf16, &dice, check_classes, (void *)models);
+        struct pp_model *models[] = {bf16, fp8};
+        with_classes(bf16, &dice, check_class, models);
         met.models++;
         pp_model_free(bf16);
         pp_model_free(fp8);
