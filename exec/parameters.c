@@ -82,7 +82,7 @@ static struct kept wanted_of(const struct pp_worker *w, int tensor, int part)
     const struct pp_model *model = w->job->model;
     struct kept wanted = {0, model->tensors[tensor].local_elements};
     if (!pp_worker_has(w, model->tensors[tensor].stage)) return (struct kept){0};
-    if (part || model->shape.shard_params) pp_worker_keeps(w, tensor, part, &wanted.first, &wanted.n);
+    if (part || model->shape.zero == PP_ZERO_PARAMETERS) pp_worker_keeps(w, tensor, part, &wanted.first, &wanted.n);
     return wanted;
 }
 
@@ -229,7 +229,7 @@ pp_status pp_parameters_restore(struct pp_worker *w, const float *from)
         const struct kept kept = kept_of(w, i);
         if (!pp_worker_has(w, tensor->stage)) continue;
         if (kept.n) PP_TRY(pp_worker_set(w, i, 0, kept.first, kept.n, from));
-        const bool whole = tensor->value_offset < 0 && !w->job->model->shape.shard_params;
+        const bool whole = tensor->value_offset < 0 && w->job->model->shape.zero < PP_ZERO_PARAMETERS;
         for (int64_t first = 0; whole && first < tensor->local_elements;) {
             struct piece piece = next_piece(w, i, 0, w->member, first, tensor->local_elements);
             if (piece.owner == w->me) piece.copy = from + (first - kept.first);

@@ -262,7 +262,7 @@ pp_status pp_restart_save(struct pp_restart *restart, struct pp_worker *w, const
     if (w->me == 0) PP_TRY(pp_restart_create(restart->path, &restart->identity, w->job->model, state, &writer));
     /* Other replicas may have shares of what the optimizer keeps only. */
     const struct pp_shape *shape = &w->job->model->shape;
-    const bool first = w->replica == 0 || pp_shape_splits_weights(shape) || shape->shard_params;
+    const bool first = w->replica == 0 || pp_shape_splits_weights(shape) || shape->zero == PP_ZERO_PARAMETERS;
     pp_status status = PP_OK;
     for (int part = first ? 0 : 1; part < pp_parameters_parts(w->job->model) && status == PP_OK; part++)
         status = pp_parameters_append(w, writer, part, NULL);

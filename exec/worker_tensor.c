@@ -15,7 +15,7 @@ enum { SLICES = 16 };
 bool pp_worker_shares(const struct pp_worker *w, int tensor, int part)
 {
     const struct pp_shape *shape = &w->job->model->shape;
-    return shape->shard_params || (part ? shape->zero : w->job->model->tensors[tensor].value_offset < 0);
+    return shape->zero == PP_ZERO_PARAMETERS || (part ? shape->zero : w->job->model->tensors[tensor].value_offset < 0);
 }
 
 /* Where the worker's share of a tensor begins. */
@@ -46,7 +46,7 @@ static char *tensor_at(const struct pp_worker *w, int tensor, int part, int64_t 
     const struct pp_tensor *t = &model->tensors[tensor];
     const struct pp_layout *layout = w->job->layout;
     const int64_t states = layout->state_offset[t->stage];
-    const int64_t value = model->shape.shard_params ? t->share_value_offset : t->value_offset;
+    const int64_t value = model->shape.zero == PP_ZERO_PARAMETERS ? t->share_value_offset : t->value_offset;
     int64_t at = part ? states + pp_state_offset(model, t, part - 1) : layout->param_offset[t->stage] + value;
     if (!part && t->value_offset < 0) at = states + pp_split_weight_offset(model, t);
     if (pp_worker_shares(w, tensor, part)) first -= share_start(w, t);
@@ -95,7 +95,7 @@ pp_status pp_worker_get(struct pp_worker *w, int tensor, int part, int64_t first
 static char *copy_at(const struct pp_worker *w, int tensor, int64_t first)
 {
     const struct pp_tensor *t = &w->job->model->tensors[tensor];
-    const bool shards = w->job->model->shape.shard_params;
+    const bool shards = w->job->model->shape.zero == PP_ZERO_PARAMETERS;
     if (t->offset16 < 0) return NULL;
     if (shards) first -= share_start(w, t);
     return w->arena + w->job->layout->param16_offset[t->stage] + (shards ? t->share_offset16 : t->offset16) +
@@ -128,7 +128,8 @@ pp_status pp_worker_set(struct pp_worker *w, int tensor, int part, int64_t first
     if (count > 0) PP_TRY(set_kept(w, tensor, part, kept, count, values + (kept - first)));
     if (part) return PP_OK;
     const char *from = count > 0 ? tensor_at(w, tensor, part, kept) : NULL;
-    if (!w->job->model->shape.shard_params) return set_copy(w, tensor, first, n, values, count == n ? from : NULL);
+    if (w->job->model->shape.zero < PP_ZERO_PARAMETERS)
+        return set_copy(w, tensor, first, n, values, count == n ? from : NULL);
     return count > 0 ? set_copy(w, tensor, kept, count, values + (kept - first), from) : PP_OK;
 }
 
@@ -173,7 +174,7 @@ pp_status pp_worker_draw(struct pp_worker *w, int tensor, const struct pp_drawin
 {
     struct pp_drawing copy = *drawing, kept = copy;
     pp_worker_keeps(w, tensor, 0, &kept.first, &kept.n);
-    if (w->job->model->shape.shard_params) copy = kept;
+    if (w->job->model->shape.zero == PP_ZERO_PARAMETERS) copy = kept;
     *drawn = w->backend->draw && has_few_slices(w, &copy);
     if (*drawn && kept.n > 0) PP_TRY(draw_slices(w, &kept, PP_FP32, tensor_at(w, tensor, 0, kept.first), drawn));
     char *to = copy_at(w, tensor, copy.first);

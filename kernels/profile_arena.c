@@ -113,7 +113,7 @@ static pp_status fill_parameters(struct pp_profile_arena *arena)
         if (job->train->stage_rank[t->stage] != arena->rank || t->init == PP_INIT_ZERO) continue;
         float center = t->init == PP_INIT_ONE ? 1 : 0;
         double bound = t->init == PP_INIT_ONE ? 0 : t->init == PP_INIT_NORMAL ? t->bound * sqrt(3) : t->bound;
-        const bool shards = job->model->shape.shard_params;
+        const bool shards = job->model->shape.zero == PP_ZERO_PARAMETERS;
         const int64_t whole = shards ? t->part_elements : t->local_elements;
         int64_t at = job->layout->param_offset[t->stage] + (shards ? t->share_value_offset : t->value_offset);
         int64_t elements = whole;

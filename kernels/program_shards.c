@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Programs of a worker that keeps nothing but its share of parameters and gradients (pp_shape.shards): they bring it to
- * where the shares of all are gathered, and from where they were summed. What fills the last shares up must be zero
- * there, as norms and steps are of whole shares; so a backward clears it in its slot, which may have held another part.
+ * Programs of a worker that keeps nothing but its share of parameters or gradients (PP_ZERO_GRADIENTS and up): they
+ * bring it to where the shares of all are gathered, and from where they were summed. What fills the last shares up must
+ * be zero there, as norms and steps are of whole shares; so a backward clears it in its slot, which may have held
+ * another part.
  */
 #include "kernels/model_program.h"
 
@@ -22,7 +23,7 @@ static struct range tensors_of(const struct pp_writer *w, const struct pp_class 
 
 static int64_t filled_up(const struct pp_writer *w, const struct pp_tensor *t)
 {
-    if (!w->model->local.shards) return 0;
+    if (w->model->local.zero < PP_ZERO_GRADIENTS) return 0;
     return pp_shape_parts(&w->model->local, t->set) * t->part_elements - t->local_elements;
 }
 

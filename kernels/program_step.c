@@ -37,7 +37,8 @@ static struct pp_ref share_of(const struct pp_writer *w, const struct pp_tensor 
 static struct pp_ref gradient_of(const struct pp_writer *w, const struct pp_tensor *t, int k)
 {
     const int64_t offset = t->offset + k * t->part_elements * (int64_t)sizeof(float);
-    return share_of(w, t, pp_ref_to(PP_MEM_GRAD, offset), w->model->local.shards, t->share_offset, sizeof(float));
+    return share_of(w, t, pp_ref_to(PP_MEM_GRAD, offset), w->model->local.zero >= PP_ZERO_GRADIENTS, t->share_offset,
+                    sizeof(float));
 }
 
 /* Where a tensor of gradients begins, and ends, in memory. */
@@ -45,7 +46,7 @@ static int64_t begin_of(const struct pp_writer *w, const struct pp_tensor *t) { 
 static int64_t end_of(const struct pp_writer *w, const struct pp_tensor *t)
 {
     const struct pp_shape *shape = &w->model->local;
-    const int64_t parts = (shape->shards ? 1 : pp_shape_parts(shape, t->set)) * t->part_elements;
+    const int64_t parts = (shape->zero >= PP_ZERO_GRADIENTS ? 1 : pp_shape_parts(shape, t->set)) * t->part_elements;
     return begin_of(w, t) + (parts ? parts : t->local_elements) * (int64_t)sizeof(float);
 }
 
@@ -111,8 +112,8 @@ static const enum pp_kernel step_kernels[PP_OPTIMIZERS] = {
 static struct pp_ref values_of(const struct pp_writer *w, const struct pp_tensor *t)
 {
     if (t->value_offset < 0) return pp_ref_to(PP_MEM_STATE, pp_split_weight_offset(w->model, t));
-    return share_of(w, t, pp_ref_tensor(PP_MEM_PARAM, t), w->model->local.shard_params, t->share_value_offset,
-                    sizeof(float));
+    return share_of(w, t, pp_ref_tensor(PP_MEM_PARAM, t), w->model->local.zero == PP_ZERO_PARAMETERS,
+                    t->share_value_offset, sizeof(float));
 }
 
 /* The embedding, the stage's first tensor, has a gradient in the rows of the batch's words only, unless it has the
@@ -128,7 +129,7 @@ static void write_optimizer(struct pp_writer *w, const struct pp_tensor *t, bool
     call->at.step.w = values_of(w, t);
     call->at.step.g = gradient_of(w, t, 0);
     call->at.step.copy =
-        share_of(w, t, pp_ref_copy(t), shape->shard_params, t->share_offset16, pp_element_bytes(PP_BF16));
+        share_of(w, t, pp_ref_copy(t), shape->zero == PP_ZERO_PARAMETERS, t->share_offset16, pp_element_bytes(PP_BF16));
     for (int s = 0; s < pp_optimizers[shape->optimizer].states; s++)
         call->ref[PP_OPERAND(step, m) + (size_t)s] = pp_ref_to(PP_MEM_STATE, pp_state_offset(w->model, t, s));
 }

@@ -83,8 +83,8 @@ static int one_at_least(int n) { return n > 1 ? n : 1; }
 static void set_sharing(const struct pp_plan_spec *spec, struct pp_plan *plan)
 {
     plan->zero = spec->zero && plan->optimizer && pp_plan_holds_again(plan);
-    plan->shards = spec->shards && plan->training && pp_plan_holds_again(plan);
-    plan->shard_params = spec->shard_params && pp_plan_holds_again(plan);
+    plan->shards = spec->zero >= PP_ZERO_GRADIENTS && plan->training && pp_plan_holds_again(plan);
+    plan->shard_params = spec->zero == PP_ZERO_PARAMETERS && pp_plan_holds_again(plan);
     plan->shard_group = pp_plan_zero(plan) && spec->shard_group ? spec->shard_group : plan->replicas;
     plan->gathers_first = plan->zero && spec->gather_first && !plan->shard_params;
     plan->rounds_weights = spec->rounds_weights && !plan->shard_params;

@@ -108,7 +108,7 @@ static void add_experts(struct pp_text *t, const struct pp_config *config)
 /* What replicas share, and what runs beside their computations: with --zero 2 sums always do, and with 3 all. */
 static void add_replicas(struct pp_text *t, const struct pp_config *config, const struct pp_shape *shape)
 {
-    const int zero = shape ? pp_shape_zero(shape) : pp_config_holders(config) > 1 ? config->zero.v[0] : 0;
+    const int zero = shape ? shape->zero : pp_config_holders(config) > 1 ? config->zero.v[0] : 0;
     if (zero) pp_text_add(t, "zero %d", zero);
     if (zero && shape && pp_shape_shard_groups(shape) > 1) pp_text_add(t, "/%d", shape->replicas);
     if (zero) pp_text_add(t, " ");

@@ -59,8 +59,6 @@ static struct pp_plan_spec spec_of(const struct pp_job *job, const int *rows, in
                                  .expert_parallel = pp_config_expert_parallel(config),
                                  .context = pp_config_context(config),
                                  .zero = job->point.zero,
-                                 .shards = job->point.zero >= 2,
-                                 .shard_params = job->point.zero == 3,
                                  .shard_group = pp_config_shard_group(config, job->point.shard_degree),
                                  .rounds_weights = config->model.precision == PP_FP8,
                                  .rows = rows,

@@ -11,7 +11,7 @@ static int parts_of(const struct pp_config *config, const struct pp_model *model
 {
     const struct pp_stage *s = &model->stages[stage];
     if (s->layers == 0) return 1;
-    if (model->shape.shards) return s->layers;
+    if (model->shape.zero >= PP_ZERO_GRADIENTS) return s->layers;
     if (!pp_config_sums_parts(config)) return 1;
     const struct pp_tensor *first = &model->tensors[s->first_tensor];
     int64_t bytes = 0; /* of the gradients of all layers */

@@ -139,7 +139,7 @@ static int64_t best_bytes(const struct pp_job *job, int worker)
     const int rank = pp_worker_rank(job->train, worker);
     for (int i = 0; i < job->model->ntensors; i++) {
         const struct pp_tensor *t = &job->model->tensors[i];
-        const int shares = job->model->shape.shard_params ? pp_plan_sharers(job->train, t->set) : 1;
+        const int shares = job->model->shape.zero == PP_ZERO_PARAMETERS ? pp_plan_sharers(job->train, t->set) : 1;
         if (job->train->stage_rank[t->stage] == rank) elements += t->local_elements / shares;
     }
     return elements * (int64_t)sizeof(float);

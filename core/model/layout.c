@@ -189,9 +189,10 @@ struct pp_stage_bytes pp_stage_bytes_of(const struct pp_model *model, int stage)
     const struct pp_stage *s = &model->stages[stage];
     const struct pp_shape *shape = &model->shape;
     const int64_t split = pp_shape_splits_weights(shape) ? s->share_bytes - s->share_value_bytes : 0;
-    return (struct pp_stage_bytes){.values = shape->shard_params ? s->share_value_bytes : s->value_bytes,
-                                   .copies = shape->shard_params ? s->share_param16_bytes : s->param16_bytes,
-                                   .gradients = shape->shards ? s->share_bytes : s->param_bytes,
+    const bool own = shape->zero == PP_ZERO_PARAMETERS;
+    return (struct pp_stage_bytes){.values = own ? s->share_value_bytes : s->value_bytes,
+                                   .copies = own ? s->share_param16_bytes : s->param16_bytes,
+                                   .gradients = shape->zero >= PP_ZERO_GRADIENTS ? s->share_bytes : s->param_bytes,
                                    .state = pp_states_bytes(model, s) + split};
 }
 

@@ -205,7 +205,7 @@ static inline struct pp_extent pp_tied_gradient(const struct pp_model *model, in
     const struct pp_tensor *t = &model->tensors[tensor];
     const bool shared = model->shape.zero && t->part_elements > 0;
     const int64_t bytes = (shared ? t->part_elements : t->local_elements) * (int64_t)sizeof(float);
-    if (model->shape.shards) return (struct pp_extent){t->share_offset, bytes};
+    if (model->shape.zero >= PP_ZERO_GRADIENTS) return (struct pp_extent){t->share_offset, bytes};
     return (struct pp_extent){t->offset + (shared ? share * bytes : 0), bytes};
 }
 

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "core/plan/task.h"
+#include "core/shape/zero.h"
 
 /* Activation checkpointing: what a microbatch keeps of a stage for its backward. */
 enum pp_checkpoint {
@@ -60,9 +61,7 @@ struct pp_plan_spec {
     int ranks, virtual_stages, microbatches; /* P, V, M */
     int replicas;                            /* a multiple of C. Several replicas (or N > 1) add REDUCE_GRAD */
     int tensor, expert_parallel, context;    /* T, N, C; 0 means 1 */
-    bool zero;                               /* ZeRO 1, 2 and 3; adds GATHER_PARAM */
-    bool shards;                             /* ZeRO 2 and 3 (with zero); adds ADD_GRAD */
-    bool shard_params;                       /* ZeRO 3 (with shards); adds PUT_PARAM */
+    int zero;            /* enum pp_zero: the first adds GATHER_PARAM, the second ADD_GRAD, too, the third PUT_PARAM */
     int shard_group;     /* replicas in a group that shards; 0 means all. Fewer than all add REDUCE_SHARE */
     bool rounds_weights; /* weights are rounded to FP8 (see struct pp_plan) */
     const int *rows;     /* [microbatches] rows of each; NULL = 1 each */

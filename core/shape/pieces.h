@@ -43,7 +43,7 @@ static inline int pp_shape_exchange_pieces(const struct pp_shape *shape)
 static inline int pp_exchange_pieces(const struct pp_shape *shape)
 {
     int pieces = pp_shape_exchange_pieces(shape);
-    if (pieces <= 1 || (shape->precision == PP_FP8 && shape->shard_params)) return 1;
+    if (pieces <= 1 || (shape->precision == PP_FP8 && shape->zero == PP_ZERO_PARAMETERS)) return 1;
     while (shape->experts / pp_shape_sharers(shape) % pieces) pieces--;
     return pieces;
 }

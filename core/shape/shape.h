@@ -14,6 +14,7 @@
 #include "core/base/status.h"
 #include "core/shape/optimizer.h"
 #include "core/shape/rope.h"
+#include "core/shape/zero.h"
 
 /* PP_FP8 is PP_BF16 but for products of layers' linears, whose factors are FP8 (kernels/program_linear.c). */
 enum pp_precision { PP_FP32, PP_TF32, PP_BF16, PP_FP8, PP_PRECISIONS };
@@ -72,11 +73,9 @@ struct pp_shape {
     /* Data parallelism (struct pp_plan). Here `replicas` counts the workers that hold the same dense parameters, D C;
      * if they shard in groups (zero), those of one group. 0 and 1: one. */
     int replicas;
-    int shard_groups;  /* number of these groups; 0 and 1: one */
-    bool zero;         /* ZeRO 1, 2 and 3 */
-    bool shards;       /* ZeRO 2 and 3 */
-    bool shard_params; /* ZeRO 3 */
-    bool bf16_sums;    /* gradients are rounded to bfloat16 to be summed (pp_sent_bytes()) */
+    int shard_groups; /* number of these groups; 0 and 1: one */
+    int zero;         /* enum pp_zero */
+    bool bf16_sums;   /* gradients are rounded to bfloat16 to be summed (pp_sent_bytes()) */
     /* Heads of keys and values, a divisor of heads: each serves heads / kv_heads heads of queries (grouped-query
      * attention, Ainslie et al. 2023). 0: as many as heads. */
     int kv_heads;
@@ -244,13 +243,11 @@ static inline int pp_shape_parts(const struct pp_shape *shape, enum pp_param_set
     return shape->zero || shape->replicas <= PP_NORM_PARTS ? pp_shape_replicas(shape, set) : 1;
 }
 
-/* Sets the fields of data parallelism. zero: ZeRO stage, 0 to 3. replicas: workers that hold the same dense parameters;
+/* Sets the fields of data parallelism. zero: enum pp_zero. replicas: workers that hold the same dense parameters;
  * group: of these so many shard among each other. */
 static inline void pp_shape_share(struct pp_shape *shape, int zero, int replicas, int group)
 {
-    shape->zero = zero > 0 && group > 1;
-    shape->shards = zero >= 2 && group > 1;
-    shape->shard_params = zero == 3 && group > 1;
+    shape->zero = group > 1 ? zero : PP_ZERO_NONE;
     shape->replicas = shape->zero ? group : replicas;
     shape->shard_groups = shape->zero ? replicas / group : 1;
 }
@@ -335,12 +332,6 @@ static inline int pp_shape_sums(const struct pp_shape *shape)
     return pp_shape_tensor(shape) * pp_shape_rank_sums(shape);
 }
 
-/* The ZeRO stage, 1 to 3; 0: replicas share nothing. */
-static inline int pp_shape_zero(const struct pp_shape *shape)
-{
-    return shape->zero + shape->shards + shape->shard_params;
-}
-
 /* Does a worker keep the float32 values of weights that have a bfloat16 copy for its own share only? Nothing but the
  * optimizer step reads them. */
 static inline bool pp_shape_splits_weights(const struct pp_shape *shape)
@@ -352,7 +343,7 @@ static inline bool pp_shape_splits_weights(const struct pp_shape *shape)
  * share of weights: there each task rounds what was gathered for it. */
 static inline bool pp_shape_keeps_fp8(const struct pp_shape *shape)
 {
-    return shape->precision == PP_FP8 && !shape->shard_params;
+    return shape->precision == PP_FP8 && shape->zero < PP_ZERO_PARAMETERS;
 }
 
 /* The default of torch.nn.LayerNorm; Llama 2 uses it for its RMSNorm, too. */

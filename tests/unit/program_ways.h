@@ -46,7 +46,7 @@ static inline void with_classes(const struct pp_model *model, uint64_t *dice,
             const bool cut = (kind == PP_F || kind == PP_B || kind == PP_W) && layers > 1;
             struct pp_class cls = {.kind = kind, .stage = stage, .parts = cut ? 1 + random_below(dice, layers) : 1};
             if (kind != PP_NORM && kind != PP_STEP) cls.rows = rows;
-            cls.rounds = kind == PP_F && !model->shape.shard_params && random_below(dice, 2);
+            cls.rounds = kind == PP_F && model->shape.zero < PP_ZERO_PARAMETERS && random_below(dice, 2);
             for (cls.part = 0; cls.part < cls.parts; cls.part++) check(arg, &cls, &spec, dice);
         }
 }

@@ -23,9 +23,8 @@ static inline void draw_workers(struct pp_shape *shape, uint64_t *dice)
     if (shape->attention == PP_ATTENTION_FLASH) shape->context_kind = random_below(dice, 2);
     if (random_below(dice, 3)) return;
     shape->replicas = 4;
-    shape->zero = true;
-    shape->shards = random_below(dice, 4) > 0;
-    shape->shard_params = shape->shards && random_below(dice, 3) > 0;
+    shape->zero = PP_ZERO_OPTIMIZER;
+    if (random_below(dice, 4) > 0) shape->zero = random_below(dice, 3) > 0 ? PP_ZERO_PARAMETERS : PP_ZERO_GRADIENTS;
 }
 
 /* In place of the heads of other models. */

@@ -159,16 +159,14 @@ static const struct pp_plan_spec variants[] = {
     {.recv_buffers = 2, .tied = true, .checkpoint = PP_CHECKPOINT_ALWAYS},
     {.recv_buffers = 2, .tied = true, .clip = true, .replicas = 2, .checkpoint = PP_CHECKPOINT_EXCEPT_LAST},
     {.recv_buffers = 2, .batch_w = 2, .replicas = 2},
-    {.recv_buffers = 3, .zero = true, .replicas = 2, .clip = true},
-    {.recv_buffers = 2, .zero = true, .replicas = 2, .gather_first = true},
-    {.recv_buffers = 2, .zero = true, .replicas = 4, .shard_group = 2, .tied = true},
-    {.recv_buffers = 2, .zero = true, .shards = true, .replicas = 2, .clip = true},
-    {.recv_buffers = 2, .zero = true, .shards = true, .replicas = 2, .tied = true, .gather_first = true},
-    {.recv_buffers = 2, .zero = true, .shards = true, .shard_params = true, .replicas = 2, .tied = true},
+    {.recv_buffers = 3, .zero = PP_ZERO_OPTIMIZER, .replicas = 2, .clip = true},
+    {.recv_buffers = 2, .zero = PP_ZERO_OPTIMIZER, .replicas = 2, .gather_first = true},
+    {.recv_buffers = 2, .zero = PP_ZERO_OPTIMIZER, .replicas = 4, .shard_group = 2, .tied = true},
+    {.recv_buffers = 2, .zero = PP_ZERO_GRADIENTS, .replicas = 2, .clip = true},
+    {.recv_buffers = 2, .zero = PP_ZERO_GRADIENTS, .replicas = 2, .tied = true, .gather_first = true},
+    {.recv_buffers = 2, .zero = PP_ZERO_PARAMETERS, .replicas = 2, .tied = true},
     {.recv_buffers = 2,
-     .zero = true,
-     .shards = true,
-     .shard_params = true,
+     .zero = PP_ZERO_PARAMETERS,
      .replicas = 4,
      .shard_group = 2,
      .clip = true,
@@ -189,7 +187,7 @@ static int check_shape(struct pp_db *db, const char *schedule, int p, int v, int
         if (spec.replicas > 1) spec.parts = parts;
         spec.training = spec.optimizer = true;
         const pp_status status = pp_plan_build(&spec, &plan);
-        if (status == PP_USAGE && spec.shards) continue;
+        if (status == PP_USAGE && spec.zero >= PP_ZERO_GRADIENTS) continue;
         must(status);
         must(pp_plan_check(plan));
         must(pp_db_add_tasks(db, NULL, plan));

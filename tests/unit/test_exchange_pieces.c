@@ -199,7 +199,7 @@ static void test_number(void **state)
     }
     shape.precision = PP_FP8;
     assert_int_equal(pp_exchange_pieces(&shape), 6);
-    shape.shard_params = true;
+    shape.zero = PP_ZERO_PARAMETERS;
     assert_int_equal(pp_exchange_pieces(&shape), 1);
     shape = (struct pp_shape){.experts = 24, .exchange_pieces = 4};
     assert_int_equal(pp_exchange_pieces(&shape), 1);

@@ -124,7 +124,8 @@ static void test_measured_parts(void **state)
     static const int rows[] = {4}, parts[] = {1, 3};
     struct pp_plan_spec spec = {
         .schedule = "gpipe", .ranks = 2, .virtual_stages = 1, .microbatches = 1, .replicas = 2, .rows = rows};
-    spec.training = spec.optimizer = spec.zero = spec.gather_first = true;
+    spec.training = spec.optimizer = spec.gather_first = true;
+    spec.zero = PP_ZERO_OPTIMIZER;
     spec.parts = parts;
     struct pp_plan *plan = build_plan(&spec);
     struct pp_given_times times = {.measured = {.plan = plan}};

@@ -28,12 +28,12 @@ static void test_scratch_of_fp8(void **state)
         shape.activation = gated ? PP_SWIGLU : PP_GELU;
         shape.norm = turn / 2 % 2;
         shape.replicas = 2;
-        shape.zero = shape.shards = shape.shard_params = turn / 4;
+        shape.zero = turn / 4 ? PP_ZERO_PARAMETERS : PP_ZERO_NONE;
         shape.precision = PP_BF16;
         assert_int_equal(pp_model_create(&shape, 3, NULL, NULL, &bf16), PP_OK);
         shape.precision = PP_FP8;
         assert_int_equal(pp_model_create(&shape, 3, NULL, NULL, &fp8), PP_OK);
-        const int64_t weights = shape.shard_params ? up * D : 0, inputs = T * FF,
+        const int64_t weights = shape.zero == PP_ZERO_PARAMETERS ? up * D : 0, inputs = T * FF,
                       gradients = T * (D + (up > QKV ? up : QKV));
         const struct {
             int kind;

@@ -79,7 +79,7 @@ static void test_broken_wraps(void **state)
     (void)state;
     for (int first = 0; first < 2; first++) {
         struct pp_plan_spec spec = spec_of("1f1b", 3, 1, 4);
-        spec.zero = true;
+        spec.zero = PP_ZERO_OPTIMIZER;
         spec.gather_first = first;
         struct pp_plan *plan = build_plan(&spec);
         for (int i = 0; i < plan->nwraps; i++) {
@@ -100,7 +100,8 @@ static void test_broken(void **state)
     static const char *const schedules[] = {"1f1b", "zb-h1"};
     for (int i = 0; i < 2; i++) {
         struct pp_plan_spec spec = spec_of(schedules[i], 3, 1, 4);
-        spec.zero = spec.gather_first = true;
+        spec.gather_first = true;
+        spec.zero = PP_ZERO_OPTIMIZER;
         struct pp_plan *plan = build_plan(&spec);
         const int kind = i ? PP_W : PP_B;
         struct pp_task *last = task_of(plan, kind, 0, 2), *gather = task_of(plan, PP_GATHER_PARAM, 0, 1);

@@ -77,7 +77,8 @@ static void test_bound_is_reached(void **state)
         for (int split = 0; split < 2; split++) {
             static const int64_t f[] = {40, 50, 20, 10}, b[] = {90, 100, 110, 70};
             struct pp_plan_spec spec = spec_of(split ? "zb-h1" : "gpipe", p, 1, 1);
-            spec.zero = spec.gather_first = true;
+            spec.gather_first = true;
+            spec.zero = PP_ZERO_OPTIMIZER;
             struct sim_case c = {.plan = build_plan(&spec)};
             assert_int_equal(pp_cost_create(c.plan, PP_COST_TIMES, &c.cost), PP_OK);
             for (int k = 0; k < c.cost->nclasses; k++) c.cost->classes[k].ns = c.cost->classes[k].loaded_ns = 0;
@@ -102,7 +103,7 @@ static void test_random(void **state)
             spec_of(pp_schedule_at(random_below(&random, schedules))->name, 1 + random_below(&random, 4),
                     1 + random_below(&random, 2), 1 + random_below(&random, 8));
         if (pp_schedule_check(spec.schedule, spec.ranks, spec.virtual_stages, spec.microbatches) != PP_OK) continue;
-        spec.zero = random_below(&random, 3);
+        spec.zero = random_below(&random, 3) ? PP_ZERO_OPTIMIZER : PP_ZERO_NONE;
         spec.gather_first = random_below(&random, 2);
         spec.recv_buffers = random_below(&random, 3);
         spec.checkpoint = random_below(&random, 3);
@@ -141,7 +142,8 @@ static void test_measured_waits(void **state)
     for (int m = 1; m <= 2; m++) {
         struct pp_plan_spec spec = spec_of("gpipe", 1, 1, m), forwards = spec;
         int64_t ns[32], sum = 0, whole = 0, got;
-        spec.zero = spec.gather_first = true;
+        spec.gather_first = true;
+        spec.zero = PP_ZERO_OPTIMIZER;
         struct pp_plan *plan = build_plan(&spec);
         assert_true(plan->nclasses <= 32);
         for (int c = 0; c < plan->nclasses; c++) {

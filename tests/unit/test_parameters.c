@@ -118,7 +118,7 @@ static pp_status check_copies(const struct pp_worker *w)
     for (int i = 0; i < model->ntensors && status == PP_OK; i++) {
         const struct pp_tensor *t = &model->tensors[i];
         if (t->offset16 < 0 || !pp_worker_has(w, t->stage)) continue;
-        const bool shards = model->shape.shard_params;
+        const bool shards = model->shape.zero == PP_ZERO_PARAMETERS;
         const int64_t share = shards ? t->part_elements : t->local_elements,
                       begin = shards ? pp_worker_share(w->job->train, w->me, t->set) * share : 0;
         const char *at = w->arena + w->job->layout->param16_offset[t->stage] +
@@ -141,14 +141,15 @@ static pp_status check_copies(const struct pp_worker *w)
 static pp_status run_worker(struct pp_worker *w, const struct shared *s, float *best)
 {
     const struct pp_shape *shape = &s->job->model->shape;
-    const bool first = w->replica == 0, keeps = first || pp_shape_splits_weights(shape) || shape->shard_params;
+    const bool first = w->replica == 0,
+               keeps = first || pp_shape_splits_weights(shape) || shape->zero == PP_ZERO_PARAMETERS;
     PP_TRY(pp_restart_load(&s->from, w, keeps ? best : NULL));
     struct pp_restart to = s->to;
     if (first || s->job->train->zero) PP_TRY(pp_restart_save(&to, w, &s->from.start, best));
     if (!keeps) return PP_OK;
     PP_TRY(pp_parameters_restore(w, best));
     PP_TRY(pp_parameters_save(w, LEFT));
-    return first || shape->shard_params ? check_copies(w) : PP_OK;
+    return first || shape->zero == PP_ZERO_PARAMETERS ? check_copies(w) : PP_OK;
 }
 
 static pp_status be_worker(struct pp_world *world, int me, void *arg)

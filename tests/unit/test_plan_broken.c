@@ -99,7 +99,7 @@ static void test_broken_ranks(void **state)
     struct pp_order orders[2] = {0};
     struct pp_plan_spec spec = spec_of("1f1b", 2, 1, 4);
     spec.replicas = 2;
-    spec.zero = true;
+    spec.zero = PP_ZERO_OPTIMIZER;
     struct pp_plan *plan = build(&spec);
     expect_bad(plan, &plan->stage_rank[1], 2, "stage 1 lives on rank 2 of 2");
     expect_bad(plan, &plan->stage_rank[0], -1, "stage 0 lives on rank -1 of 2");
@@ -119,7 +119,7 @@ static void test_broken_ranks(void **state)
     for (int s = 0; s < 2; s++) assert_int_equal(pp_order_add(&orders[0], PP_F, s, 0), PP_OK);
     for (int s = 1; s >= 0; s--) assert_int_equal(pp_order_add(&orders[0], PP_B, s, 0), PP_OK);
     spec.microbatches = spec.replicas = 1;
-    spec.zero = false;
+    spec.zero = PP_ZERO_NONE;
     assert_int_equal(pp_plan_build_orders(&spec, orders, stage_rank, &plan), PP_OK);
     plan->zero = true;
     assert_int_equal(pp_plan_check(plan), PP_INPUT);

@@ -119,9 +119,7 @@ static void test_damaged(void **state)
             spec.rows = rows;
             spec.replicas = zero ? 4 : 1;
             spec.shard_group = zero ? 2 : 0;
-            spec.zero = zero > 0;
-            spec.shards = zero > 1;
-            spec.shard_params = zero > 2;
+            spec.zero = zero;
             spec.tied = true;
             spec.batch_w = schedules[i].batch_w;
             struct pp_plan *plan = build(&spec);

@@ -36,7 +36,8 @@ static struct pp_shape draw(uint64_t *dice)
     struct pp_shape shape = random_shape(dice);
     shape.layers = 1 + random_below(dice, 12);
     shape.precision = random_below(dice, PP_PRECISIONS);
-    if (shape.precision == PP_FP8 && shape.shard_params && shape.exchange_pieces) shape.exchange_pieces = 1;
+    if (shape.precision == PP_FP8 && shape.zero == PP_ZERO_PARAMETERS && shape.exchange_pieces)
+        shape.exchange_pieces = 1;
     if (shape.experts && shape.layers > 1) {
         shape.dense_layers = random_below(dice, shape.layers);
         shape.experts_every = 1 + random_below(dice, 3);

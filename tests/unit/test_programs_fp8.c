@@ -133,7 +133,7 @@ static void check_product(struct pair *p, const struct pp_call *plain)
         check_factor(p, &b, PP_OPERAND(gemm_fp8, b), PP_OPERAND(gemm_fp8, scale_b));
     met.products++;
     p->weights += of_weight;
-    met.gathered += !of_weight && p->model->shape.shard_params;
+    met.gathered += !of_weight && p->model->shape.zero == PP_ZERO_PARAMETERS;
     met.of_experts += m->times > 1;
 }
 
@@ -240,7 +240,7 @@ static void check_class(void *arg, const struct pp_class *cls, const struct pp_p
     p.who.tensor_rank = random_below(dice, pp_shape_tensor(shape));
     p.who.expert_rank = random_below(dice, pp_shape_expert_parallel(shape));
     const bool multiplies = cls->kind == PP_F || cls->kind == PP_R || cls->kind == PP_B || cls->kind == PP_I;
-    check_names(&bf16, &fp8, shape->shard_params ? multiplies : cls->rounds);
+    check_names(&bf16, &fp8, shape->zero == PP_ZERO_PARAMETERS ? multiplies : cls->rounds);
     begin_copies(&p, cls);
     check_calls(&p);
     check_copies(&p, cls);
@@ -261,7 +261,7 @@ static void test_programs(void **state)
         struct pp_shape shape = random_shape(&dice);
         struct pp_model *bf16, *fp8;
         const int stages = 1 + random_below(&dice, shape.layers < 3 ? shape.layers : 3);
-        if (shape.shard_params && shape.exchange_pieces) shape.exchange_pieces = 1; /* FP8 has no more */
+        if (shape.zero == PP_ZERO_PARAMETERS && shape.exchange_pieces) shape.exchange_pieces = 1; /* FP8 has no more */
         shape.precision = PP_BF16;
         if (pp_model_create(&shape, stages, NULL, NULL, &bf16) != PP_OK) continue; /* sizes that do not go together */
         shape.precision = PP_FP8;

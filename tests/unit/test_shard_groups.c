@@ -19,9 +19,7 @@ static struct pp_plan_spec spec_of(const char *schedule, bool shards)
                                  .microbatches = 4,
                                  .replicas = 2 * GROUPS,
                                  .shard_group = 2,
-                                 .zero = true,
-                                 .shards = shards,
-                                 .shard_params = shards,
+                                 .zero = shards ? PP_ZERO_PARAMETERS : PP_ZERO_OPTIMIZER,
                                  .recv_buffers = 2,
                                  .training = true,
                                  .optimizer = true,
@@ -93,7 +91,7 @@ static void plans_without_shares_have_no_groups(void **state)
 {
     (void)state;
     struct pp_plan_spec spec = spec_of("1f1b", false);
-    spec.zero = false;
+    spec.zero = PP_ZERO_NONE;
     struct pp_plan *plan = build_plan(&spec);
     assert_int_equal(plan->shard_group, plan->replicas);
     assert_int_equal(count(plan, PP_REDUCE_SHARE), 0);

@@ -13,7 +13,7 @@ static struct pp_plan_spec shards_of(const char *schedule, int p, int v, int m, 
     struct pp_plan_spec spec = spec_of(schedule, p, v, m);
     for (int s = 0; s < p * v; s++) parts[s] = layers;
     spec.replicas = 2;
-    spec.zero = spec.shards = spec.shard_params = true;
+    spec.zero = PP_ZERO_PARAMETERS;
     spec.parts = parts;
     return spec;
 }
@@ -107,7 +107,7 @@ static void test_gradients_alone(void **state)
         const bool first = i % 2;
         if (!has_whole_backwards(schedule)) continue;
         struct pp_plan_spec spec = shards_of(schedule->name, 2, rank_stages(schedule), 4, parts, 3);
-        spec.shard_params = false;
+        spec.zero = PP_ZERO_GRADIENTS;
         spec.gather_first = first;
         struct pp_plan *plan = build(&spec);
         const int cells = plan->stages * plan->microbatches;
@@ -156,7 +156,7 @@ static void test_cut_backwards(void **state)
     spec.batch_w = 2;
     assert_int_equal(pp_plan_build(&spec, &plan), PP_USAGE);
     assert_non_null(strstr(pp_message(), "--zero 3: --batch-w cuts backwards"));
-    spec.shard_params = false;
+    spec.zero = PP_ZERO_GRADIENTS;
     assert_int_equal(pp_plan_build(&spec, &plan), PP_USAGE);
     assert_non_null(strstr(pp_message(), "--zero 2: --batch-w cuts backwards"));
 }
@@ -196,7 +196,7 @@ static void test_broken_gradients(void **state)
     (void)state;
     int parts[MOST_STAGES];
     struct pp_plan_spec spec = shards_of("gpipe", 1, 1, 2, parts, 3);
-    spec.shard_params = false;
+    spec.zero = PP_ZERO_GRADIENTS;
     struct pp_plan *plan = build(&spec);
     struct pp_task *backward = nth(plan, PP_B, 1), *sum = nth(plan, PP_REDUCE_GRAD, 1),
                    *add = nth(plan, PP_ADD_GRAD, 1);

@@ -37,7 +37,7 @@ static void test_plan(void **state)
                                 .clip = true};
     struct pp_plan *without = build_plan(&spec), *plan;
     int waits = 0;
-    spec.zero = true;
+    spec.zero = PP_ZERO_OPTIMIZER;
     plan = build_plan(&spec);
     assert_int_equal(plan->ntasks, without->ntasks + 8);
     assert_int_equal(count(plan, PP_GATHER_PARAM), 8);

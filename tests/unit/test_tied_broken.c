@@ -69,8 +69,8 @@ static void test_groups(void **state)
         struct pp_plan_spec spec = spec_of("1f1b", 2, 1, 4);
         spec.parts = NULL;
         spec.replicas = 4;
-        spec.tied = spec.clip = spec.zero = true;
-        spec.shards = shards;
+        spec.tied = spec.clip = true;
+        spec.zero = shards ? PP_ZERO_GRADIENTS : PP_ZERO_OPTIMIZER;
         struct pp_plan *plan = build_plan(&spec);
         assert_int_equal(pp_plan_check(plan), PP_OK);
         plan->shard_group = 2; /* nothing is summed over groups */
@@ -131,7 +131,8 @@ static void test_late(void **state)
     (void)state;
     struct pp_plan_spec spec = spec_of("zbv", 2, 2, 4);
     spec.parts = NULL;
-    spec.zero = spec.tied = true;
+    spec.tied = true;
+    spec.zero = PP_ZERO_OPTIMIZER;
     struct pp_plan *plan = build_plan(&spec); /* stage 0 is gathered behind stage 3, which the next step waits for */
     struct pp_task *sum = &plan->tasks[find(plan, PP_REDUCE_GRAD, 3)],
                    *tied = &plan->tasks[find(plan, PP_REDUCE_TIED, 0)],

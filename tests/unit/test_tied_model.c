@@ -177,7 +177,7 @@ static void test_signatures(void **state)
     shape.optimizer = PP_ADAMW;
     shape.vocab_multiple = 16; /* the embedding has room for as many words as the decoder's weight */
     shape.replicas = 2;
-    shape.zero = true;
+    shape.zero = PP_ZERO_OPTIMIZER;
     check_signature(&shape, PP_STEP, 0, "STEP 1l+emb d12 ff24 v101/112 tied adamw zero 1/2");
     check_signature(&shape, PP_STEP, 2, "STEP 1l+dec d12 ff24 v101/112 tied adamw zero 1/2");
     check_signature(&shape, PP_F, 0, "F 1l+emb d12 h2 ff24 v101 causal seq7 rows2");
