@@ -4,8 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-struct piece {
-    struct work work;
+struct pp_sim_piece {
+    struct pp_sim_work work;
     int32_t core;                /* -1: it is a delay */
     int32_t next;                /* the next piece of the same core, or the next unused piece */
     int32_t heap_at;             /* its index in the heap; -1: it is not there yet */
@@ -25,9 +25,9 @@ static int capacity_of(const struct pp_cost *cost)
     return cost->sharers > 1 ? cost->sharers : 0;
 }
 
-pp_status pp_cores_init(struct cores *c, const struct pp_cost *cost, int ranks)
+pp_status pp_cores_init(struct pp_sim_cores *c, const struct pp_cost *cost, int ranks)
 {
-    *c = (struct cores){.cost = cost, .ranks = ranks, .alike = 1, .unused = -1, .width = ranks};
+    *c = (struct pp_sim_cores){.cost = cost, .ranks = ranks, .alike = 1, .unused = -1, .width = ranks};
     const bool shares = cost->cores == 0 && cost->sharers > 1;
     const int together = shares ? cost->sharers : cost->workers, members = cost->members > 1 ? cost->members : 1;
     if (shares) c->width = smaller(together > members ? together / members : 1, ranks);
@@ -44,7 +44,7 @@ pp_status pp_cores_init(struct cores *c, const struct pp_cost *cost, int ranks)
     return PP_OK;
 }
 
-void pp_cores_release(struct cores *c)
+void pp_cores_release(struct pp_sim_cores *c)
 {
     free(c->pieces);
     free(c->heap);
@@ -57,28 +57,28 @@ void pp_cores_release(struct cores *c)
     free(c->is_changed);
 }
 
-static bool before(const struct cores *c, int32_t a, int32_t b)
+static bool before(const struct pp_sim_cores *c, int32_t a, int32_t b)
 {
-    const struct piece *x = &c->pieces[a], *y = &c->pieces[b];
+    const struct pp_sim_piece *x = &c->pieces[a], *y = &c->pieces[b];
     if (x->finish_ns != y->finish_ns) return x->finish_ns < y->finish_ns;
     if (x->work.task != y->work.task) return x->work.task < y->work.task;
     return x->work.step < y->work.step;
 }
 
-static void place(struct cores *c, int32_t at, int32_t piece)
+static void place(struct pp_sim_cores *c, int32_t at, int32_t piece)
 {
     c->heap[at] = piece;
     c->pieces[piece].heap_at = at;
 }
 
-static void sift_up(struct cores *c, int32_t at)
+static void sift_up(struct pp_sim_cores *c, int32_t at)
 {
     int32_t piece = c->heap[at];
     for (; at > 0 && before(c, piece, c->heap[(at - 1) / 2]); at = (at - 1) / 2) place(c, at, c->heap[(at - 1) / 2]);
     place(c, at, piece);
 }
 
-static void sift_down(struct cores *c, int32_t at)
+static void sift_down(struct pp_sim_cores *c, int32_t at)
 {
     int32_t piece = c->heap[at];
     for (;;) {
@@ -91,21 +91,21 @@ static void sift_down(struct cores *c, int32_t at)
     place(c, at, piece);
 }
 
-static void put_in_heap(struct cores *c, int32_t piece)
+static void put_in_heap(struct pp_sim_cores *c, int32_t piece)
 {
     if (c->pieces[piece].heap_at < 0) place(c, c->nheap++, piece);
     sift_up(c, c->pieces[piece].heap_at);
     sift_down(c, c->pieces[piece].heap_at);
 }
 
-static void mark_changed(struct cores *c, int core)
+static void mark_changed(struct pp_sim_cores *c, int core)
 {
     if (c->is_changed[core]) return;
     c->is_changed[core] = true;
     c->changed[c->nchanged++] = core;
 }
 
-static pp_status new_piece(struct cores *c, int32_t *out)
+static pp_status new_piece(struct pp_sim_cores *c, int32_t *out)
 {
     if (c->unused >= 0) {
         *out = c->unused;
@@ -121,22 +121,23 @@ static pp_status new_piece(struct cores *c, int32_t *out)
     return PP_OK;
 }
 
-pp_status pp_cores_start(struct cores *c, struct work work, int core, int64_t ns, int64_t loaded_ns, double idle)
+pp_status pp_cores_start(struct pp_sim_cores *c, struct pp_sim_work work, int core, int64_t ns, int64_t loaded_ns,
+                         double idle)
 {
     int32_t id = -1;
     PP_TRY(new_piece(c, &id));
-    struct piece *p = &c->pieces[id];
-    *p = (struct piece){.work = work,
-                        .core = core,
-                        .next = -1,
-                        .heap_at = -1,
-                        .ns = ns,
-                        .loaded_ns = loaded_ns,
-                        .length_ns = -1,
-                        .since_ns = c->now_ns,
-                        .finish_ns = c->now_ns + ns,
-                        .left = 1.0,
-                        .idle = idle};
+    struct pp_sim_piece *p = &c->pieces[id];
+    *p = (struct pp_sim_piece){.work = work,
+                               .core = core,
+                               .next = -1,
+                               .heap_at = -1,
+                               .ns = ns,
+                               .loaded_ns = loaded_ns,
+                               .length_ns = -1,
+                               .since_ns = c->now_ns,
+                               .finish_ns = c->now_ns + ns,
+                               .left = 1.0,
+                               .idle = idle};
     if (core < 0) {
         put_in_heap(c, id);
         return PP_OK;
@@ -148,14 +149,14 @@ pp_status pp_cores_start(struct cores *c, struct work work, int core, int64_t ns
     return PP_OK;
 }
 
-void pp_cores_collect(struct cores *c, int core, int more)
+void pp_cores_collect(struct pp_sim_cores *c, int core, int more)
 {
     c->collectives[core] += more;
     mark_changed(c, core);
 }
 
 /* Length of a piece if `active` workers of the domain have work. */
-static double length_in_domain(const struct pp_cost *cost, const struct piece *p, int active)
+static double length_in_domain(const struct pp_cost *cost, const struct pp_sim_piece *p, int active)
 {
     int capacity = capacity_of(cost), full = smaller(cost->workers, capacity);
     if (capacity == 0 || active <= 1 || p->ns == 0 || p->loaded_ns == 0) return (double)p->ns;
@@ -169,15 +170,15 @@ static double length_in_domain(const struct pp_cost *cost, const struct piece *p
 
 /* Active workers of the core's domain. One that the last ranks do not fill is shared with ranks of another replica,
  * which are taken to do as these do. */
-static int active_of(const struct cores *c, int core)
+static int active_of(const struct pp_sim_cores *c, int core)
 {
     const int domain = core / c->width, here = smaller(c->width, c->ranks - domain * c->width);
     return (c->active[domain] * c->alike * c->width + here - 1) / here;
 }
 
-static void set_rate(struct cores *c, int32_t id)
+static void set_rate(struct pp_sim_cores *c, int32_t id)
 {
-    struct piece *p = &c->pieces[id];
+    struct pp_sim_piece *p = &c->pieces[id];
     const double taken = c->collectives[p->core] > 0 ? c->cost->taken : 0,
                  longer = p->idle + (1 - p->idle) / (1 - taken);
     const double length_alone = length_in_domain(c->cost, p, active_of(c, p->core));
@@ -190,12 +191,12 @@ static void set_rate(struct cores *c, int32_t id)
     put_in_heap(c, id);
 }
 
-static void set_rates_of(struct cores *c, int core)
+static void set_rates_of(struct pp_sim_cores *c, int core)
 {
     for (int32_t id = c->on_core[core]; id >= 0; id = c->pieces[id].next) set_rate(c, id);
 }
 
-static void set_rates(struct cores *c)
+static void set_rates(struct pp_sim_cores *c)
 {
     bool shares = capacity_of(c->cost) > 0;
     for (int d = 0; d < c->domains && shares; d++) {
@@ -211,7 +212,7 @@ static void set_rates(struct cores *c)
     c->nchanged = 0;
 }
 
-static void leave_core(struct cores *c, int32_t id)
+static void leave_core(struct pp_sim_cores *c, int32_t id)
 {
     int core = c->pieces[id].core;
     int32_t *link = &c->on_core[core];
@@ -221,14 +222,14 @@ static void leave_core(struct cores *c, int32_t id)
     mark_changed(c, core);
 }
 
-bool pp_cores_next(struct cores *c, struct work *out)
+bool pp_cores_next(struct pp_sim_cores *c, struct pp_sim_work *out)
 {
     /* Rates are set only before time advances: a piece that ends while another one starts at the same moment changes
      * nothing. */
     if (c->nheap == 0 || c->pieces[c->heap[0]].finish_ns > c->now_ns) set_rates(c);
     if (c->nheap == 0) return false;
     int32_t id = c->heap[0];
-    struct piece *p = &c->pieces[id];
+    struct pp_sim_piece *p = &c->pieces[id];
     c->heap[0] = c->heap[--c->nheap];
     if (c->nheap > 0) sift_down(c, 0);
     if (p->core >= 0) leave_core(c, id);

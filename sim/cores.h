@@ -13,20 +13,20 @@
 
 #include "core/plan/cost.h"
 
-struct work {
+struct pp_sim_work {
     int32_t task, step, phase, lane; /* for the caller's use; task and step also break ties */
 };
 
-struct piece; /* a piece of work or a delay; see cores.c */
+struct pp_sim_piece; /* a piece of work or a delay; see cores.c */
 
-struct cores {
+struct pp_sim_cores {
     const struct pp_cost *cost;
     int64_t now_ns; /* the simulated time */
     int ranks, alike;
     int width; /* ranks of a sharing domain; the last domain may have fewer */
     int domains;
     int *active, *active_rated; /* [domains] cores that have work: now, and when rates were last set */
-    struct piece *pieces;
+    struct pp_sim_piece *pieces;
     int64_t capacity;           /* elements that pieces and heap have room for */
     int32_t npieces;            /* elements of `pieces` in use so far */
     int32_t unused;             /* first element of a linked list of pieces that are free again; -1 = none */
@@ -38,16 +38,16 @@ struct cores {
     bool *is_changed;           /* [ranks] is the core in `changed`? */
 };
 
-pp_status pp_cores_init(struct cores *c, const struct pp_cost *cost, int ranks) PP_MUST_CHECK;
-void pp_cores_release(struct cores *c);
+pp_status pp_cores_init(struct pp_sim_cores *c, const struct pp_cost *cost, int ranks) PP_MUST_CHECK;
+void pp_cores_release(struct pp_sim_cores *c);
 /* Starts a piece of `ns` on a core (a rank), which takes loaded_ns if all cores of the domain are busy; core -1: a
  * delay of `ns`, for which the other arguments do not matter. idle: the part of the piece, 0 to 1, in which the core
  * computes nothing, so that collectives (pp_cost.taken) do not slow it down. PP_NOMEM. */
-pp_status pp_cores_start(struct cores *c, struct work work, int core, int64_t ns, int64_t loaded_ns,
+pp_status pp_cores_start(struct pp_sim_cores *c, struct pp_sim_work work, int core, int64_t ns, int64_t loaded_ns,
                          double idle) PP_MUST_CHECK;
 /* From now on `more` further collectives slow the core down; negative: fewer. */
-void pp_cores_collect(struct cores *c, int core, int more);
+void pp_cores_collect(struct pp_sim_cores *c, int core, int more);
 /* Advances the time to the next end of a piece, and returns its work in *out; false if there are no pieces. */
-bool pp_cores_next(struct cores *c, struct work *out);
+bool pp_cores_next(struct pp_sim_cores *c, struct pp_sim_work *out);
 
 #endif

@@ -9,7 +9,7 @@
 #include "sim/simulating.h"
 
 /* Are all rates constant: does no task slow down another one? */
-static bool is_constant(const struct sim *s)
+static bool is_constant(const struct pp_sim *s)
 {
     const struct pp_cost *cost = s->cost;
     const struct pp_link_cost *link = &cost->link;
@@ -19,7 +19,7 @@ static bool is_constant(const struct sim *s)
            link->recv_overhead_ns == 0;
 }
 
-static void set_durations(struct sim *s)
+static void set_durations(struct pp_sim *s)
 {
     const struct pp_link_cost *link = &s->cost->link;
     for (int c = 0; c < s->plan->nclasses; c++) {
@@ -38,7 +38,7 @@ static int by_target(const void *a, const void *b)
 }
 
 /* PP_INPUT for a negative duration: it overflowed, or never was a time. */
-static pp_status check_duration(const struct sim *s, int cls)
+static pp_status check_duration(const struct pp_sim *s, int cls)
 {
     const struct pp_class *class = &s->plan->classes[cls];
     const int64_t least = s->duration[cls] < s->hold[cls] ? s->duration[cls] : s->hold[cls];
@@ -48,7 +48,7 @@ static pp_status check_duration(const struct sim *s, int cls)
 }
 
 /* Sets last_task, and refuses times that could overflow 64 bits. */
-static pp_status look_over_tasks(struct sim *s)
+static pp_status look_over_tasks(struct pp_sim *s)
 {
     const struct pp_plan *plan = s->plan;
     double total = (double)s->cost->step_overhead_ns;
@@ -57,7 +57,7 @@ static pp_status look_over_tasks(struct sim *s)
     for (int32_t id = 0; id < plan->ntasks; id++) {
         int cls = plan->tasks[id].cls;
         s->last_task[plan->tasks[id].lane] = id;
-        total += (double)later(s->duration[cls], s->cost->classes[cls].loaded_ns) + (double)s->cost->launch_ns;
+        total += (double)pp_sim_later(s->duration[cls], s->cost->classes[cls].loaded_ns) + (double)s->cost->launch_ns;
         if (s->cost->host_issues) total += (double)s->cost->classes[cls].host_ns + (double)s->cost->issue_latency_ns;
     }
     if (s->cost->cores > 0 && s->cost->workers > s->cost->cores) total *= (double)s->cost->workers / s->cost->cores;
@@ -68,9 +68,9 @@ static pp_status look_over_tasks(struct sim *s)
                    total / 1e9, PP_LONGEST_STEP_NS / 1e9);
 }
 
-static pp_status prepare(struct sim *s, const struct pp_plan *plan, const struct pp_cost *cost)
+static pp_status prepare(struct pp_sim *s, const struct pp_plan *plan, const struct pp_cost *cost)
 {
-    *s = (struct sim){.plan = plan, .cost = cost};
+    *s = (struct pp_sim){.plan = plan, .cost = cost};
     s->constant = is_constant(s);
     PP_TRY(PP_NEW(&s->duration, plan->nclasses));
     PP_TRY(PP_NEW(&s->hold, plan->nclasses));
@@ -85,7 +85,7 @@ static pp_status prepare(struct sim *s, const struct pp_plan *plan, const struct
     return look_over_tasks(s);
 }
 
-static void release(struct sim *s)
+static void release(struct pp_sim *s)
 {
     free(s->duration);
     free(s->hold);
@@ -96,7 +96,7 @@ static void release(struct sim *s)
     pp_sim_free_times(&s->at);
 }
 
-pp_status pp_sim_make_times(struct pp_sim_times *at, const struct sim *s)
+pp_status pp_sim_make_times(struct pp_sim_times *at, const struct pp_sim *s)
 {
     if (at->start) return PP_OK;
     PP_TRY(PP_NEW(&at->start, s->plan->ntasks));
@@ -118,7 +118,7 @@ void pp_sim_free_times(struct pp_sim_times *at)
     *at = (struct pp_sim_times){0};
 }
 
-static void set_marks(struct sim *s)
+static void set_marks(struct pp_sim *s)
 {
     const struct pp_plan *plan = s->plan;
     int64_t finish = INT64_MIN;
@@ -135,7 +135,7 @@ static void set_marks(struct sim *s)
         s->mark[plan->nlanes + plan->nwraps + r] = s->at.host_done[r];
 }
 
-void pp_sim_step_finished(struct sim *s)
+void pp_sim_step_finished(struct pp_sim *s)
 {
     int64_t *previous = s->mark;
     s->mark = s->last_mark;
@@ -150,13 +150,13 @@ void pp_sim_step_finished(struct sim *s)
     }
 }
 
-static int64_t step_distance(const struct sim *s)
+static int64_t step_distance(const struct pp_sim *s)
 {
     int last = s->steps - 1, from = s->steady ? last - 1 : last / 2;
     return (s->step_end[last] - s->step_end[from]) / (last - from);
 }
 
-static pp_status measure(const struct sim *s, struct pp_sim_result *out)
+static pp_status measure(const struct pp_sim *s, struct pp_sim_result *out)
 {
     struct pp_metrics_sums sums;
     PP_TRY(PP_NEW(&out->rank_bubble, s->plan->ranks));
@@ -172,7 +172,7 @@ static pp_status measure(const struct sim *s, struct pp_sim_result *out)
     return PP_OK;
 }
 
-static pp_status simulate(struct sim *s, bool events)
+static pp_status simulate(struct pp_sim *s, bool events)
 {
     bool noisy = s->cost->jitter > 0, sweep = !events && s->constant && !(noisy && s->cost->host_issues);
     if (!sweep && noisy && s->plan->replicas > 1)
@@ -182,7 +182,7 @@ static pp_status simulate(struct sim *s, bool events)
     return s->cost->host_issues ? pp_sim_sweep_host(s) : pp_sim_sweep(s);
 }
 
-static pp_status run(struct sim *s, const struct pp_sim_options *options, struct pp_sim_result *out)
+static pp_status run(struct pp_sim *s, const struct pp_sim_options *options, struct pp_sim_result *out)
 {
     PP_TRY(simulate(s, options->events));
     pp_progress_tasks("", s->plan->ntasks, s->plan->ntasks);
@@ -196,7 +196,7 @@ static pp_status run(struct sim *s, const struct pp_sim_options *options, struct
 pp_status pp_sim_run(const struct pp_plan *plan, const struct pp_cost *cost, const struct pp_sim_options *options,
                      struct pp_sim_result *out)
 {
-    struct sim s;
+    struct pp_sim s;
     *out = (struct pp_sim_result){0};
     pp_status status = prepare(&s, plan, cost);
     if (status == PP_OK) status = run(&s, options, out);
@@ -207,7 +207,7 @@ pp_status pp_sim_run(const struct pp_plan *plan, const struct pp_cost *cost, con
 
 pp_status pp_sim_least(const struct pp_plan *plan, const struct pp_cost *cost, int64_t *batch_ns)
 {
-    struct sim s;
+    struct pp_sim s;
     pp_status status = prepare(&s, plan, cost);
     if (status == PP_OK) status = pp_sim_least_batch(plan, cost, batch_ns);
     release(&s);

@@ -16,13 +16,13 @@
 #include "sim/events.h"
 
 /* Notes that the lane's next task may be able to start. */
-static void look_at(struct events *e, int32_t lane) { e->ready[e->nready++] = lane; }
+static void look_at(struct pp_sim_events *e, int32_t lane) { e->ready[e->nready++] = lane; }
 
 /* Has lane `other` sent (or done) `need` tasks? If not, lane `waiter` is put on its list, to be looked at when it has.
  */
-static bool reached(struct events *e, int32_t waiter, int32_t other, int64_t need, bool sent)
+static bool reached(struct pp_sim_events *e, int32_t waiter, int32_t other, int64_t need, bool sent)
 {
-    struct lane *lane = &e->lanes[other], *w = &e->lanes[waiter];
+    struct pp_sim_lane *lane = &e->lanes[other], *w = &e->lanes[waiter];
     if ((sent ? lane->sent : lane->done) >= need) return true;
     w->need = need;
     w->need_sent = sent;
@@ -32,14 +32,14 @@ static bool reached(struct events *e, int32_t waiter, int32_t other, int64_t nee
 }
 
 /* Has `task` of `step` been sent (or done)? If not, `waiter` is put on the list of its lane. */
-static bool happened(struct events *e, int32_t waiter, int32_t task, int step, bool sent)
+static bool happened(struct pp_sim_events *e, int32_t waiter, int32_t task, int step, bool sent)
 {
     int32_t lane = e->sim->plan->tasks[task].lane;
     return reached(e, waiter, lane, (int64_t)step * e->lanes[lane].length + e->position[task] + 1, sent);
 }
 
 /* Index of the task among those of its i-th host, which is lane `host`. Few tasks have more hosts than two. */
-static int32_t host_position(const struct events *e, int32_t host, int32_t task, int i)
+static int32_t host_position(const struct pp_sim_events *e, int32_t host, int32_t task, int i)
 {
     const int32_t *order = e->order + e->lanes[host].first;
     int32_t low = 0, high = e->lanes[host].length - 1;
@@ -55,7 +55,7 @@ static int32_t host_position(const struct events *e, int32_t host, int32_t task,
 }
 
 /* Have all hosts that issue the task begun to issue it (or issued it)? If not, `waiter` is put on the list of one. */
-static bool all_issued(struct events *e, int32_t waiter, int32_t task, int step, bool begun)
+static bool all_issued(struct pp_sim_events *e, int32_t waiter, int32_t task, int step, bool begun)
 {
     const struct pp_plan *plan = e->sim->plan;
     const struct pp_task *t = &plan->tasks[task];
@@ -68,12 +68,12 @@ static bool all_issued(struct events *e, int32_t waiter, int32_t task, int step,
 }
 
 /* Takes lanes off the list of `lane` whose wait is over, and notes them. */
-static void wake(struct events *e, struct lane *lane)
+static void wake(struct pp_sim_events *e, struct pp_sim_lane *lane)
 {
     int32_t *link = &lane->waiting;
     while (*link >= 0) {
         int32_t id = *link;
-        struct lane *w = &e->lanes[id];
+        struct pp_sim_lane *w = &e->lanes[id];
         if ((w->need_sent ? lane->sent : lane->done) < w->need) {
             link = &w->next;
             continue;
@@ -84,7 +84,7 @@ static void wake(struct events *e, struct lane *lane)
 }
 
 /* Index of the first wrap into `task` or into a later task. */
-static int first_wrap(const struct sim *s, int32_t task)
+static int first_wrap(const struct pp_sim *s, int32_t task)
 {
     int low = 0, high = s->plan->nwraps;
     while (low < high) {
@@ -99,12 +99,12 @@ static int first_wrap(const struct sim *s, int32_t task)
 
 /* May the host issue the task? It waits for the end of the step before, and, depending on pp_link_cost.host_wait, for
  * the transfers and collectives that a computation waits for. */
-static bool may_issue(struct events *e, int32_t host, int32_t id, int step)
+static bool may_issue(struct pp_sim_events *e, int32_t host, int32_t id, int step)
 {
-    const struct sim *s = e->sim;
+    const struct pp_sim *s = e->sim;
     const struct pp_task *t = &s->plan->tasks[id];
     int wait = s->cost->link.host_wait, rank = host - s->plan->nlanes;
-    const struct lane *device = &e->lanes[rank];
+    const struct pp_sim_lane *device = &e->lanes[rank];
     if (!reached(e, host, rank, (int64_t)step * device->length, false)) return false;
     if (t->lane >= s->plan->ranks || wait == PP_HOST_AHEAD) return true;
     bool range = t->flags & PP_TASK_DEP_RANGE;
@@ -118,9 +118,9 @@ static bool may_issue(struct events *e, int32_t host, int32_t id, int step)
     return true;
 }
 
-static bool may_start(struct events *e, int32_t lane, int32_t id, int step)
+static bool may_start(struct pp_sim_events *e, int32_t lane, int32_t id, int step)
 {
-    const struct sim *s = e->sim;
+    const struct pp_sim *s = e->sim;
     const struct pp_task *t = &s->plan->tasks[id];
     if (e->nhosts > 0 && !all_issued(e, lane, id, step, lane < s->plan->ranks)) return false;
     if (t->flags & PP_TASK_DEP_RANGE) {
@@ -143,84 +143,84 @@ static bool may_start(struct events *e, int32_t lane, int32_t id, int step)
 
 /* When the device can see the first task that the rank's host issues in a step: the host begins when the device has
  * ended the step before. */
-static int64_t host_begins(const struct events *e, int rank, int step)
+static int64_t host_begins(const struct pp_sim_events *e, int rank, int step)
 {
     const struct pp_cost *cost = e->sim->cost;
-    const struct lane *device = &e->lanes[rank];
+    const struct pp_sim_lane *device = &e->lanes[rank];
     if (step == 0) return cost->issue_latency_ns;
     if (device->length == 0) return e->cores.now_ns;
     return device->done_ns + cost->launch_ns + cost->step_overhead_ns + cost->issue_latency_ns;
 }
 
 /* The time from now until the device can see what the host issues next. */
-static int64_t until_visible(const struct events *e, const struct work *work)
+static int64_t until_visible(const struct pp_sim_events *e, const struct pp_sim_work *work)
 {
-    const struct sim *s = e->sim;
-    const struct lane *host = &e->lanes[work->lane];
+    const struct pp_sim *s = e->sim;
+    const struct pp_sim_lane *host = &e->lanes[work->lane];
     int64_t until = e->cores.now_ns, waited;
     if ((host->started - 1) % host->length == 0)
-        until = later(until, host_begins(e, work->lane - s->plan->nlanes, work->step));
+        until = pp_sim_later(until, host_begins(e, work->lane - s->plan->nlanes, work->step));
     bool computes = s->plan->tasks[work->task].lane < s->plan->ranks;
     if (computes && pp_sim_host_cause(s, &e->times[work->step].at, work->task, &waited) >= 0)
-        until = later(until, waited);
+        until = pp_sim_later(until, waited);
     return until - e->cores.now_ns;
 }
 
-static int64_t amount_of(const struct events *e, const struct work *work, int amount)
+static int64_t amount_of(const struct pp_sim_events *e, const struct pp_sim_work *work, int amount)
 {
-    const struct sim *s = e->sim;
+    const struct pp_sim *s = e->sim;
     const struct pp_link_cost *link = &s->cost->link;
     const struct pp_task *t = &s->plan->tasks[work->task];
     const int64_t latency = pp_cost_latency_ns(s->cost, t->cls);
     int64_t wire = s->duration[t->cls] - latency - link->send_overhead_ns - link->recv_overhead_ns;
     switch (amount) {
-    case CLASS_TIME: /* with jitter: only one replica is simulated, and its ranks are the workers */
+    case PP_SIM_CLASS_TIME: /* with jitter: only one replica is simulated, and its ranks are the workers */
         if (t->lane >= s->plan->ranks) return s->duration[t->cls];
         return pp_jitter_ns(s->duration[t->cls], s->cost->jitter, s->cost->seed, work->step, work->task, t->lane);
-    case REST_OF_ISSUE:
-        return later(0, e->times[work->step].at.issued[work->task] - e->cores.now_ns);
-    case LAUNCH:
+    case PP_SIM_REST_OF_ISSUE:
+        return pp_sim_later(0, e->times[work->step].at.issued[work->task] - e->cores.now_ns);
+    case PP_SIM_LAUNCH:
         return s->cost->launch_ns + (work->task == s->last_task[t->lane] ? s->cost->step_overhead_ns : 0);
-    case SEND_OVERHEAD:
+    case PP_SIM_SEND_OVERHEAD:
         return link->send_overhead_ns;
-    case WIRE:
+    case PP_SIM_WIRE:
         return wire;
-    case LATENCY:
+    case PP_SIM_LATENCY:
         return latency;
-    case RECV_OVERHEAD:
+    case PP_SIM_RECV_OVERHEAD:
         return link->recv_overhead_ns;
-    case UNTIL_VISIBLE:
+    case PP_SIM_UNTIL_VISIBLE:
         return until_visible(e, work);
-    case ISSUE:
+    case PP_SIM_ISSUE:
         return s->cost->classes[t->cls].host_ns;
     default:
         return wire + link->recv_overhead_ns;
     }
 }
 
-static void step_done(struct events *e, struct step_times *t)
+static void step_done(struct pp_sim_events *e, struct pp_sim_step *t)
 {
-    struct sim *s = e->sim;
+    struct pp_sim *s = e->sim;
     pp_sim_free_times(&s->at);
     s->at = t->at;
     t->at = (struct pp_sim_times){0};
     pp_sim_step_finished(s);
 }
 
-static void mark_host(struct events *e, const struct work *work, unsigned marks)
+static void mark_host(struct pp_sim_events *e, const struct pp_sim_work *work, unsigned marks)
 {
-    struct lane *lane = &e->lanes[work->lane];
+    struct pp_sim_lane *lane = &e->lanes[work->lane];
     int64_t now = e->cores.now_ns;
-    if (marks & SENT) { /* now it is known when the task will have been issued */
+    if (marks & PP_SIM_SENT) { /* now it is known when the task will have been issued */
         struct pp_sim_times *at = &e->times[work->step].at;
         int64_t *issued = &at->issued[work->task];
         lane->sent++;
         at->begun[work->task] = now;
         int64_t done_ns = now + e->sim->cost->classes[e->sim->plan->tasks[work->task].cls].host_ns;
-        *issued = later(*issued, done_ns);
+        *issued = pp_sim_later(*issued, done_ns);
         at->host_done[work->lane - e->sim->plan->nlanes] = done_ns;
     }
-    if (marks & DONE) {
+    if (marks & PP_SIM_DONE) {
         lane->done++;
         lane->busy = false;
         look_at(e, work->lane);
@@ -228,37 +228,37 @@ static void mark_host(struct events *e, const struct work *work, unsigned marks)
     wake(e, lane);
 }
 
-static void mark(struct events *e, const struct work *work, unsigned marks)
+static void mark(struct pp_sim_events *e, const struct pp_sim_work *work, unsigned marks)
 {
-    struct lane *lane = &e->lanes[work->lane];
-    struct step_times *t = &e->times[work->step];
+    struct pp_sim_lane *lane = &e->lanes[work->lane];
+    struct pp_sim_step *t = &e->times[work->step];
     int64_t now = e->cores.now_ns;
     if (work->lane >= e->sim->plan->nlanes) return mark_host(e, work, marks);
-    if (marks & SENT) {
+    if (marks & PP_SIM_SENT) {
         lane->sent++;
         t->at.sent[work->task] = now;
     }
-    if (marks & FREE) {
+    if (marks & PP_SIM_FREE) {
         lane->busy = false;
         lane->free_since_ns = now;
         look_at(e, work->lane);
     }
-    if (marks & DONE) {
+    if (marks & PP_SIM_DONE) {
         lane->done++;
         lane->done_ns = now;
         t->at.end[work->task] = now;
     }
-    if (marks & (SENT | DONE)) wake(e, lane);
-    if (!(marks & DONE)) return;
+    if (marks & (PP_SIM_SENT | PP_SIM_DONE)) wake(e, lane);
+    if (!(marks & PP_SIM_DONE)) return;
     pp_progress_tasks("simulating a step", t->done, e->sim->plan->ntasks);
     if (++t->done == e->sim->plan->ntasks) step_done(e, t);
 }
 
 /* If the phase is that of a collective which slows down what its ranks compute: it begins (more = 1) or ends (-1). */
-static void collect(struct events *e, const struct work *work, const struct phase *phase, int more)
+static void collect(struct pp_sim_events *e, const struct pp_sim_work *work, const struct pp_sim_phase *phase, int more)
 {
-    const struct sim *s = e->sim;
-    if (work->lane >= s->plan->nlanes || phase->amount != CLASS_TIME || !pp_sim_takes(s, work->lane)) return;
+    const struct pp_sim *s = e->sim;
+    if (work->lane >= s->plan->nlanes || phase->amount != PP_SIM_CLASS_TIME || !pp_sim_takes(s, work->lane)) return;
     for (int i = 0; i < pp_lane_ranks(s->plan, &s->plan->lanes[work->lane]); i++)
         pp_cores_collect(&e->cores, pp_lane_rank(&s->plan->lanes[work->lane], i), more);
 }
@@ -270,17 +270,17 @@ static double idle_part(const struct pp_class_cost *cost)
 }
 
 /* Starts the phase work.phase of a task. Phases that take no time end at once, and the next one is started. */
-static pp_status proceed(struct events *e, struct work work)
+static pp_status proceed(struct pp_sim_events *e, struct pp_sim_work work)
 {
-    const struct sim *s = e->sim;
-    const struct phase *route = e->lanes[work.lane].route;
+    const struct pp_sim *s = e->sim;
+    const struct pp_sim_phase *route = e->lanes[work.lane].route;
     bool host = work.lane >= s->plan->nlanes;
     for (;; work.phase++) {
-        const struct phase *phase = &route[work.phase];
+        const struct pp_sim_phase *phase = &route[work.phase];
         int64_t ns = amount_of(e, &work, phase->amount), loaded_ns = ns;
         if (ns > 0) {
             const struct pp_lane *lane = host ? NULL : &s->plan->lanes[work.lane];
-            int core = phase->place == NOWHERE ? -1 : phase->place == ON_SOURCE ? lane->src : lane->dst;
+            int core = phase->place == PP_SIM_NOWHERE ? -1 : phase->place == PP_SIM_ON_SOURCE ? lane->src : lane->dst;
             const struct pp_class_cost *cost = &s->cost->classes[s->plan->tasks[work.task].cls];
             const bool computes = core >= 0 && lane->kind == PP_LANE_COMPUTE;
             if (computes) loaded_ns = cost->loaded_ns;
@@ -288,36 +288,36 @@ static pp_status proceed(struct events *e, struct work work)
             return pp_cores_start(&e->cores, work, core, ns, loaded_ns, computes ? idle_part(cost) : 0);
         }
         mark(e, &work, phase->marks);
-        if (phase->marks & LAST) return PP_OK;
+        if (phase->marks & PP_SIM_LAST) return PP_OK;
     }
 }
 
 /* Starts the next task of the lane, if it may start. */
-static pp_status try_start(struct events *e, int32_t l)
+static pp_status try_start(struct pp_sim_events *e, int32_t l)
 {
-    struct lane *lane = &e->lanes[l];
+    struct pp_sim_lane *lane = &e->lanes[l];
     if (lane->busy || lane->length == 0 || lane->started / lane->length == PP_SIM_STEPS) return PP_OK;
     int step = (int)(lane->started / lane->length), nlanes = e->sim->plan->nlanes;
     int32_t id = e->order[lane->first + lane->started % lane->length];
     if (!(l < nlanes ? may_start(e, l, id, step) : may_issue(e, l, id, step))) return PP_OK;
-    struct step_times *t = &e->times[step];
+    struct pp_sim_step *t = &e->times[step];
     PP_TRY(pp_sim_make_times(&t->at, e->sim));
     bool first = lane->started % lane->length == 0;
     if (l >= nlanes) {
-        if (first) t->at.host_ready[l - nlanes] = later(e->cores.now_ns, host_begins(e, l - nlanes, step));
+        if (first) t->at.host_ready[l - nlanes] = pp_sim_later(e->cores.now_ns, host_begins(e, l - nlanes, step));
     } else {
         if (first) t->at.lane_ready[l] = lane->free_since_ns;
         t->at.start[id] = e->cores.now_ns;
     }
     lane->busy = true;
     lane->started++;
-    return proceed(e, (struct work){.task = id, .step = step, .lane = l});
+    return proceed(e, (struct pp_sim_work){.task = id, .step = step, .lane = l});
 }
 
-static pp_status simulate(struct events *e)
+static pp_status simulate(struct pp_sim_events *e)
 {
-    struct sim *s = e->sim;
-    struct work work;
+    struct pp_sim *s = e->sim;
+    struct pp_sim_work work;
     for (int32_t l = s->plan->nlanes + e->nhosts - 1; l >= 0; l--) look_at(e, l);
     for (;;) {
         while (e->nready > 0 && !s->steady) PP_TRY(try_start(e, e->ready[--e->nready]));
@@ -325,16 +325,16 @@ static pp_status simulate(struct events *e)
         if (!pp_cores_next(&e->cores, &work))
             return pp_fail(PP_INTERNAL, "the simulation of schedule %s stands still in step %d", s->plan->schedule,
                            s->steps);
-        const struct phase *phase = &e->lanes[work.lane].route[work.phase++];
+        const struct pp_sim_phase *phase = &e->lanes[work.lane].route[work.phase++];
         collect(e, &work, phase, -1);
         mark(e, &work, phase->marks);
-        if (!(phase->marks & LAST)) PP_TRY(proceed(e, work));
+        if (!(phase->marks & PP_SIM_LAST)) PP_TRY(proceed(e, work));
     }
 }
 
-pp_status pp_sim_events(struct sim *s)
+pp_status pp_sim_events(struct pp_sim *s)
 {
-    struct events e = {.sim = s};
+    struct pp_sim_events e = {.sim = s};
     pp_status status;
     PP_TRY_DONE(pp_sim_make_lanes(&e));
     PP_TRY_DONE(pp_cores_init(&e.cores, s->cost, s->plan->ranks));

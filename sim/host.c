@@ -3,7 +3,7 @@
 
 /* Takes `other`, which a computation depends on, into *cause and *until_ns if it is a transfer or collective that keeps
  * the host waiting longer than the cause so far. slot: only its send slot must be empty. */
-static void consider(const struct sim *s, const struct pp_sim_times *times, int32_t other, bool slot, int32_t *cause,
+static void consider(const struct pp_sim *s, const struct pp_sim_times *times, int32_t other, bool slot, int32_t *cause,
                      int64_t *until_ns)
 {
     if (other < 0 || s->plan->tasks[other].lane < s->plan->ranks) return;
@@ -15,7 +15,7 @@ static void consider(const struct sim *s, const struct pp_sim_times *times, int3
     *until_ns = until;
 }
 
-int32_t pp_sim_host_cause(const struct sim *s, const struct pp_sim_times *times, int32_t task, int64_t *until_ns)
+int32_t pp_sim_host_cause(const struct pp_sim *s, const struct pp_sim_times *times, int32_t task, int64_t *until_ns)
 {
     const struct pp_task *t = &s->plan->tasks[task];
     int32_t cause = -1;

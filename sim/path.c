@@ -20,7 +20,7 @@ static void consider(struct cause *cause, int32_t task, int64_t release_ns)
 }
 
 /* Takes the task's host as the cause, unless something else let the task start later. */
-static void consider_host(const struct sim *s, struct cause *cause, int32_t task)
+static void consider_host(const struct pp_sim *s, struct cause *cause, int32_t task)
 {
     if (!s->at.issued) return;
     int64_t release_ns = s->plan->tasks[task].lane < s->plan->ranks ? s->at.begun[task] : s->at.issued[task];
@@ -93,7 +93,7 @@ static pp_status lane_neighbour(struct neighbours *n, int32_t task, int32_t *out
 }
 
 /* When the lane was free again after `task`. */
-static int64_t lane_free(const struct sim *s, int32_t task)
+static int64_t lane_free(const struct pp_sim *s, int32_t task)
 {
     const struct pp_task *t = &s->plan->tasks[task];
     if (t->lane < s->plan->ranks) return s->at.end[task] + s->cost->launch_ns;
@@ -103,7 +103,7 @@ static int64_t lane_free(const struct sim *s, int32_t task)
 /* A host was the cause of the start of `task`. Goes back along the hosts to the transfer or collective that a host
  * waited for, and returns it; -1: to the beginning of the step. *since_ns: the time from which on only hosts were the
  * reason. */
-static int32_t host_cause(const struct sim *s, int32_t task, int64_t *since_ns)
+static int32_t host_cause(const struct pp_sim *s, int32_t task, int64_t *since_ns)
 {
     const struct pp_plan *plan = s->plan;
     int rank = pp_sim_host(plan, &plan->tasks[task], 0);
@@ -124,7 +124,7 @@ static int32_t host_cause(const struct sim *s, int32_t task, int64_t *since_ns)
 }
 
 /* Why the task started when it did. before: the previous task on its lane; -1: none. */
-static struct cause cause_of(const struct sim *s, int32_t task, int32_t before)
+static struct cause cause_of(const struct pp_sim *s, int32_t task, int32_t before)
 {
     const struct pp_plan *plan = s->plan;
     const struct pp_task *t = &plan->tasks[task];
@@ -142,7 +142,7 @@ static struct cause cause_of(const struct sim *s, int32_t task, int32_t before)
     return cause;
 }
 
-static int32_t last_to_end(const struct sim *s)
+static int32_t last_to_end(const struct pp_sim *s)
 {
     int32_t last = -1;
     for (int r = 0; r < s->plan->ranks; r++) {
@@ -170,7 +170,7 @@ static pp_status append(struct pp_sim_path *path, int64_t *capacity, int32_t tas
 
 /* Time of a host before the step's first computation belongs to no makespan, so the path does not go back beyond that.
  */
-pp_status pp_sim_find_path(const struct sim *s, int64_t makespan_ns, struct pp_sim_path *path)
+pp_status pp_sim_find_path(const struct pp_sim *s, int64_t makespan_ns, struct pp_sim_path *path)
 {
     int64_t capacity = 0, reached = 0, finish = 0;
     struct neighbours neighbours;
@@ -193,7 +193,7 @@ pp_status pp_sim_find_path(const struct sim *s, int64_t makespan_ns, struct pp_s
         bool here = cause.release_ns == start;
         if (cause.host && here) {
             cause.task = host_cause(s, task, &reached);
-            if (cause.task < 0) reached = later(reached, start < first ? start : first);
+            if (cause.task < 0) reached = pp_sim_later(reached, start < first ? start : first);
             path->host_ns += start - reached;
         }
         task = here ? cause.task : -1;

@@ -9,7 +9,7 @@
 #include "sim/simulating.h"
 
 struct recording {
-    const struct sim *sim;
+    const struct pp_sim *sim;
     struct pp_trace *trace;
     int64_t origin;    /* start of the step's first compute task: time 0 of the trace */
     int64_t *ready_at; /* [ranks] when the rank was free for its next task */
@@ -34,20 +34,20 @@ static pp_status add(struct recording *r, int rank, int32_t task, int side, int6
  * that late. */
 static pp_status add_transfer(struct recording *r, const struct pp_lane *lane, int32_t task)
 {
-    const struct sim *s = r->sim;
+    const struct pp_sim *s = r->sim;
     const struct pp_task *t = &s->plan->tasks[task];
     int64_t start = pp_sim_start(s, task), receive = s->at.lane_ready[lane->dst];
     int64_t send = t->dep[0] >= 0 ? s->at.end[t->dep[0]] : start;
     if (t->dep[1] >= 0) receive = s->at.end[t->dep[1]];
-    if (pp_sim_dep_holds(s, t, 2)) receive = later(receive, s->at.end[t->dep[2]]);
-    if (later(send, receive) != start) receive = start;
+    if (pp_sim_dep_holds(s, t, 2)) receive = pp_sim_later(receive, s->at.end[t->dep[2]]);
+    if (pp_sim_later(send, receive) != start) receive = start;
     PP_TRY(add(r, lane->src, task, PP_SIDE_SEND, send, start, pp_sim_sent(s, task)));
     return add(r, lane->dst, task, PP_SIDE_RECV, receive, start, s->at.end[task]);
 }
 
 static pp_status add_task(struct recording *r, int32_t task)
 {
-    const struct sim *s = r->sim;
+    const struct pp_sim *s = r->sim;
     const struct pp_task *t = &s->plan->tasks[task];
     const struct pp_lane *lane = &s->plan->lanes[t->lane];
     int64_t start = pp_sim_start(s, task), end = s->at.end[task];
@@ -66,7 +66,7 @@ static pp_status add_task(struct recording *r, int32_t task)
     }
 }
 
-static int64_t first_start(const struct sim *s)
+static int64_t first_start(const struct pp_sim *s)
 {
     int64_t first = INT64_MAX;
     for (int32_t id = 0; id < s->plan->ntasks; id++) {
@@ -77,7 +77,7 @@ static int64_t first_start(const struct sim *s)
     return first;
 }
 
-pp_status pp_sim_record(const struct sim *s, struct pp_trace *trace)
+pp_status pp_sim_record(const struct pp_sim *s, struct pp_trace *trace)
 {
     struct recording r = {.sim = s, .trace = trace, .origin = first_start(s)};
     PP_TRY(pp_trace_reserve(trace, 2 * s->plan->ntasks + s->plan->ranks));

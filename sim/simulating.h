@@ -24,7 +24,7 @@ struct pp_sim_times {
     int64_t *host_done;  /* [ranks] the host had issued the whole step */
 };
 
-struct sim {
+struct pp_sim {
     const struct pp_plan *plan;
     const struct pp_cost *cost;
     bool constant;         /* rates are constant, so a sweep will do */
@@ -42,16 +42,16 @@ struct sim {
     bool steady;               /* the next step would be a copy of the last one */
 };
 
-static inline int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline int64_t pp_sim_later(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* When the task started. */
-static inline int64_t pp_sim_start(const struct sim *s, int32_t task)
+static inline int64_t pp_sim_start(const struct pp_sim *s, int32_t task)
 {
     return s->at.start ? s->at.start[task] : s->at.end[task] - s->duration[s->plan->tasks[task].cls];
 }
 
 /* When the slot that the task reads may be written again: of a transfer, its send slot. */
-static inline int64_t pp_sim_sent(const struct sim *s, int32_t task)
+static inline int64_t pp_sim_sent(const struct pp_sim *s, int32_t task)
 {
     const struct pp_task *t = &s->plan->tasks[task];
     if (s->at.sent) return s->at.sent[task];
@@ -67,42 +67,42 @@ static inline bool pp_sim_waits_for_slot(const struct pp_plan *plan, const struc
 
 /* Does dep[i] of the task exist, and hold on this kind of link? (See dep[2] of transfers in core/plan/plan.h.) Not for
  * tasks with PP_TASK_DEP_RANGE. */
-static inline bool pp_sim_dep_holds(const struct sim *s, const struct pp_task *t, int i)
+static inline bool pp_sim_dep_holds(const struct pp_sim *s, const struct pp_task *t, int i)
 {
     return t->dep[i] >= 0 && (i < 2 || t->lane < s->plan->ranks || s->cost->link.posts_in_order);
 }
 
 /* For the sweeps: the time from which on nothing in this step keeps the task from starting, but not before `start`. */
-static inline int64_t pp_sim_wait_for_deps(const struct sim *s, const struct pp_task *t, int64_t start)
+static inline int64_t pp_sim_wait_for_deps(const struct pp_sim *s, const struct pp_task *t, int64_t start)
 {
     if (t->flags & PP_TASK_DEP_RANGE) {
-        for (int32_t d = t->dep[0]; d <= t->dep[1]; d++) start = later(start, s->at.end[d]);
+        for (int32_t d = t->dep[0]; d <= t->dep[1]; d++) start = pp_sim_later(start, s->at.end[d]);
         return start;
     }
-    if (t->dep[0] >= 0) start = later(start, s->at.end[t->dep[0]]);
+    if (t->dep[0] >= 0) start = pp_sim_later(start, s->at.end[t->dep[0]]);
     if (t->dep[1] >= 0) {
         bool slot = pp_sim_waits_for_slot(s->plan, t, t->dep[1]);
-        start = later(start, slot ? pp_sim_sent(s, t->dep[1]) : s->at.end[t->dep[1]]);
+        start = pp_sim_later(start, slot ? pp_sim_sent(s, t->dep[1]) : s->at.end[t->dep[1]]);
     }
-    if (pp_sim_dep_holds(s, t, 2)) start = later(start, s->at.end[t->dep[2]]);
+    if (pp_sim_dep_holds(s, t, 2)) start = pp_sim_later(start, s->at.end[t->dep[2]]);
     return start;
 }
 
 /* When wrap->from lets wrap->to of the next step start. */
-static inline int64_t pp_sim_wrap_released(const struct sim *s, const struct pp_wrap *wrap)
+static inline int64_t pp_sim_wrap_released(const struct pp_sim *s, const struct pp_wrap *wrap)
 {
     bool slot = pp_sim_waits_for_slot(s->plan, &s->plan->tasks[wrap->to], wrap->from);
     return slot ? pp_sim_sent(s, wrap->from) : s->at.end[wrap->from];
 }
 
 /* Is the work of the lane's collectives done on the core of its rank? It is if the host moves the bytes. */
-static inline bool pp_sim_reduces_on_core(const struct sim *s, const struct pp_lane *lane)
+static inline bool pp_sim_reduces_on_core(const struct pp_sim *s, const struct pp_lane *lane)
 {
     return (lane->kind == PP_LANE_REDUCE || lane->kind == PP_LANE_TIED) && s->cost->link.receiver_copies;
 }
 
 /* Do collectives of the lane slow down what its ranks compute (pp_cost.taken)? */
-static inline bool pp_sim_takes(const struct sim *s, int lane)
+static inline bool pp_sim_takes(const struct pp_sim *s, int lane)
 {
     const int kind = s->plan->lanes[lane].kind;
     return s->cost->taken > 0 && (kind == PP_LANE_REDUCE || kind == PP_LANE_TIED);
@@ -121,26 +121,26 @@ static inline int pp_sim_host(const struct pp_plan *plan, const struct pp_task *
 
 /* host.c. The transfer or collective that last keeps the host from issuing `task`, until *until_ns; -1: there is none.
  * Its dependencies must have happened already. */
-int32_t pp_sim_host_cause(const struct sim *s, const struct pp_sim_times *times, int32_t task, int64_t *until_ns);
+int32_t pp_sim_host_cause(const struct pp_sim *s, const struct pp_sim_times *times, int32_t task, int64_t *until_ns);
 
 /* engine.c. Allocates all arrays of a step, unless they exist; those of hosts only if hosts issue. pp_sim_free_times()
  * is to be called also after a failure. */
-pp_status pp_sim_make_times(struct pp_sim_times *at, const struct sim *s) PP_MUST_CHECK;
+pp_status pp_sim_make_times(struct pp_sim_times *at, const struct pp_sim *s) PP_MUST_CHECK;
 void pp_sim_free_times(struct pp_sim_times *at);
 
 /* Notes that a step has finished, whose times are in s->at. Sets s->steady if the next one would be a copy of it. */
-void pp_sim_step_finished(struct sim *s);
+void pp_sim_step_finished(struct pp_sim *s);
 
 /* sweep.c, sweep_host.c (if hosts issue), sweep_replicas.c (with jitter), events.c: simulate steps until s->steady, or
  * until PP_SIM_STEPS are done. s->at then has the times of the last step, of the first replica; only sweep_replicas.c
  * simulates others, since without jitter all are alike. */
-pp_status pp_sim_sweep(struct sim *s) PP_MUST_CHECK;
-pp_status pp_sim_sweep_host(struct sim *s) PP_MUST_CHECK;
-pp_status pp_sim_sweep_replicas(struct sim *s) PP_MUST_CHECK;
-pp_status pp_sim_events(struct sim *s) PP_MUST_CHECK;
+pp_status pp_sim_sweep(struct pp_sim *s) PP_MUST_CHECK;
+pp_status pp_sim_sweep_host(struct pp_sim *s) PP_MUST_CHECK;
+pp_status pp_sim_sweep_replicas(struct pp_sim *s) PP_MUST_CHECK;
+pp_status pp_sim_events(struct pp_sim *s) PP_MUST_CHECK;
 
 /* path.c: finds the critical path. record.c: writes the trace. */
-pp_status pp_sim_find_path(const struct sim *s, int64_t makespan_ns, struct pp_sim_path *path) PP_MUST_CHECK;
-pp_status pp_sim_record(const struct sim *s, struct pp_trace *trace) PP_MUST_CHECK;
+pp_status pp_sim_find_path(const struct pp_sim *s, int64_t makespan_ns, struct pp_sim_path *path) PP_MUST_CHECK;
+pp_status pp_sim_record(const struct pp_sim *s, struct pp_trace *trace) PP_MUST_CHECK;
 
 #endif

@@ -9,7 +9,7 @@
 #include "sim/simulating.h"
 
 struct sweep {
-    struct sim *sim;
+    struct pp_sim *sim;
     int64_t *free_at;      /* [nlanes] when the lane is free */
     int64_t *host_at;      /* [ranks] when the host has issued the last task that it began */
     int64_t *wrap_release; /* [nwraps] when task `from` of the step before lets task `to` start */
@@ -17,23 +17,23 @@ struct sweep {
 
 static void issue(struct sweep *w, int32_t id)
 {
-    const struct sim *s = w->sim;
+    const struct pp_sim *s = w->sim;
     const struct pp_sim_times *times = &s->at;
     const struct pp_task *t = &s->plan->tasks[id];
     int64_t host_ns = s->cost->classes[t->cls].host_ns, until;
     times->issued[id] = INT64_MIN;
     for (int i = 0; i < pp_sim_hosts(s->plan, t); i++) {
         int64_t *at = &w->host_at[pp_sim_host(s->plan, t, i)];
-        if (t->lane < s->plan->ranks && pp_sim_host_cause(s, times, id, &until) >= 0) *at = later(*at, until);
+        if (t->lane < s->plan->ranks && pp_sim_host_cause(s, times, id, &until) >= 0) *at = pp_sim_later(*at, until);
         times->begun[id] = *at;
         *at += host_ns;
-        times->issued[id] = later(times->issued[id], *at);
+        times->issued[id] = pp_sim_later(times->issued[id], *at);
     }
 }
 
 static void sweep_step(struct sweep *w)
 {
-    const struct sim *s = w->sim;
+    const struct pp_sim *s = w->sim;
     const struct pp_plan *plan = s->plan;
     const struct pp_sim_times *times = &s->at;
     int wrap = 0;
@@ -42,12 +42,13 @@ static void sweep_step(struct sweep *w)
         pp_progress_tasks("simulating a step", id, plan->ntasks);
         bool computes = t->lane < plan->ranks;
         issue(w, id);
-        int64_t start = later(w->free_at[t->lane], computes ? times->begun[id] : times->issued[id]);
+        int64_t start = pp_sim_later(w->free_at[t->lane], computes ? times->begun[id] : times->issued[id]);
         start = pp_sim_wait_for_deps(s, t, start);
-        for (; wrap < plan->nwraps && s->wraps[wrap].to == id; wrap++) start = later(start, w->wrap_release[wrap]);
+        for (; wrap < plan->nwraps && s->wraps[wrap].to == id; wrap++)
+            start = pp_sim_later(start, w->wrap_release[wrap]);
         times->start[id] = start;
         times->end[id] = start + s->duration[t->cls];
-        if (computes) times->end[id] = later(times->end[id], times->issued[id]);
+        if (computes) times->end[id] = pp_sim_later(times->end[id], times->issued[id]);
         w->free_at[t->lane] = computes ? times->end[id] + s->cost->launch_ns : start + s->hold[t->cls];
         times->sent[id] = plan->lanes[t->lane].kind == PP_LANE_CHANNEL ? w->free_at[t->lane] : times->end[id];
     }
@@ -55,11 +56,11 @@ static void sweep_step(struct sweep *w)
 
 static void begin_step(struct sweep *w)
 {
-    const struct sim *s = w->sim;
+    const struct pp_sim *s = w->sim;
     for (int r = 0; r < s->plan->ranks; r++) {
         if (s->steps > 0) w->free_at[r] += s->cost->step_overhead_ns;
         if (s->steps == 0 || s->last_task[r] >= 0)
-            w->host_at[r] = later(w->host_at[r], w->free_at[r] + s->cost->issue_latency_ns);
+            w->host_at[r] = pp_sim_later(w->host_at[r], w->free_at[r] + s->cost->issue_latency_ns);
     }
     memcpy(s->at.lane_ready, w->free_at, (size_t)s->plan->nlanes * sizeof *w->free_at);
     memcpy(s->at.host_ready, w->host_at, (size_t)s->plan->ranks * sizeof *w->host_at);
@@ -67,11 +68,11 @@ static void begin_step(struct sweep *w)
 
 static void carry_over(struct sweep *w)
 {
-    const struct sim *s = w->sim;
+    const struct pp_sim *s = w->sim;
     for (int i = 0; i < s->plan->nwraps; i++) w->wrap_release[i] = pp_sim_wrap_released(s, &s->wraps[i]);
 }
 
-pp_status pp_sim_sweep_host(struct sim *s)
+pp_status pp_sim_sweep_host(struct pp_sim *s)
 {
     struct sweep w = {.sim = s};
     pp_status status;

@@ -13,7 +13,7 @@
 #include "sim/simulating.h"
 
 struct replica {
-    struct sim sim;        /* the simulation, with this replica's times; only the first has `start` */
+    struct pp_sim sim;     /* the simulation, with this replica's times; only the first has `start` */
     int first_worker;      /* number of its first worker, for pp_jitter_ns() */
     int64_t *free_at;      /* [nlanes] when the lane is free */
     int64_t *wrap_release; /* [nwraps] when task `from` of the step before lets task `to` start */
@@ -25,11 +25,11 @@ struct replica {
  * order of ids. */
 static int64_t ready_at(struct replica *r, int32_t id)
 {
-    const struct sim *s = &r->sim;
+    const struct pp_sim *s = &r->sim;
     const struct pp_task *t = &s->plan->tasks[id];
     int64_t start = pp_sim_wait_for_deps(s, t, r->free_at[t->lane]);
     for (; r->wrap < s->plan->nwraps && s->wraps[r->wrap].to == id; r->wrap++)
-        start = later(start, r->wrap_release[r->wrap]);
+        start = pp_sim_later(start, r->wrap_release[r->wrap]);
     if (s->at.start) s->at.start[id] = start;
     return start;
 }
@@ -44,7 +44,7 @@ static void run_from(struct replica *r, int32_t id, int64_t start, int64_t more_
 
 static void run_alone(struct replica *r, int32_t id, int step)
 {
-    const struct sim *s = &r->sim;
+    const struct pp_sim *s = &r->sim;
     const struct pp_task *t = &s->plan->tasks[id];
     int64_t ns = s->duration[t->cls], drawn = ns;
     if (t->lane < s->plan->ranks)
@@ -59,7 +59,7 @@ static void run_together(struct replica *replicas, int n, int32_t id)
     for (int i = 0; i < n; i++) replicas[i].meeting_ns = INT64_MIN;
     for (int i = 0; i < n; i++) {
         int64_t *meeting_ns = &replicas[pp_first_met(plan, kind, i)].meeting_ns;
-        *meeting_ns = later(*meeting_ns, ready_at(&replicas[i], id));
+        *meeting_ns = pp_sim_later(*meeting_ns, ready_at(&replicas[i], id));
     }
     for (int i = 0; i < n; i++) run_from(&replicas[i], id, replicas[pp_first_met(plan, kind, i)].meeting_ns, 0);
 }
@@ -89,13 +89,13 @@ static void sweep_step(struct replica *replicas, int n, int step)
 /* Prepares the next step. */
 static void carry_over(struct replica *r)
 {
-    const struct sim *s = &r->sim;
+    const struct pp_sim *s = &r->sim;
     for (int rank = 0; rank < s->plan->ranks; rank++) r->free_at[rank] += s->cost->step_overhead_ns;
     for (int i = 0; i < s->plan->nwraps; i++) r->wrap_release[i] = pp_sim_wrap_released(s, &s->wraps[i]);
 }
 
 /* The first replica writes its times into the arrays of s->at. */
-static pp_status make_replica(struct replica *r, struct sim *s, int number)
+static pp_status make_replica(struct replica *r, struct pp_sim *s, int number)
 {
     r->sim = *s;
     r->first_worker = number * s->plan->ranks;
@@ -106,14 +106,14 @@ static pp_status make_replica(struct replica *r, struct sim *s, int number)
     return PP_NEW_LARGE(&r->sim.at.end, s->plan->ntasks);
 }
 
-static void free_replica(struct replica *r, const struct sim *s)
+static void free_replica(struct replica *r, const struct pp_sim *s)
 {
     free(r->free_at);
     free(r->wrap_release);
     if (r->sim.at.end != s->at.end) free(r->sim.at.end);
 }
 
-pp_status pp_sim_sweep_replicas(struct sim *s)
+pp_status pp_sim_sweep_replicas(struct pp_sim *s)
 {
     struct replica *replicas = NULL;
     int n = s->plan->replicas;
