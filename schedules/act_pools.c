@@ -42,7 +42,7 @@ static int by_rank_and_size(const void *a, const void *b)
     return x->part - y->part;
 }
 
-static bool splits_backwards(const struct builder *b)
+static bool splits_backwards(const struct pp_builder *b)
 {
     for (int r = 0; r < b->plan->ranks; r++)
         for (int64_t i = 0; i < b->ranks[r].nops; i++)
@@ -60,7 +60,7 @@ static void hold(struct sizes *s, int size, int more)
 }
 
 /* Takes and frees slots of the parts from number `first` to `last` as emit.c will. Sizes stand in plan->act_pool. */
-static void count_slots(struct builder *b, const struct rank_state *rank, int first, int last, struct sizes *s)
+static void count_slots(struct pp_builder *b, const struct pp_builder_rank *rank, int first, int last, struct sizes *s)
 {
     for (int64_t i = 0; i < rank->nops; i++) {
         const struct pp_op *op = &rank->ops[i];
@@ -95,9 +95,9 @@ static int choose(const struct sizes *s, int pool[MOST_SIZES])
 }
 
 /* parts[n]: the parts from number `first` to `last` of the slots of a rank, sorted. Adds their pools to the rank's. */
-static void make_pools(struct builder *b, const struct sized *parts, int n, int first, int last)
+static void make_pools(struct pp_builder *b, const struct sized *parts, int n, int first, int last)
 {
-    struct rank_state *rank = &b->ranks[parts->rank];
+    struct pp_builder_rank *rank = &b->ranks[parts->rank];
     int(*act_pool)[PP_ACT_PARTS] = b->plan->act_pool;
     struct sizes sizes = {0};
     int pool[MOST_SIZES] = {0}, pools = 1;
@@ -115,12 +115,13 @@ static void make_pools(struct builder *b, const struct sized *parts, int n, int 
         *at = rank->nact + pool[*at];
     }
     for (int i = 0; i < pools; i++, rank->nact++)
-        rank->act[rank->nact] = (struct slots){.pool = {PP_POOL_ACT, parts->rank, rank->nact}};
+        rank->act[rank->nact] = (struct pp_slots){.pool = {PP_POOL_ACT, parts->rank, rank->nact}};
 }
 
 /* The pools of all ranks for the parts from number `first` to `last`. bytes: as in pp_plan_spec, of the plan's kind.
  * room: for PP_ACT_PARTS of each stage. */
-static void make_parts(struct builder *b, const int64_t (*bytes)[PP_ACT_PARTS], int first, int last, struct sized *room)
+static void make_parts(struct pp_builder *b, const int64_t (*bytes)[PP_ACT_PARTS], int first, int last,
+                       struct sized *room)
 {
     int n = 0;
     for (int s = 0; s < b->plan->stages; s++)
@@ -134,7 +135,7 @@ static void make_parts(struct builder *b, const int64_t (*bytes)[PP_ACT_PARTS], 
     }
 }
 
-pp_status pp_builder_act_pools(struct builder *b, const int64_t (*const act_bytes[2])[PP_ACT_PARTS])
+pp_status pp_builder_act_pools(struct pp_builder *b, const int64_t (*const act_bytes[2])[PP_ACT_PARTS])
 {
     const struct pp_plan *plan = b->plan;
     const int64_t(*bytes)[PP_ACT_PARTS] = act_bytes[1] && splits_backwards(b) ? act_bytes[1] : act_bytes[0];
@@ -142,7 +143,7 @@ pp_status pp_builder_act_pools(struct builder *b, const int64_t (*const act_byte
     PP_TRY(PP_NEW(&b->act, plan->stages * PP_ACT_PARTS));
     PP_TRY(PP_NEW(&room, plan->stages * PP_ACT_PARTS));
     memset(plan->act_pool, 0xff, (size_t)plan->stages * sizeof *plan->act_pool);
-    struct slots *next = b->act;
+    struct pp_slots *next = b->act;
     for (int r = 0; r < plan->ranks; r++) {
         b->ranks[r].act = next;
         next += b->ranks[r].nstages * PP_ACT_PARTS;

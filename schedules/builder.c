@@ -125,30 +125,30 @@ static pp_status start_plan(const struct pp_plan_spec *spec, const int *stage_ra
     return PP_OK;
 }
 
-static int32_t channel_key(const struct pp_plan *plan, const struct channel *c)
+static int32_t channel_key(const struct pp_plan *plan, const struct pp_builder_channel *c)
 {
     return (c->src * plan->ranks + c->dst) * 2 + (c->transfer == PP_XFER_B);
 }
 
 /* The channel from src to dst, made if it is new. */
-static int32_t channel_between(struct builder *b, int src, int dst, int transfer)
+static int32_t channel_between(struct pp_builder *b, int src, int dst, int transfer)
 {
     int32_t *first = &b->first_channel[2 * src + (transfer == PP_XFER_B)];
     for (int32_t c = *first; c >= 0; c = b->channels[c].next)
         if (b->channels[c].dst == dst) return c;
-    struct channel *c = &b->channels[b->nchannels];
+    struct pp_builder_channel *c = &b->channels[b->nchannels];
     int buffers = b->plan->recv_buffers;
-    *c = (struct channel){
+    *c = (struct pp_builder_channel){
         .lane = b->plan->ranks + b->nchannels, .src = src, .dst = dst, .transfer = transfer, .next = *first};
-    c->recv = (struct slots){.pool = {PP_POOL_RECV, dst}, .eager = buffers, .limit = buffers, .oldest_first = true};
-    c->send = (struct slots){.pool = {PP_POOL_SEND, src}, .eager = buffers, .oldest_first = true};
+    c->recv = (struct pp_slots){.pool = {PP_POOL_RECV, dst}, .eager = buffers, .limit = buffers, .oldest_first = true};
+    c->send = (struct pp_slots){.pool = {PP_POOL_SEND, src}, .eager = buffers, .oldest_first = true};
     c->recv.pool.key = c->send.pool.key = channel_key(b->plan, c);
     *first = b->nchannels;
     return b->nchannels++;
 }
 
 /* One channel per directed pair of ranks and transfer kind that some stage boundary uses; counts the transfers. */
-static pp_status make_channels(struct builder *b)
+static pp_status make_channels(struct pp_builder *b)
 {
     struct pp_plan *plan = b->plan;
     PP_TRY(PP_NEW(&b->channels, 2 * plan->stages));
@@ -166,7 +166,7 @@ static pp_status make_channels(struct builder *b)
     return PP_OK;
 }
 
-static pp_status make_lanes(struct builder *b)
+static pp_status make_lanes(struct pp_builder *b)
 {
     struct pp_plan *plan = b->plan;
     int reduce = (plan->training && pp_plan_holds_again(plan)) || plan->shard_params ? plan->ranks : 0;
@@ -187,19 +187,19 @@ static pp_status make_lanes(struct builder *b)
     return PP_OK;
 }
 
-static pp_status make_ranks(struct builder *b)
+static pp_status make_ranks(struct pp_builder *b)
 {
     struct pp_plan *plan = b->plan;
     int32_t *done = NULL;
     PP_TRY(PP_NEW(&b->ranks, plan->ranks));
     PP_TRY(PP_NEW(&b->done_stages, plan->stages));
     for (int r = 0; r < plan->ranks; r++) {
-        struct rank_state *rank = &b->ranks[r];
+        struct pp_builder_rank *rank = &b->ranks[r];
         rank->last_compute = rank->last_gather = -1;
-        rank->ckpt = (struct slots){.pool = {PP_POOL_CKPT, r}};
-        rank->local = (struct slots){.pool = {PP_POOL_LOCAL, r}};
-        rank->param = (struct pool){PP_POOL_PARAM, r};
-        rank->grad = (struct pool){PP_POOL_GRAD, r};
+        rank->ckpt = (struct pp_slots){.pool = {PP_POOL_CKPT, r}};
+        rank->local = (struct pp_slots){.pool = {PP_POOL_LOCAL, r}};
+        rank->param = (struct pp_builder_pool){PP_POOL_PARAM, r};
+        rank->grad = (struct pp_builder_pool){PP_POOL_GRAD, r};
         for (int i = 0; i < PP_SHARD_SLOTS; i++) rank->held[i].gather = -1;
         rank->summed.reduce = rank->reading = -1;
     }
@@ -212,7 +212,7 @@ static pp_status make_ranks(struct builder *b)
     return PP_OK;
 }
 
-static pp_status read_orders(struct builder *b, const struct pp_order_source *source)
+static pp_status read_orders(struct pp_builder *b, const struct pp_order_source *source)
 {
     struct pp_plan *plan = b->plan;
     int64_t *first;
@@ -228,7 +228,7 @@ static pp_status read_orders(struct builder *b, const struct pp_order_source *so
 }
 
 /* Parts only make sense if there are gradients to be summed, or parameters to be gathered; else each stage has one. */
-static pp_status set_parts(struct builder *b, const struct pp_plan_spec *spec)
+static pp_status set_parts(struct pp_builder *b, const struct pp_plan_spec *spec)
 {
     const struct pp_plan *plan = b->plan;
     const bool asked = spec->parts && ((plan->training && pp_plan_holds_again(plan)) || plan->shard_params);
@@ -250,7 +250,7 @@ static pp_status make_numbers(int32_t **out, int64_t n)
     return PP_OK;
 }
 
-static pp_status make_tables(struct builder *b, const struct pp_plan_spec *spec)
+static pp_status make_tables(struct pp_builder *b, const struct pp_plan_spec *spec)
 {
     struct pp_plan *plan = b->plan;
     int64_t cells = pp_cells(plan);
@@ -279,7 +279,7 @@ static pp_status make_tables(struct builder *b, const struct pp_plan_spec *spec)
 }
 
 /* Frees the tables that finish.c does not need: in a large plan they take much memory. */
-static void free_tables(struct builder *b)
+static void free_tables(struct pp_builder *b)
 {
     void *const tables[] = {b->ops, b->awake, b->delivered, b->act_slot, b->ckpt_slot};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) free(tables[i]);
@@ -289,7 +289,7 @@ static void free_tables(struct builder *b)
     b->act_slot = b->ckpt_slot = NULL;
 }
 
-static void free_builder(struct builder *b)
+static void free_builder(struct pp_builder *b)
 {
     for (int c = 0; c < b->nchannels; c++) {
         pp_slots_release(&b->channels[c].recv);
@@ -313,7 +313,7 @@ static void free_builder(struct builder *b)
 static pp_status build(const struct pp_plan_spec *spec, const struct pp_order_source *source, const int *stage_rank,
                        struct pp_plan **out)
 {
-    struct builder b = {0};
+    struct pp_builder b = {0};
     pp_status status;
     *out = NULL;
     PP_TRY(PP_NEW(&b.plan, 1));

@@ -8,7 +8,7 @@
 #include "schedules/building.h"
 
 /* The index of a row count in distinct[], where it is added if it is new. */
-static int32_t new_row(struct builder *b, int *distinct, int rows)
+static int32_t new_row(struct pp_builder *b, int *distinct, int rows)
 {
     int i = b->nrows;
     while (i > 0 && distinct[i - 1] != rows) i--;
@@ -18,7 +18,7 @@ static int32_t new_row(struct builder *b, int *distinct, int rows)
 }
 
 /* There are row counts of single microbatches, and (for batched W) of all microbatches of a slot. */
-pp_status pp_builder_number_rows(struct builder *b)
+pp_status pp_builder_number_rows(struct pp_builder *b)
 {
     const struct pp_plan *plan = b->plan;
     int *distinct;
@@ -38,14 +38,14 @@ static int rows_of(const struct pp_plan *plan, const struct pp_task *task)
     return task->count > 1 ? pp_plan_slot_rows(plan, task->microbatch) : plan->rows[task->microbatch];
 }
 
-static int row_number(const struct builder *b, const struct pp_task *task)
+static int row_number(const struct pp_builder *b, const struct pp_task *task)
 {
     if (task->microbatch < 0) return 0;
     return task->count > 1 ? b->slot_row_index[task->microbatch] : b->row_index[task->microbatch];
 }
 
 /* parts: 1: the task is of a whole stage. */
-static struct pp_class class_of(const struct builder *b, const struct pp_task *task, int part, int parts)
+static struct pp_class class_of(const struct pp_builder *b, const struct pp_task *task, int part, int parts)
 {
     return (struct pp_class){.kind = task->kind,
                              .stage = task->stage,
@@ -55,7 +55,7 @@ static struct pp_class class_of(const struct builder *b, const struct pp_task *t
                              .adds = pp_task_adds(b->plan, task)};
 }
 
-static pp_status add_class(struct builder *b, const struct pp_class *class, int32_t *out)
+static pp_status add_class(struct pp_builder *b, const struct pp_class *class, int32_t *out)
 {
     struct pp_plan *plan = b->plan;
     PP_TRY(PP_GROW(&plan->classes, plan->nclasses + 1, &b->class_room));
@@ -66,7 +66,7 @@ static pp_status add_class(struct builder *b, const struct pp_class *class, int3
 }
 
 /* ids: one of the builder's tables; place: in it, of the kind and of what is computed. */
-static pp_status find_class(struct builder *b, int32_t *ids, int64_t place, const struct pp_task *task,
+static pp_status find_class(struct pp_builder *b, int32_t *ids, int64_t place, const struct pp_task *task,
                             const struct pp_class *class, int32_t *out)
 {
     int32_t *id = &ids[(place * b->nrows + row_number(b, task)) * 2 + class->adds];
@@ -75,7 +75,7 @@ static pp_status find_class(struct builder *b, int32_t *ids, int64_t place, cons
     return PP_OK;
 }
 
-pp_status pp_builder_class(struct builder *b, const struct pp_task *task, int32_t *out)
+pp_status pp_builder_class(struct pp_builder *b, const struct pp_task *task, int32_t *out)
 {
     const int stages = b->plan->stages;
     const int64_t place = (int64_t)task->kind * (stages + 1) + (task->stage < 0 ? stages : task->stage);
@@ -83,14 +83,14 @@ pp_status pp_builder_class(struct builder *b, const struct pp_task *task, int32_
     return find_class(b, b->class_id, place, task, &class, out);
 }
 
-pp_status pp_builder_rounding_class(struct builder *b, const struct pp_task *task, int part, int parts, int32_t *out)
+pp_status pp_builder_rounding_class(struct pp_builder *b, const struct pp_task *task, int part, int parts, int32_t *out)
 {
     struct pp_class class = class_of(b, task, part, parts);
     class.rounds = true;
     return add_class(b, &class, out);
 }
 
-pp_status pp_builder_part_class(struct builder *b, const struct pp_task *task, int part, int32_t *out)
+pp_status pp_builder_part_class(struct pp_builder *b, const struct pp_task *task, int part, int32_t *out)
 {
     const int parts = b->parts[task->stage];
     if (parts == 1) return pp_builder_class(b, task, out);

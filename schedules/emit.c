@@ -8,7 +8,7 @@
 #include "core/base/text.h"
 #include "schedules/building.h"
 
-pp_status pp_builder_task(struct builder *b, const struct pp_task *task, int32_t *id)
+pp_status pp_builder_task(struct pp_builder *b, const struct pp_task *task, int32_t *id)
 {
     struct pp_plan *plan = b->plan;
     const struct pp_lane *lane = &plan->lanes[task->lane];
@@ -20,12 +20,12 @@ pp_status pp_builder_task(struct builder *b, const struct pp_task *task, int32_t
     return PP_OK;
 }
 
-enum { WORD = 64 }; /* ranks of a word of builder.awake */
+enum { WORD = 64 }; /* ranks of a word of pp_builder.awake */
 
-static void wake(struct builder *b, int rank) { b->awake[rank / WORD] |= UINT64_C(1) << rank % WORD; }
+static void wake(struct pp_builder *b, int rank) { b->awake[rank / WORD] |= UINT64_C(1) << rank % WORD; }
 
 /* Appends the oldest pending transfer of the channel; a receive slot must be free. */
-static pp_status transfer(struct builder *b, struct channel *c)
+static pp_status transfer(struct pp_builder *b, struct pp_builder_channel *c)
 {
     struct pp_plan *plan = b->plan;
     int32_t producer = pp_queue_oldest(&c->pending), id = -1;
@@ -58,7 +58,7 @@ static pp_status transfer(struct builder *b, struct channel *c)
 }
 
 /* Appends pending transfers of the channel while receive slots are free. */
-static pp_status transfers(struct builder *b, struct channel *c)
+static pp_status transfers(struct pp_builder *b, struct pp_builder_channel *c)
 {
     while (c->pending.n > 0 && (b->plan->recv_buffers == 0 || pp_slots_available(&c->recv))) PP_TRY(transfer(b, c));
     return PP_OK;
@@ -66,8 +66,8 @@ static pp_status transfers(struct builder *b, struct channel *c)
 
 /* The channel (NULL: the next stage is on the same rank) and the pool that take the output of an operation; false if it
  * has no output. */
-static bool output_of(struct builder *b, const struct pp_op *op, int rank, struct channel **channel,
-                      struct slots **pool)
+static bool output_of(struct pp_builder *b, const struct pp_op *op, int rank, struct pp_builder_channel **channel,
+                      struct pp_slots **pool)
 {
     bool backward = pp_is_backward(op->kind);
     bool last = backward ? op->stage == 0 : op->stage == b->plan->stages - 1;
@@ -79,7 +79,7 @@ static bool output_of(struct builder *b, const struct pp_op *op, int rank, struc
 }
 
 /* The task that delivers the input of an operation; -1: it was not appended yet; -2: the operation needs no input. */
-static int32_t input_of(const struct builder *b, const struct pp_op *op)
+static int32_t input_of(const struct pp_builder *b, const struct pp_op *op)
 {
     const struct pp_plan *plan = b->plan;
     int64_t cells = pp_cells(plan);
@@ -92,7 +92,7 @@ static int32_t input_of(const struct builder *b, const struct pp_op *op)
 /* The activation slot. It is taken by the first F (or R) that fills it for a backward, and freed by the B or W that
  * uses it up. An F whose activations are not kept has a slot for itself alone; so has a B that runs its layers again.
  */
-static pp_status hold_activations(struct builder *b, const struct pp_op *op, struct pp_task *task)
+static pp_status hold_activations(struct pp_builder *b, const struct pp_op *op, struct pp_task *task)
 {
     int32_t passing = -1, *act = pp_passes(b->plan, op) ? &passing : pp_act_of(b, op);
     if (*act < 0) {
@@ -108,10 +108,10 @@ static pp_status hold_activations(struct builder *b, const struct pp_op *op, str
 }
 
 /* Activation and checkpoint slots of a computation. */
-static pp_status hold(struct builder *b, int rank, const struct pp_op *op, struct pp_task *task)
+static pp_status hold(struct pp_builder *b, int rank, const struct pp_op *op, struct pp_task *task)
 {
     struct pp_plan *plan = b->plan;
-    struct slots *ckpt = &b->ranks[rank].ckpt;
+    struct pp_slots *ckpt = &b->ranks[rank].ckpt;
     int64_t cell = pp_cell(plan, op->stage, op->microbatch);
     const bool layers = plan->checkpoint == PP_CHECKPOINT_LAYERS;
     PP_TRY(hold_activations(b, op, task));
@@ -130,9 +130,9 @@ static pp_status hold(struct builder *b, int rank, const struct pp_op *op, struc
 }
 
 /* Counts live microbatches, and sets PP_TASK_FIRST. */
-static void account(struct builder *b, int rank, const struct pp_op *op, struct pp_task *task)
+static void account(struct pp_builder *b, int rank, const struct pp_op *op, struct pp_task *task)
 {
-    struct rank_state *r = &b->ranks[rank];
+    struct pp_builder_rank *r = &b->ranks[rank];
     if (op->kind == PP_F && ++r->live > r->peak) r->peak = r->live;
     if (pp_is_backward(op->kind) || (op->kind == PP_F && !b->plan->training)) r->live--;
     uint8_t bit = op->kind == PP_W ? 2 : pp_is_backward(op->kind) ? 1 : 0;
@@ -143,7 +143,7 @@ static void account(struct builder *b, int rank, const struct pp_op *op, struct 
 }
 
 /* Task `id` has been appended, so its input slot can be used again: frees it, and appends transfers that waited. */
-static pp_status consumed(struct builder *b, int rank, int32_t id)
+static pp_status consumed(struct pp_builder *b, int rank, int32_t id)
 {
     const struct pp_plan *plan = b->plan;
     const struct pp_task *task = &plan->tasks[id];
@@ -153,14 +153,14 @@ static pp_status consumed(struct builder *b, int rank, int32_t id)
         pp_slots_free(&b->ranks[rank].local, task->in);
         return PP_OK;
     }
-    struct channel *c = &b->channels[source->lane - plan->ranks];
+    struct pp_builder_channel *c = &b->channels[source->lane - plan->ranks];
     c->recv.users[task->in].last = id;
     pp_slots_free(&c->recv, task->in);
     return transfers(b, c);
 }
 
 /* Task `id` has been appended: hands its output to the channel, or to the next stage on the same rank (c NULL). */
-static pp_status produced(struct builder *b, const struct pp_op *op, int32_t id, struct channel *c)
+static pp_status produced(struct pp_builder *b, const struct pp_op *op, int32_t id, struct pp_builder_channel *c)
 {
     struct pp_plan *plan = b->plan;
     if (c) {
@@ -174,7 +174,7 @@ static pp_status produced(struct builder *b, const struct pp_op *op, int32_t id,
 }
 
 /* Is the operation the last backward (B or W) of its stage in this step? */
-static bool is_last_backward(const struct builder *b, const struct pp_op *op)
+static bool is_last_backward(const struct pp_builder *b, const struct pp_op *op)
 {
     return (op->kind == PP_B || op->kind == PP_W) && b->gradients_left[op->stage] == op->count;
 }
@@ -195,7 +195,7 @@ static struct pp_task part_of(const struct pp_task *task, int part, int parts)
     return piece;
 }
 
-static bool is_first_forward(struct builder *b, const struct pp_op *op)
+static bool is_first_forward(struct pp_builder *b, const struct pp_op *op)
 {
     enum { BEGUN = 4 };
     if (op->kind != PP_F || b->started[op->stage] & BEGUN) return false;
@@ -204,7 +204,7 @@ static bool is_first_forward(struct builder *b, const struct pp_op *op)
 }
 
 /* opens: the piece is the first F of its stage, or part i of it. */
-static pp_status set_class(struct builder *b, struct pp_task *piece, int i, int parts, bool opens)
+static pp_status set_class(struct pp_builder *b, struct pp_task *piece, int i, int parts, bool opens)
 {
     if (opens && b->plan->rounds_weights) return pp_builder_rounding_class(b, piece, i, parts, &piece->cls);
     if (parts > 1) return pp_builder_part_class(b, piece, i, &piece->cls);
@@ -216,7 +216,7 @@ static pp_status set_class(struct builder *b, struct pp_task *piece, int i, int 
  *   - the first forward of the stage, if it waits for GATHER_PARAM;
  *   - with ZeRO 3 any task, with ZeRO 2 any B.
  * *first, *last: ids of the first part, which reads the input, and of the last part, which writes the output. */
-static pp_status append(struct builder *b, const struct pp_op *op, const struct pp_task *task, int32_t *first,
+static pp_status append(struct pp_builder *b, const struct pp_op *op, const struct pp_task *task, int32_t *first,
                         int32_t *last)
 {
     const bool ends = is_last_backward(b, op), opens = is_first_forward(b, op);
@@ -238,7 +238,7 @@ static pp_status append(struct builder *b, const struct pp_op *op, const struct 
 }
 
 /* Appends the operation, whose input task is `input` (negative: none), and what follows from it. */
-static pp_status compute(struct builder *b, int rank, const struct pp_op *op, int32_t input)
+static pp_status compute(struct pp_builder *b, int rank, const struct pp_op *op, int32_t input)
 {
     struct pp_plan *plan = b->plan;
     struct pp_task task = {.kind = op->kind,
@@ -251,8 +251,8 @@ static pp_status compute(struct builder *b, int rank, const struct pp_op *op, in
                            .ckpt = -1,
                            .in = -1,
                            .out = -1};
-    struct channel *channel = NULL;
-    struct slots *pool = NULL;
+    struct pp_builder_channel *channel = NULL;
+    struct pp_slots *pool = NULL;
     bool output = output_of(b, op, rank, &channel, &pool);
     if (input >= 0) task.in = plan->tasks[input].out;
     if (output && (plan->recv_buffers > 0 || !channel)) {
@@ -272,13 +272,13 @@ static pp_status compute(struct builder *b, int rank, const struct pp_op *op, in
 }
 
 /* No rank can go on: fails with a message that says what the first few of them wait for. */
-static pp_status stuck(const struct builder *b)
+static pp_status stuck(const struct pp_builder *b)
 {
     enum { TOLD = 6 };
     char buf[512];
     struct pp_text text = pp_text_in(buf, sizeof buf);
     for (int r = 0, told = 0; r < b->plan->ranks && told < TOLD; r++) {
-        const struct rank_state *rank = &b->ranks[r];
+        const struct pp_builder_rank *rank = &b->ranks[r];
         if (rank->next == rank->nops) continue;
         const struct pp_op *op = &rank->ops[rank->next];
         told++;
@@ -290,10 +290,10 @@ static pp_status stuck(const struct builder *b)
                    b->plan->schedule, b->plan->recv_buffers, pp_plural(b->plan->recv_buffers), buf);
 }
 
-static void put_to_sleep(struct builder *b, int rank) { b->awake[rank / WORD] &= ~(UINT64_C(1) << rank % WORD); }
+static void put_to_sleep(struct pp_builder *b, int rank) { b->awake[rank / WORD] &= ~(UINT64_C(1) << rank % WORD); }
 
 /* The first rank that is awake, from `rank` on; P: there is none. */
-static int next_awake(const struct builder *b, int rank)
+static int next_awake(const struct pp_builder *b, int rank)
 {
     const int ranks = b->plan->ranks;
     while (rank < ranks) {
@@ -306,9 +306,9 @@ static int next_awake(const struct builder *b, int rank)
 
 /* Appends the rank's next operation if its input is there. A rank that waits, or has no more operations, sleeps until
  * something is delivered to it. */
-static pp_status take_turn(struct builder *b, int r)
+static pp_status take_turn(struct pp_builder *b, int r)
 {
-    struct rank_state *rank = &b->ranks[r];
+    struct pp_builder_rank *rank = &b->ranks[r];
     const struct pp_op *op = &rank->ops[rank->next];
     const int32_t input = rank->next < rank->nops ? input_of(b, op) : -1;
     if (input == -1) {
@@ -321,7 +321,7 @@ static pp_status take_turn(struct builder *b, int r)
 }
 
 /* In rounds over all ranks, in each of which a rank has one turn. */
-pp_status pp_builder_emit(struct builder *b)
+pp_status pp_builder_emit(struct pp_builder *b)
 {
     const int ranks = b->plan->ranks;
     PP_TRY(PP_NEW(&b->awake, ranks / WORD + 1));

@@ -19,15 +19,15 @@ struct pp_task pp_builder_plain(int kind, int stage, int lane, int32_t after)
                             .out = -1};
 }
 
-static pp_status append(struct builder *b, struct pp_task *task, int32_t *id)
+static pp_status append(struct pp_builder *b, struct pp_task *task, int32_t *id)
 {
     PP_TRY(pp_builder_class(b, task, &task->cls));
     return pp_builder_task(b, task, id);
 }
 
-int pp_builder_collective(const struct builder *b, int rank) { return b->plan->ranks + b->nchannels + rank; }
+int pp_builder_collective(const struct pp_builder *b, int rank) { return b->plan->ranks + b->nchannels + rank; }
 
-pp_status pp_builder_reduce_share(struct builder *b, int stage, int part, int32_t after)
+pp_status pp_builder_reduce_share(struct pp_builder *b, int stage, int part, int32_t after)
 {
     const struct pp_plan *plan = b->plan;
     const int lane = pp_builder_collective(b, plan->ranks + plan->stage_rank[stage]);
@@ -37,11 +37,11 @@ pp_status pp_builder_reduce_share(struct builder *b, int stage, int part, int32_
     return pp_builder_task(b, &task, &b->final_task[stage]);
 }
 
-pp_status pp_builder_reduce(struct builder *b, int stage, int part)
+pp_status pp_builder_reduce(struct pp_builder *b, int stage, int part)
 {
     struct pp_plan *plan = b->plan;
     int rank = plan->stage_rank[stage];
-    struct rank_state *r = &b->ranks[rank];
+    struct pp_builder_rank *r = &b->ranks[rank];
     if (part + 1 == b->parts[stage]) r->done_stages[r->ndone++] = stage;
     if (plan->shards) return PP_OK; /* shards.c sums the gradients of each microbatch */
     b->final_task[stage] = r->last_compute;
@@ -52,10 +52,10 @@ pp_status pp_builder_reduce(struct builder *b, int stage, int part)
     return pp_builder_reduce_share(b, stage, part, b->final_task[stage]);
 }
 
-static pp_status gather(struct builder *b, int stage, int part)
+static pp_status gather(struct pp_builder *b, int stage, int part)
 {
     const int rank = b->plan->stage_rank[stage];
-    struct rank_state *r = &b->ranks[rank];
+    struct pp_builder_rank *r = &b->ranks[rank];
     struct pp_task task = pp_builder_plain(PP_GATHER_PARAM, stage, pp_builder_collective(b, rank), r->last_compute);
     if (!b->plan->gathers_first) return append(b, &task, &r->last_gather);
     PP_TRY(pp_builder_part_class(b, &task, part, &task.cls));
@@ -63,7 +63,7 @@ static pp_status gather(struct builder *b, int stage, int part)
 }
 
 /* Stage by stage, in the order in which the forwards need the parameters. */
-pp_status pp_builder_gathers(struct builder *b)
+pp_status pp_builder_gathers(struct pp_builder *b)
 {
     for (int stage = 0; b->plan->gathers_first && stage < b->plan->stages; stage++) {
         b->gather_task[stage] = (int32_t)b->plan->ntasks;
@@ -80,10 +80,10 @@ static bool is_tied(const struct pp_plan *plan, int stage)
 
 /* Appends NORM or STEP of a stage. It waits for the global norm (norm >= 0), else for the task that completed the
  * stage's gradients, if that is on another lane. */
-static pp_status of_stage(struct builder *b, int kind, int stage, int32_t norm)
+static pp_status of_stage(struct pp_builder *b, int kind, int stage, int32_t norm)
 {
     const int rank = b->plan->stage_rank[stage];
-    struct rank_state *r = &b->ranks[rank];
+    struct pp_builder_rank *r = &b->ranks[rank];
     const int32_t final = b->plan->tasks[b->final_task[stage]].lane == rank ? -1 : b->final_task[stage];
     struct pp_task task = pp_builder_plain(kind, stage, rank, norm >= 0 ? norm : final);
     PP_TRY(append(b, &task, &r->last_compute));
@@ -95,10 +95,10 @@ static pp_status of_stage(struct builder *b, int kind, int stage, int32_t norm)
 
 /* NORM or STEP for all stages: rank by rank, in the order in which the rank's stages were finished. Stages with a tied
  * weight come last on their rank, since they may wait for another rank. */
-static pp_status per_stage(struct builder *b, int kind, int32_t norm)
+static pp_status per_stage(struct pp_builder *b, int kind, int32_t norm)
 {
     for (int rank = 0; rank < b->plan->ranks; rank++) {
-        const struct rank_state *r = &b->ranks[rank];
+        const struct pp_builder_rank *r = &b->ranks[rank];
         for (int turn = 0; turn < 2; turn++)
             for (int i = 0; i < r->ndone; i++)
                 if (is_tied(b->plan, r->done_stages[i]) == turn) PP_TRY(of_stage(b, kind, r->done_stages[i], norm));
@@ -108,7 +108,7 @@ static pp_status per_stage(struct builder *b, int kind, int32_t norm)
 
 /* REDUCE_TIED. It waits for the gradients of the first stage, which has the embedding, and of the last, which has the
  * decoder. */
-static pp_status sum_tied(struct builder *b)
+static pp_status sum_tied(struct pp_builder *b)
 {
     const struct pp_plan *plan = b->plan;
     const int last = plan->stages - 1, lane = plan->nlanes - 1 - plan->clip;
@@ -119,7 +119,7 @@ static pp_status sum_tied(struct builder *b)
     return PP_OK;
 }
 
-static pp_status norm(struct builder *b, int32_t *all)
+static pp_status norm(struct pp_builder *b, int32_t *all)
 {
     struct pp_plan *plan = b->plan;
     int32_t first = (int32_t)plan->ntasks;
@@ -130,7 +130,7 @@ static pp_status norm(struct builder *b, int32_t *all)
     return append(b, &task, all);
 }
 
-pp_status pp_builder_epilogue(struct builder *b)
+pp_status pp_builder_epilogue(struct pp_builder *b)
 {
     int32_t all = -1;
     for (int rank = 0; rank < b->plan->ranks; rank++) PP_TRY(pp_shards_take(b, rank));

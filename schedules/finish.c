@@ -10,7 +10,7 @@
 #include "schedules/building.h"
 
 /* Adds a pool to the plan, behind the others, unless it is empty. */
-static void add_pool(struct pp_plan *plan, struct pool *pool)
+static void add_pool(struct pp_plan *plan, struct pp_builder_pool *pool)
 {
     pool->first = plan->nslots;
     if (pool->made == 0) return;
@@ -18,7 +18,7 @@ static void add_pool(struct pp_plan *plan, struct pool *pool)
     plan->nslots += pool->made;
 }
 
-static pp_status make_pools(struct builder *b)
+static pp_status make_pools(struct pp_builder *b)
 {
     struct pp_plan *plan = b->plan;
     PP_TRY(PP_NEW(&plan->pools, plan->stages * PP_ACT_PARTS + 4 * plan->ranks + 2 * b->nchannels));
@@ -37,10 +37,10 @@ static pp_status make_pools(struct builder *b)
 }
 
 /* The slots of F, R, B, I or W. */
-static void renumber_compute(struct builder *b, struct pp_task *task)
+static void renumber_compute(struct pp_builder *b, struct pp_task *task)
 {
     struct pp_plan *plan = b->plan;
-    struct rank_state *rank = &b->ranks[task->lane];
+    struct pp_builder_rank *rank = &b->ranks[task->lane];
     if (task->ckpt >= 0) task->ckpt += rank->ckpt.pool.first;
     if (task->in >= 0) {
         int lane = plan->tasks[task->dep[0]].lane;
@@ -53,7 +53,7 @@ static void renumber_compute(struct builder *b, struct pp_task *task)
     }
 }
 
-static void renumber(struct builder *b, struct pp_task *task)
+static void renumber(struct pp_builder *b, struct pp_task *task)
 {
     const struct pp_plan *plan = b->plan;
     const int rank = task->stage < 0 ? -1 : plan->stage_rank[task->stage];
@@ -64,13 +64,13 @@ static void renumber(struct builder *b, struct pp_task *task)
     } else if (task->lane < plan->ranks) {
         renumber_compute(b, task);
     } else if (plan->lanes[task->lane].kind == PP_LANE_CHANNEL && task->out >= 0) {
-        struct channel *c = &b->channels[task->lane - plan->ranks];
+        struct pp_builder_channel *c = &b->channels[task->lane - plan->ranks];
         task->in += c->send.pool.first;
         task->out += c->recv.pool.first;
     }
 }
 
-static void add_wraps(struct pp_plan *plan, const struct slots *slots)
+static void add_wraps(struct pp_plan *plan, const struct pp_slots *slots)
 {
     for (int32_t i = 0; i < slots->pool.made; i++)
         plan->wraps[plan->nwraps++] = (struct pp_wrap){slots->users[i].last, slots->users[i].first};
@@ -79,7 +79,7 @@ static void add_wraps(struct pp_plan *plan, const struct slots *slots)
 /* ZeRO 1 and 2: edges for parameters. If GATHER_PARAM ends a step, the first task of a rank waits for the rank's last
  * GATHER_PARAM of the step before. If it begins a step (gathers_first), the first GATHER_PARAM of a stage waits for the
  * stage's STEP. (ZeRO 3 needs no edge: PUT_PARAM and STEP are on the same lane.) */
-static void add_gathers(struct builder *b)
+static void add_gathers(struct pp_builder *b)
 {
     struct pp_plan *plan = b->plan;
     for (int s = 0; plan->gathers_first && s < plan->stages; s++)
@@ -93,7 +93,7 @@ static void add_gathers(struct builder *b)
 
 /* Edges into the next step: the first writer of a slot waits for its last reader in the step before. Slots that only
  * one lane uses need none. */
-static pp_status make_wraps(struct builder *b)
+static pp_status make_wraps(struct pp_builder *b)
 {
     struct pp_plan *plan = b->plan;
     int n = plan->zero ? plan->stages : 0;
@@ -137,7 +137,7 @@ static void issue(struct pp_plan *plan, int32_t id, struct list_end *ends)
 
 /* One pass over the tasks: slot ids, issue lists, hash. Both ends of a transfer were created at the same moment, so
  * every issue list has the order of ids. */
-static pp_status finish_tasks(struct builder *b)
+static pp_status finish_tasks(struct pp_builder *b)
 {
     struct pp_plan *plan = b->plan;
     struct list_end *ends;
@@ -159,7 +159,7 @@ static pp_status finish_tasks(struct builder *b)
     return PP_OK;
 }
 
-pp_status pp_builder_finish(struct builder *b)
+pp_status pp_builder_finish(struct pp_builder *b)
 {
     struct pp_plan *plan = b->plan;
     PP_TRY(make_pools(b));

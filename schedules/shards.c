@@ -14,7 +14,7 @@
 
 /* An operation was counted as one task. Each of its parts may be 3 tasks (itself, PUT_PARAM, GATHER_PARAM), of a B 5
  * (also REDUCE_GRAD and ADD_GRAD). */
-pp_status pp_shards_count(struct builder *b)
+pp_status pp_shards_count(struct pp_builder *b)
 {
     const bool params = b->plan->shard_params;
     for (int r = 0; r < b->plan->ranks && (b->plan->shards || params); r++)
@@ -33,13 +33,13 @@ pp_status pp_shards_count(struct builder *b)
 }
 
 /* The number of part i of an operation, counted from the stage's first layers on. */
-static int forward_part(const struct builder *b, int kind, int stage, int i)
+static int forward_part(const struct pp_builder *b, int kind, int stage, int i)
 {
     return pp_goes_back(kind) ? b->parts[stage] - 1 - i : i;
 }
 
 /* The parameter slot, 0 or 1, that has this part; -1: none. */
-static int32_t slot_with(const struct rank_state *r, int stage, int part)
+static int32_t slot_with(const struct pp_builder_rank *r, int stage, int part)
 {
     for (int32_t slot = 0; slot < PP_SHARD_SLOTS; slot++)
         if (r->held[slot].gather >= 0 && r->held[slot].stage == stage && r->held[slot].part == part) return slot;
@@ -47,20 +47,20 @@ static int32_t slot_with(const struct rank_state *r, int stage, int part)
 }
 
 /* Makes sure that the pool has the slot. */
-static void use(struct pool *pool, int32_t slot)
+static void use(struct pp_builder_pool *pool, int32_t slot)
 {
     if (slot >= pool->made) pool->made = slot + 1;
 }
 
 /* Appends PUT_PARAM and GATHER_PARAM of a part, into the slot that is not being read, unless a slot has the part. Tasks
  * that read that slot before are earlier on the compute lane, so PUT_PARAM needs no edge to them. */
-static pp_status fetch(struct builder *b, int stage, int part)
+static pp_status fetch(struct pp_builder *b, int stage, int part)
 {
     const int rank = b->plan->stage_rank[stage];
-    struct rank_state *r = &b->ranks[rank];
+    struct pp_builder_rank *r = &b->ranks[rank];
     if (slot_with(r, stage, part) >= 0) return PP_OK;
     const int32_t slot = r->reading == 0 ? 1 : 0;
-    struct held *held = &r->held[slot];
+    struct pp_builder_held *held = &r->held[slot];
     struct pp_task put = pp_builder_plain(PP_PUT_PARAM, stage, rank, -1);
     put.out = slot;
     use(&r->param, slot);
@@ -69,13 +69,13 @@ static pp_status fetch(struct builder *b, int stage, int part)
     struct pp_task gather = pp_builder_plain(PP_GATHER_PARAM, stage, pp_builder_collective(b, rank), r->last_compute);
     gather.out = slot;
     PP_TRY(pp_builder_part_class(b, &gather, part, &gather.cls));
-    *held = (struct held){stage, part, -1};
+    *held = (struct pp_builder_held){stage, part, -1};
     return pp_builder_task(b, &gather, &held->gather);
 }
 
 /* Gathers the part that the rank computes after part i of `op`: the next part, or the first one of its next operation.
  */
-static pp_status fetch_next(struct builder *b, struct rank_state *r, const struct pp_op *op, int i)
+static pp_status fetch_next(struct pp_builder *b, struct pp_builder_rank *r, const struct pp_op *op, int i)
 {
     if (i + 1 < b->parts[op->stage]) return fetch(b, op->stage, forward_part(b, op->kind, op->stage, i + 1));
     if (r->next + 1 == r->nops) return PP_OK;
@@ -83,9 +83,9 @@ static pp_status fetch_next(struct builder *b, struct rank_state *r, const struc
     return fetch(b, next->stage, forward_part(b, next->kind, next->stage, 0));
 }
 
-pp_status pp_shards_before(struct builder *b, const struct pp_op *op, int i, struct pp_task *piece)
+pp_status pp_shards_before(struct pp_builder *b, const struct pp_op *op, int i, struct pp_task *piece)
 {
-    struct rank_state *r = &b->ranks[piece->lane];
+    struct pp_builder_rank *r = &b->ranks[piece->lane];
     const int part = forward_part(b, op->kind, op->stage, i);
     if (b->plan->shard_params) {
         PP_TRY(fetch(b, op->stage, part));
@@ -100,10 +100,10 @@ pp_status pp_shards_before(struct builder *b, const struct pp_op *op, int i, str
     return b->plan->shard_params ? fetch_next(b, r, op, i) : PP_OK;
 }
 
-pp_status pp_shards_take(struct builder *b, int rank)
+pp_status pp_shards_take(struct pp_builder *b, int rank)
 {
-    struct rank_state *r = &b->ranks[rank];
-    const struct summed summed = r->summed;
+    struct pp_builder_rank *r = &b->ranks[rank];
+    const struct pp_builder_summed summed = r->summed;
     if (summed.reduce < 0) return PP_OK;
     struct pp_task task = pp_builder_plain(PP_ADD_GRAD, summed.stage, rank, summed.reduce);
     task.in = summed.slot;
@@ -116,17 +116,17 @@ pp_status pp_shards_take(struct builder *b, int rank)
 }
 
 /* Appends REDUCE_GRAD for part i of a B, which is task `made`. */
-static pp_status reduce(struct builder *b, const struct pp_task *piece, int32_t made, int i, bool last)
+static pp_status reduce(struct pp_builder *b, const struct pp_task *piece, int32_t made, int i, bool last)
 {
-    struct rank_state *r = &b->ranks[piece->lane];
+    struct pp_builder_rank *r = &b->ranks[piece->lane];
     struct pp_task task = pp_builder_plain(PP_REDUCE_GRAD, piece->stage, pp_builder_collective(b, piece->lane), made);
     task.in = (piece->flags & PP_TASK_SECOND) != 0;
     PP_TRY(pp_builder_part_class(b, &task, i, &task.cls));
-    r->summed = (struct summed){-1, piece->stage, i, task.in, piece->flags & PP_TASK_FIRST, last};
+    r->summed = (struct pp_builder_summed){-1, piece->stage, i, task.in, piece->flags & PP_TASK_FIRST, last};
     return pp_builder_task(b, &task, &r->summed.reduce);
 }
 
-pp_status pp_shards_behind(struct builder *b, const struct pp_task *piece, int32_t id, int i, bool last)
+pp_status pp_shards_behind(struct pp_builder *b, const struct pp_task *piece, int32_t id, int i, bool last)
 {
     PP_TRY(pp_shards_take(b, piece->lane));
     return piece->kind == PP_B && b->plan->shards ? reduce(b, piece, id, i, last) : PP_OK;
