@@ -24,17 +24,17 @@ static void positions(float *table, int first, int seq, int d)
 
 /* out = drop(weight * scale + position), one token; row: its number in the whole batch of all replicas. position: NULL,
  * or [d]. */
-static void embed_token(const struct dropout *drop, bool dropping, uint32_t row, float *out, const float *weight,
-                        const float *position, float scale, int d)
+static void embed_token(const struct pp_simd_dropout *drop, bool dropping, uint32_t row, float *out,
+                        const float *weight, const float *position, float scale, int d)
 {
     uint32_t random[PP_RANDOM_TILE + PP_RANDOM_ROUND];
     for (int j0 = 0; j0 < d; j0 += PP_RANDOM_TILE) {
         const int n = d - j0 < PP_RANDOM_TILE ? d - j0 : PP_RANDOM_TILE;
-        if (dropping) random_rows(drop, row, 1, j0 / 4, (n + 3) / 4, random);
+        if (dropping) pp_simd_random_rows(drop, row, 1, j0 / 4, (n + 3) / 4, random);
         for (int j = 0; j < n; j += VL) {
             vf v = vf_load(weight + j0 + j, n - j) * scale;
             if (position) v += vf_load(position + j0 + j, n - j);
-            vf_store(out + j0 + j, n - j, dropping ? drop_lanes(drop, random + j, v) : v);
+            vf_store(out + j0 + j, n - j, dropping ? pp_simd_drop_lanes(drop, random + j, v) : v);
         }
     }
 }
@@ -60,8 +60,8 @@ void PP_SIMD(pp_cpu_embed)(const struct pp_cpu_call *c)
     float *made = c->at.embed.scratch;
     const float *learned = c->at.embed.positions;
     const struct pp_row_places places = pp_row_places_of(seq, c->frame);
-    struct dropout drop;
-    const bool dropping = dropout_of(c, seq, &drop);
+    struct pp_simd_dropout drop;
+    const bool dropping = pp_simd_dropout_of(c, seq, &drop);
     if (made) positions(made, places.before, places.run, d);
     if (made) positions(made + (int64_t)places.run * d, place_of(&places, places.run), seq - places.run, d);
     for (int64_t t = 0; t < tokens; t++) {
@@ -79,16 +79,16 @@ void PP_SIMD(pp_cpu_embed)(const struct pp_cpu_call *c)
 }
 
 /* weight's row += the token's gradient through dropout and scale */
-static void embed_token_grad(const struct dropout *drop, bool dropping, uint32_t row, float *weight, const float *dy,
-                             float scale, int d)
+static void embed_token_grad(const struct pp_simd_dropout *drop, bool dropping, uint32_t row, float *weight,
+                             const float *dy, float scale, int d)
 {
     uint32_t random[PP_RANDOM_TILE + PP_RANDOM_ROUND];
     for (int j0 = 0; j0 < d; j0 += PP_RANDOM_TILE) {
         const int n = d - j0 < PP_RANDOM_TILE ? d - j0 : PP_RANDOM_TILE;
-        if (dropping) random_rows(drop, row, 1, j0 / 4, (n + 3) / 4, random);
+        if (dropping) pp_simd_random_rows(drop, row, 1, j0 / 4, (n + 3) / 4, random);
         for (int j = 0; j < n; j += VL) {
             vf v = vf_load(dy + j0 + j, n - j);
-            if (dropping) v = drop_lanes(drop, random + j, v);
+            if (dropping) v = pp_simd_drop_lanes(drop, random + j, v);
             vf_store(weight + j0 + j, n - j, vf_load(weight + j0 + j, n - j) + v * scale);
         }
     }
@@ -103,8 +103,8 @@ void PP_SIMD(pp_cpu_embed_grad)(const struct pp_cpu_call *c)
     float *weight = c->at.embed_grad.weight_grad;
     const int32_t *token = c->at.embed_grad.tokens;
     const float *dy = c->at.embed_grad.dy;
-    struct dropout drop;
-    const bool dropping = dropout_of(c, seq, &drop);
+    struct pp_simd_dropout drop;
+    const bool dropping = pp_simd_dropout_of(c, seq, &drop);
     if (!c->call->adds) memset(weight, 0, sizeof *weight * (size_t)n->vocab * (size_t)d);
     for (int64_t t = 0; t < tokens; t++) {
         const int64_t word = word_of(c, token[t]);
@@ -122,8 +122,8 @@ void PP_SIMD(pp_cpu_positions_grad)(const struct pp_cpu_call *c)
     const struct pp_row_places at = pp_row_places_of(seq, c->frame);
     float *grad = c->at.positions_grad.positions_grad;
     const float *dy = c->at.positions_grad.dy;
-    struct dropout drop;
-    const bool dropping = dropout_of(c, seq, &drop);
+    struct pp_simd_dropout drop;
+    const bool dropping = pp_simd_dropout_of(c, seq, &drop);
     if (!c->call->adds) memset(grad, 0, sizeof *grad * (size_t)places * (size_t)d);
     for (int t = 0; t < seq; t++)
         for (int64_t row = 0; row < rows; row++) {

@@ -39,18 +39,18 @@ static inline struct factor of_tanh(vf a)
 static inline struct factor factor(bool by_tanh, vf a) { return by_tanh ? of_tanh(a) : of_normal(a); }
 
 /* a += bias, u = drop(gelu(a)) of one row */
-static void gelu_row(const struct dropout *drop, bool dropping, uint32_t row, float *u, float *a, const float *bias,
-                     int width, bool by_tanh)
+static void gelu_row(const struct pp_simd_dropout *drop, bool dropping, uint32_t row, float *u, float *a,
+                     const float *bias, int width, bool by_tanh)
 {
     uint32_t random[PP_RANDOM_TILE + PP_RANDOM_ROUND];
     for (int j0 = 0; j0 < width; j0 += PP_RANDOM_TILE) {
         const int n = width - j0 < PP_RANDOM_TILE ? width - j0 : PP_RANDOM_TILE;
-        if (dropping) random_rows(drop, row, 1, j0 / 4, (n + 3) / 4, random);
+        if (dropping) pp_simd_random_rows(drop, row, 1, j0 / 4, (n + 3) / 4, random);
         for (int j = 0; j < n; j += VL) {
             const vf v = vf_load(a + j0 + j, n - j) + vf_load_any(bias, j0 + j, n - j);
             const vf g = v * factor(by_tanh, v).value;
             if (bias) vf_store(a + j0 + j, n - j, v);
-            vf_store(u + j0 + j, n - j, dropping ? drop_lanes(drop, random + j, g) : g);
+            vf_store(u + j0 + j, n - j, dropping ? pp_simd_drop_lanes(drop, random + j, g) : g);
         }
     }
 }
@@ -61,24 +61,25 @@ void PP_SIMD(pp_cpu_gelu)(const struct pp_cpu_call *c)
     const int seq = n->seq, width = n->width;
     const int64_t tokens = (int64_t)n->rows * seq;
     float *u = c->at.gelu.u, *a = c->at.gelu.a;
-    struct dropout drop;
-    const bool dropping = dropout_of_part(c, &drop);
+    struct pp_simd_dropout drop;
+    const bool dropping = pp_simd_dropout_of_part(c, &drop);
     for (int64_t t = 0; t < tokens; t++, u += width, a += width)
         gelu_row(&drop, dropping, (uint32_t)(c->frame->first_row * seq + t), u, a, c->at.gelu.bias, width, n->tanh);
 }
 
 /* du = drop'(du) * gelu'(a) of one row, gelu'(a) = f(a) + a f'(a) */
-static void gelu_grad_row(const struct dropout *drop, bool dropping, uint32_t row, float *du, const float *a, int width,
-                          bool by_tanh)
+static void gelu_grad_row(const struct pp_simd_dropout *drop, bool dropping, uint32_t row, float *du, const float *a,
+                          int width, bool by_tanh)
 {
     uint32_t random[PP_RANDOM_TILE + PP_RANDOM_ROUND];
     for (int j0 = 0; j0 < width; j0 += PP_RANDOM_TILE) {
         const int n = width - j0 < PP_RANDOM_TILE ? width - j0 : PP_RANDOM_TILE;
-        if (dropping) random_rows(drop, row, 1, j0 / 4, (n + 3) / 4, random);
+        if (dropping) pp_simd_random_rows(drop, row, 1, j0 / 4, (n + 3) / 4, random);
         for (int j = 0; j < n; j += VL) {
             const vf v = vf_load(a + j0 + j, n - j), d = vf_load(du + j0 + j, n - j);
             const struct factor f = factor(by_tanh, v);
-            vf_store(du + j0 + j, n - j, (dropping ? drop_lanes(drop, random + j, d) : d) * (f.value + v * f.slope));
+            vf_store(du + j0 + j, n - j,
+                     (dropping ? pp_simd_drop_lanes(drop, random + j, d) : d) * (f.value + v * f.slope));
         }
     }
 }
@@ -91,8 +92,8 @@ void PP_SIMD(pp_cpu_gelu_grad)(const struct pp_cpu_call *c)
     const int64_t tokens = (int64_t)n->rows * seq;
     float *du = c->at.gelu_grad.du;
     const float *a = c->at.gelu_grad.a;
-    struct dropout drop;
-    const bool dropping = dropout_of_part(c, &drop);
+    struct pp_simd_dropout drop;
+    const bool dropping = pp_simd_dropout_of_part(c, &drop);
     for (int64_t t = 0; t < tokens; t++, du += width, a += width)
         gelu_grad_row(&drop, dropping, (uint32_t)(c->frame->first_row * seq + t), du, a, width, n->tanh);
 }

@@ -12,8 +12,8 @@ void PP_SIMD(pp_cpu_latent_norm)(const struct pp_cpu_call *c)
     const float *x = c->at.latent_norm.x, *gamma = c->at.latent_norm.gamma;
     float *y = c->at.latent_norm.y, *kept = c->at.latent_norm.rstd;
     for (int64_t t = 0; t < (int64_t)n->rows * n->seq; t++, x += n->rank + n->shared, y += n->rank) {
-        kept[t] = rms_scale(x, n->rank, c->call->eps);
-        rms_norm(y, x, kept[t], gamma, n->rank);
+        kept[t] = pp_simd_rms_scale(x, n->rank, c->call->eps);
+        pp_simd_rms_norm(y, x, kept[t], gamma, n->rank);
     }
 }
 
@@ -27,7 +27,7 @@ void PP_SIMD(pp_cpu_latent_norm_grad)(const struct pp_cpu_call *c)
     float *x = at->x, *dgamma = at->gamma_grad;
     if (!c->call->adds) memset(dgamma, 0, sizeof *dgamma * (size_t)n->rank);
     for (int64_t t = 0; t < (int64_t)n->rows * n->seq; t++, x += n->rank + n->shared, dy += n->rank) {
-        rms_grad(x, dy, x, rstd[t], at->gamma, dgamma, n->rank);
+        pp_simd_rms_grad(x, dy, x, rstd[t], at->gamma, dgamma, n->rank);
         if (n->shared) copy(x + n->rank, dshared + t * n->shared, n->shared);
     }
 }

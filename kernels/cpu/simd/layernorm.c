@@ -10,17 +10,17 @@
 #include "kernels/cpu/simd/random.h"
 
 /* r = x + drop(z + bias), which may lie where z or x does; returns the sum of r */
-static float residual_row(const struct dropout *drop, bool dropping, uint32_t row, float *r, const float *z,
+static float residual_row(const struct pp_simd_dropout *drop, bool dropping, uint32_t row, float *r, const float *z,
                           const float *x, const float *bias, int d)
 {
     uint32_t random[PP_RANDOM_TILE + PP_RANDOM_ROUND];
     vf sum = {0};
     for (int j0 = 0; j0 < d; j0 += PP_RANDOM_TILE) {
         const int n = d - j0 < PP_RANDOM_TILE ? d - j0 : PP_RANDOM_TILE;
-        if (dropping) random_rows(drop, row, 1, j0 / 4, (n + 3) / 4, random);
+        if (dropping) pp_simd_random_rows(drop, row, 1, j0 / 4, (n + 3) / 4, random);
         for (int j = 0; j < n; j += VL) {
             vf v = vf_load(z + j0 + j, n - j) + vf_load_any(bias, j0 + j, n - j);
-            if (dropping) v = drop_lanes(drop, random + j, v);
+            if (dropping) v = pp_simd_drop_lanes(drop, random + j, v);
             v += vf_load(x + j0 + j, n - j);
             vf_store(r + j0 + j, n - j, v);
             sum += vf_first(v, n - j, 0);
@@ -54,8 +54,8 @@ static inline void norm(const struct pp_cpu_call *c, bool rms)
     const struct pp_tokens tokens = pp_call_tokens(c->call, c->frame);
     float *z = at->z, *rstd = at->rstd;
     const float *x = at->x, *bias = at->bias, *gamma = at->gamma, *beta = at->beta;
-    struct dropout drop;
-    const bool dropping = dropout_of_tokens(c, &tokens, &drop);
+    struct pp_simd_dropout drop;
+    const bool dropping = pp_simd_dropout_of_tokens(c, &tokens, &drop);
     for (int64_t t = 0; t < tokens.n; t++, z += d, x += d) {
         float *y = at->y ? (float *)at->y + t * d : NULL, *sum = at->sum ? (float *)at->sum + t * d : z;
         const uint32_t row = (uint32_t)(tokens.first + t);
@@ -82,8 +82,8 @@ void PP_SIMD(pp_cpu_residual)(const struct pp_cpu_call *c)
     const struct pp_tokens tokens = pp_call_tokens(c->call, c->frame);
     float *y = at->y;
     const float *z = at->z, *x = at->x;
-    struct dropout drop;
-    const bool dropping = dropout_of_tokens(c, &tokens, &drop);
+    struct pp_simd_dropout drop;
+    const bool dropping = pp_simd_dropout_of_tokens(c, &tokens, &drop);
     for (int64_t t = 0; y && t < tokens.n; t++, y += d, z += d, x += d)
         residual_row(&drop, dropping, (uint32_t)(tokens.first + t), y, z, x, at->bias, d);
 }
@@ -112,22 +112,22 @@ static void grad_means(const struct grad_row *row, int d, float *mean_g, float *
 }
 
 /* drop: NULL for a plain norm */
-static void grad_row(const struct dropout *drop, bool dropping, uint32_t number, const struct grad_row *row, float rstd,
-                     int d)
+static void grad_row(const struct pp_simd_dropout *drop, bool dropping, uint32_t number, const struct grad_row *row,
+                     float rstd, int d)
 {
     uint32_t random[PP_RANDOM_TILE + PP_RANDOM_ROUND];
     float mean_g, mean_gx;
     grad_means(row, d, &mean_g, &mean_gx);
     for (int j0 = 0; j0 < d; j0 += PP_RANDOM_TILE) {
         const int n = d - j0 < PP_RANDOM_TILE ? d - j0 : PP_RANDOM_TILE;
-        if (dropping) random_rows(drop, number, 1, j0 / 4, (n + 3) / 4, random);
+        if (dropping) pp_simd_random_rows(drop, number, 1, j0 / 4, (n + 3) / 4, random);
         for (int j = 0; j < n; j += VL) {
             const int at = j0 + j, left = n - j;
             vf g = vf_load(row->dy + at, left) * vf_load(row->gamma + at, left);
             vf v = (g - mean_g - vf_load(row->xhat + at, left) * mean_gx) * rstd;
             if (row->add) v += vf_load(row->add + at, left);
             vf_store(row->dr + at, left, v);
-            if (drop) vf_store(row->xhat + at, left, dropping ? drop_lanes(drop, random + j, v) : v);
+            if (drop) vf_store(row->xhat + at, left, dropping ? pp_simd_drop_lanes(drop, random + j, v) : v);
         }
     }
 }
@@ -140,8 +140,8 @@ static void norm_grad(const struct pp_cpu_call *c)
     const struct pp_tokens tokens = pp_call_tokens(c->call, c->frame);
     const float *rstd = at->rstd;
     struct grad_row row = {at->dr, at->xhat, at->dy, at->gamma, at->add, at->gamma_grad, at->beta_grad};
-    struct dropout drop;
-    const bool dropping = dropout_of_tokens(c, &tokens, &drop) && !plain;
+    struct pp_simd_dropout drop;
+    const bool dropping = pp_simd_dropout_of_tokens(c, &tokens, &drop) && !plain;
     if (!c->call->adds) {
         memset(row.dgamma, 0, sizeof(float) * (size_t)d);
         if (row.dbeta) memset(row.dbeta, 0, sizeof(float) * (size_t)d);
@@ -155,14 +155,14 @@ static void norm_grad(const struct pp_cpu_call *c)
 void PP_SIMD(pp_cpu_layernorm_grad)(const struct pp_cpu_call *c) { norm_grad(c); }
 void PP_SIMD(pp_cpu_rmsnorm_grad)(const struct pp_cpu_call *c) { norm_grad(c); }
 
-static void residual_grad_row(const struct dropout *drop, uint32_t row, float *dz, const float *dy, int d)
+static void residual_grad_row(const struct pp_simd_dropout *drop, uint32_t row, float *dz, const float *dy, int d)
 {
     uint32_t random[PP_RANDOM_TILE + PP_RANDOM_ROUND];
     for (int j0 = 0; j0 < d; j0 += PP_RANDOM_TILE) {
         const int n = d - j0 < PP_RANDOM_TILE ? d - j0 : PP_RANDOM_TILE;
-        random_rows(drop, row, 1, j0 / 4, (n + 3) / 4, random);
+        pp_simd_random_rows(drop, row, 1, j0 / 4, (n + 3) / 4, random);
         for (int j = 0; j < n; j += VL)
-            vf_store(dz + j0 + j, n - j, drop_lanes(drop, random + j, vf_load(dy + j0 + j, n - j)));
+            vf_store(dz + j0 + j, n - j, pp_simd_drop_lanes(drop, random + j, vf_load(dy + j0 + j, n - j)));
     }
 }
 
@@ -172,8 +172,8 @@ void PP_SIMD(pp_cpu_residual_grad)(const struct pp_cpu_call *c)
     const struct pp_tokens tokens = pp_call_tokens(c->call, c->frame);
     float *dz = c->at.residual_grad.dz;
     const float *dy = c->at.residual_grad.dy;
-    struct dropout drop;
-    if (!dropout_of_tokens(c, &tokens, &drop)) {
+    struct pp_simd_dropout drop;
+    if (!pp_simd_dropout_of_tokens(c, &tokens, &drop)) {
         memcpy(dz, dy, sizeof(float) * (size_t)(tokens.n * d));
         return;
     }

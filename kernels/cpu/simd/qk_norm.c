@@ -47,7 +47,7 @@ void PP_SIMD(pp_cpu_qk_norm)(const struct pp_cpu_call *c)
         for (int h = 0; h < q.heads; h++) {
             const float *gamma = h < q.queries ? at->q_gamma : at->k_gamma;
             float *head = x + (int64_t)h * q.dh;
-            rms_norm(head, head, rms_scale(head, q.dh, q.eps), gamma, q.dh);
+            pp_simd_rms_norm(head, head, pp_simd_rms_scale(head, q.dh, q.eps), gamma, q.dh);
         }
     }
 }
@@ -55,7 +55,7 @@ void PP_SIMD(pp_cpu_qk_norm)(const struct pp_cpu_call *c)
 /* One head of one token: dx is in place of dy; x as it was before the norm. */
 static void grad_head(const struct qk_norm *q, float *dy, const float *x, const float *gamma, float *dgamma)
 {
-    rms_grad(dy, dy, x, rms_scale(x, q->dh, q->eps), gamma, dgamma, q->dh);
+    pp_simd_rms_grad(dy, dy, x, pp_simd_rms_scale(x, q->dh, q->eps), gamma, dgamma, q->dh);
 }
 
 void PP_SIMD(pp_cpu_qk_norm_grad)(const struct pp_cpu_call *c)

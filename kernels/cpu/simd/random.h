@@ -13,7 +13,7 @@
 /* Numbers made at a time, on the stack: small against the first-level cache. */
 enum { PP_RANDOM_TILE = 2048 };
 
-struct dropout {
+struct pp_simd_dropout {
     uint32_t key[2], step, site;
     uint32_t threshold;            /* kept if the number is not below */
     float scale;                   /* of kept values: 1 / (1 - p) */
@@ -23,7 +23,7 @@ struct dropout {
 
 /* False if the call has no dropout now; *out then keeps everything. seq: its rows are tokens, so many of each row of
  * the batch; 0: they are not. */
-static inline bool dropout_of(const struct pp_cpu_call *c, int seq, struct dropout *out)
+static inline bool pp_simd_dropout_of(const struct pp_cpu_call *c, int seq, struct pp_simd_dropout *out)
 {
     const float p = c->call->p;
     const struct pp_frame *frame = c->frame;
@@ -40,23 +40,24 @@ static inline bool dropout_of(const struct pp_cpu_call *c, int seq, struct dropo
 }
 
 /* The same where the rows are these tokens. */
-static inline bool dropout_of_tokens(const struct pp_cpu_call *c, const struct pp_tokens *tokens, struct dropout *out)
+static inline bool pp_simd_dropout_of_tokens(const struct pp_cpu_call *c, const struct pp_tokens *tokens,
+                                             struct pp_simd_dropout *out)
 {
-    const bool on = dropout_of(c, tokens->seq, out);
+    const bool on = pp_simd_dropout_of(c, tokens->seq, out);
     out->places = pp_places_of_tokens(tokens, c->frame);
     return on;
 }
 
 /* The same for an activation function, of whose columns the workers of a rank have a part each: a multiple of 4 where
  * there are several. */
-static inline bool dropout_of_part(const struct pp_cpu_call *c, struct dropout *out)
+static inline bool pp_simd_dropout_of_part(const struct pp_cpu_call *c, struct pp_simd_dropout *out)
 {
-    const bool on = dropout_of(c, c->call->activation.seq, out);
+    const bool on = pp_simd_dropout_of(c, c->call->activation.seq, out);
     out->first = (uint32_t)((int64_t)c->frame->tensor_rank * c->call->activation.width / 4);
     return on;
 }
 
-static inline void philox_multiply(vu a, uint32_t factor, vu *high, vu *low)
+static inline void pp_simd_philox_multiply(vu a, uint32_t factor, vu *high, vu *low)
 {
     const vu f = vu_all(factor);
     vu64 even = vu_mul_even(a, f), odd = vu_mul_even((vu)((vu64)a >> 32), f);
@@ -65,12 +66,12 @@ static inline void philox_multiply(vu a, uint32_t factor, vu *high, vu *low)
 }
 
 /* x[0..3]: counters in, numbers out; x[w] holds word w of each lane's counter. */
-static inline void philox(vu x[4], uint32_t key0, uint32_t key1)
+static inline void pp_simd_philox(vu x[4], uint32_t key0, uint32_t key1)
 {
     for (int round = 0; round < 10; round++) {
         vu high0, low0, high1, low1;
-        philox_multiply(x[0], 0xD2511F53u, &high0, &low0);
-        philox_multiply(x[2], 0xCD9E8D57u, &high1, &low1);
+        pp_simd_philox_multiply(x[0], 0xD2511F53u, &high0, &low0);
+        pp_simd_philox_multiply(x[2], 0xCD9E8D57u, &high1, &low1);
         x[0] = high1 ^ x[1] ^ key0;
         x[2] = high0 ^ x[3] ^ key1;
         x[1] = low1;
@@ -80,12 +81,12 @@ static inline void philox(vu x[4], uint32_t key0, uint32_t key1)
     }
 }
 
-/* Which counter (from the first of the vector on) lane i works on, so that store_quads can write in order with few
- * moves. */
-static inline uint32_t lane_counter(int i) { return (uint32_t)(i % 4 * (VL / 4) + i / 4); }
+/* Which counter (from the first of the vector on) lane i works on, so that pp_simd_store_quads can write in order with
+ * few moves. */
+static inline uint32_t pp_simd_lane_counter(int i) { return (uint32_t)(i % 4 * (VL / 4) + i / 4); }
 
 /* Writes 4*VL numbers, counter by counter. */
-static inline void store_quads(uint32_t *out, const vu x[4])
+static inline void pp_simd_store_quads(uint32_t *out, const vu x[4])
 {
 #ifdef PP_MM
     mm_ints a = PP_MM(unpacklo_epi32)((mm_ints)x[0], (mm_ints)x[1]),
@@ -98,12 +99,12 @@ static inline void store_quads(uint32_t *out, const vu x[4])
     *(vu_at *)(out + 3 * VL) = (vu)PP_MM(unpackhi_epi64)(c, d);
 #else
     for (int i = 0; i < VL; i++)
-        for (int w = 0; w < 4; w++) out[4 * lane_counter(i) + (uint32_t)w] = x[w][i];
+        for (int w = 0; w < 4; w++) out[4 * pp_simd_lane_counter(i) + (uint32_t)w] = x[w][i];
 #endif
 }
 
 /* The number of a token's row vector among those of whole rows. */
-static inline uint32_t token_place(const struct dropout *drop, uint32_t token)
+static inline uint32_t pp_simd_token_place(const struct pp_simd_dropout *drop, uint32_t token)
 {
     const struct pp_token_places *p = &drop->places;
     const uint32_t gaps = p->run ? (token - p->first) / p->run * p->gap : 0, t = token - p->begin + gaps;
@@ -114,14 +115,15 @@ static inline uint32_t token_place(const struct dropout *drop, uint32_t token)
 
 /* Numbers of `rows` row vectors from `row` on, columns 4*first .. 4*(first+quads)-1 of each; out: [rows][4*quads],
  * with room for a multiple of 4*VL. Of tokens one at a time. */
-static inline void random_rows(const struct dropout *drop, uint32_t row, int rows, int first, int quads, uint32_t *out)
+static inline void pp_simd_random_rows(const struct pp_simd_dropout *drop, uint32_t row, int rows, int first, int quads,
+                                       uint32_t *out)
 {
-    row = token_place(drop, row);
+    row = pp_simd_token_place(drop, row);
     const int64_t counters = (int64_t)rows * quads;
     const int turns = (VL - 1) / quads + 1; /* rows that a step of VL counters can pass, rounded up */
     const vu width = vu_all((uint32_t)quads);
     vu column, at = vu_all(row);
-    for (int i = 0; i < VL; i++) column[i] = lane_counter(i);
+    for (int i = 0; i < VL; i++) column[i] = pp_simd_lane_counter(i);
     for (int64_t done = 0; done < counters; done += VL) {
         for (int i = 0; i < turns; i++) {
             vu past = (vu)(column >= width);
@@ -129,14 +131,14 @@ static inline void random_rows(const struct dropout *drop, uint32_t row, int row
             at -= past; /* a true lane is -1 */
         }
         vu x[4] = {column + (uint32_t)first + drop->first, at, vu_all(drop->step), vu_all(drop->site)};
-        philox(x, drop->key[0], drop->key[1]);
-        store_quads(out + 4 * done, x);
+        pp_simd_philox(x, drop->key[0], drop->key[1]);
+        pp_simd_store_quads(out + 4 * done, x);
         column += VL;
     }
 }
 
 /* Lanes of v whose numbers are kept, scaled; zero in the others. */
-static inline vf drop_lanes(const struct dropout *drop, const uint32_t *random, vf v)
+static inline vf pp_simd_drop_lanes(const struct pp_simd_dropout *drop, const uint32_t *random, vf v)
 {
     vi kept = (vi)(*(const vu_at *)random >= drop->threshold);
     return vf_keep(kept, v * drop->scale);

@@ -11,7 +11,7 @@
 #include "kernels/cpu/simd/simd.h"
 
 /* 1 / sqrt(mean of the squares + eps): what the vector is multiplied by. */
-static inline float rms_scale(const float *x, int n, float eps)
+static inline float pp_simd_rms_scale(const float *x, int n, float eps)
 {
     vf squares = {0};
     for (int j = 0; j < n; j += VL) {
@@ -22,14 +22,14 @@ static inline float rms_scale(const float *x, int n, float eps)
 }
 
 /* y = x * scale * gamma; y may be x. */
-static inline void rms_norm(float *y, const float *x, float scale, const float *gamma, int n)
+static inline void pp_simd_rms_norm(float *y, const float *x, float scale, const float *gamma, int n)
 {
     for (int j = 0; j < n; j += VL) vf_store(y + j, n - j, vf_load(x + j, n - j) * scale * vf_load(gamma + j, n - j));
 }
 
 /* dx: the gradient at x, from dy, that at y; it may be dy or x. dgamma is added to. */
-static inline void rms_grad(float *dx, const float *dy, const float *x, float scale, const float *gamma, float *dgamma,
-                            int n)
+static inline void pp_simd_rms_grad(float *dx, const float *dy, const float *x, float scale, const float *gamma,
+                                    float *dgamma, int n)
 {
     vf sum = {0};
     for (int j = 0; j < n; j += VL) {

@@ -18,8 +18,8 @@ static bool supported(void)
 static void random_numbers(const uint32_t key[2], uint32_t step, uint32_t site, uint32_t row, int rows, int quads,
                            uint32_t *out)
 {
-    const struct dropout drop = {.key = {key[0], key[1]}, .step = step, .site = site};
-    random_rows(&drop, row, rows, 0, quads, out);
+    const struct pp_simd_dropout drop = {.key = {key[0], key[1]}, .step = step, .site = site};
+    pp_simd_random_rows(&drop, row, rows, 0, quads, out);
 }
 
 static void exponentials(float *to, const float *from, int64_t n)
