@@ -47,8 +47,8 @@ pp_status pp_db_flush(struct pp_db *db) PP_MUST_CHECK;
 pp_status pp_db_close(struct pp_db *db); /* commits and frees, also where it fails; NULL is fine */
 /* The same at the end of work that ended with `status`: if that is a failure, it stays the last one and is returned. */
 pp_status pp_db_close_after(struct pp_db *db, pp_status status) PP_MUST_CHECK;
-/* The same, but frees nothing: for a process that ends while other threads wait for the lock of pp_db_share(), which
- * the caller has. */
+/* The same as pp_db_close(), but frees nothing: for a process that ends while other threads wait for the lock of
+ * pp_db_share(), which the caller has. */
 pp_status pp_db_end(struct pp_db *db);
 
 /* One run of a program, before it has results. Texts may be NULL; they are borrowed during the call. */

@@ -14,6 +14,7 @@ pp_status pp_db_flush(struct pp_db *db)
 
 pp_status pp_db_end(struct pp_db *db)
 {
+    if (!db) return PP_OK;
     const pp_status status = db->sql ? pp_db_flush(db) : PP_OK;
     for (int i = 0; i < db->nstatements; i++) sqlite3_finalize(db->statement[i].handle);
     db->nstatements = 0;
