@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/hash.h"
 #include "core/base/launcher.h"
 #include "core/base/log.h"
 #include "core/options/main.h"
-#include "core/plan/plan_hash.h"
 #include "exec/signals.h"
 
 /* What every process tells first; the terms themselves only where these say that something differs. */
@@ -19,11 +19,7 @@ struct head {
     uint64_t hash;
 };
 
-static uint64_t hash_of(uint64_t hash, const char *text)
-{
-    for (; *text; text++) hash = pp_plan_hash_word(hash, (unsigned char)*text);
-    return pp_plan_hash_word(hash, 0);
-}
+static uint64_t hash_of(uint64_t hash, const char *text) { return pp_hash_bytes(hash, text, strlen(text) + 1); }
 
 void pp_terms_add(struct pp_terms *terms, const char *name, const char *advice, const char *fmt, ...)
 {

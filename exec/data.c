@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "core/plan/plan_hash.h"
+#include "core/base/hash.h"
 
 static const char *const part_names[PP_PARTS] = {"training", "validation", "test"};
 
@@ -99,9 +99,9 @@ uint64_t pp_data_hash(const struct pp_data *data)
 {
     uint64_t hash = (uint64_t)data->sequences;
     for (int part = 0; part < PP_PARTS; part++) {
-        hash = pp_plan_hash_word(hash, (uint64_t)data->length[part]);
+        hash = pp_hash_word(hash, (uint64_t)data->length[part]);
         for (int64_t i = 0; data->words[part] && i < data->length[part]; i++)
-            hash = pp_plan_hash_word(hash, (uint32_t)data->words[part][i]);
+            hash = pp_hash_word(hash, (uint32_t)data->words[part][i]);
     }
     return hash;
 }

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/hash.h"
 #include "core/base/log.h"
-#include "core/plan/plan_hash.h"
 
 static const char same_options[] = "start all processes with the same options",
                   same_file[] = "is the file the same on all hosts?", same_data[] = "is --data the same on all hosts?",
@@ -51,9 +51,8 @@ static void add_points(const struct pp_exec *exec, const struct pp_point *points
         struct pp_point point = points[i];
         char text[PP_POINT_TEXT];
         point.schedule = "";
-        for (const char *at = pp_point_text(&point, text); *at; at++)
-            hash = pp_plan_hash_word(hash, (unsigned char)*at);
-        hash = pp_plan_hash_word(hash, 0);
+        pp_point_text(&point, text);
+        hash = pp_hash_bytes(hash, text, strlen(text) + 1);
     }
     pp_terms_add(terms, "list of configurations", exec->config.points ? same_points : same_options, "%d: %016" PRIx64,
                  n, hash);
@@ -149,7 +148,7 @@ static void add_times(const struct pp_job *job, struct pp_terms *terms)
     const struct pp_measured_times *measured = &job->times.measured;
     uint64_t hash = 0;
     for (int i = 0; measured->ns && i < measured->plan->nclasses; i++)
-        hash = pp_plan_hash_word(hash, (uint64_t)measured->ns[i]);
+        hash = pp_hash_word(hash, (uint64_t)measured->ns[i]);
     pp_terms_add(terms, "profile", "let all machines see the same --db", "%016" PRIx64, hash);
 }
 

@@ -1,72 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/plan/plan_hash.h"
+#include "core/base/hash.h"
 #include "exec/weights.h"
+#include "exec/weights_file.h"
 #include "exec/weights_sums.h"
 
-enum { PAGE = 4096, LENGTH_BYTES = 8 };
+enum { PAGE = 4096 };
 
-struct file {
-    const char *path;
-    int fd;
-    int64_t bytes;
-    uint64_t hash; /* of what was read */
-};
-
-static pp_status add(struct file *f, int64_t at, int64_t n, char *out)
+/* Of a file whose header has no checksums. */
+static pp_status add_pages(const struct pp_weights_file *file, uint64_t *hash)
 {
-    for (int64_t done = 0; done < n;) {
-        const ssize_t got = pread(f->fd, out + done, (size_t)(n - done), at + done);
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return pp_fail(PP_IO, "cannot read %s: %s", f->path, got < 0 ? strerror(errno) : "it was cut");
-        done += got;
-    }
-    for (int64_t i = 0; i < n; i++) f->hash = pp_plan_hash_word(f->hash, (unsigned char)out[i]);
-    return PP_OK;
-}
-
-/* *sums: does it have the checksums of all tensors? */
-static pp_status add_header(struct file *f, bool *sums)
-{
-    char length[LENGTH_BYTES], *header;
-    uint64_t n = 0;
-    PP_TRY(add(f, 0, LENGTH_BYTES, length));
-    for (int i = LENGTH_BYTES - 1; i >= 0; i--) n = n << 8 | (unsigned char)length[i];
-    if (n > (uint64_t)f->bytes - LENGTH_BYTES) return pp_fail(PP_INPUT, "%s is no safetensors file", f->path);
-    PP_TRY(PP_NEW(&header, n));
-    const pp_status status = add(f, LENGTH_BYTES, (int64_t)n, header);
-    *sums = status == PP_OK && pp_sums_find(header, n);
-    free(header);
-    return status;
-}
-
-static pp_status add_file(struct file *f)
-{
-    struct stat info;
     char page[PAGE];
-    bool sums = false;
-    if (fstat(f->fd, &info)) return pp_fail(PP_IO, "cannot read %s: %s", f->path, strerror(errno));
-    f->bytes = info.st_size;
-    f->hash = pp_plan_hash_word(0, (uint64_t)f->bytes);
-    PP_TRY(add_header(f, &sums));
-    for (int64_t at = 0; !sums && at < f->bytes; at += PP_PIECE_BYTES)
-        PP_TRY(add(f, at, f->bytes - at < PAGE ? f->bytes - at : PAGE, page));
+    for (int64_t at = 0; at < file->bytes; at += PP_PIECE_BYTES) {
+        const int64_t n = file->bytes - at < PAGE ? file->bytes - at : PAGE;
+        PP_TRY(pp_weights_file_read(file, page, n, at));
+        *hash = pp_hash_bytes(*hash, page, (size_t)n);
+    }
     return PP_OK;
+}
+
+static pp_status hash_file(const struct pp_weights_file *file, uint64_t *hash)
+{
+    char *header;
+    size_t size;
+    PP_TRY(pp_weights_file_header(file, &header, &size));
+    *hash = pp_hash_bytes(pp_hash_word(0, (uint64_t)file->bytes), header, size);
+    const bool sums = pp_sums_find(header, size);
+    free(header);
+    return sums ? PP_OK : add_pages(file, hash);
 }
 
 pp_status pp_weights_content(const char *path, uint64_t *out)
 {
-    struct file f = {.path = path, .fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)};
+    struct pp_weights_file file;
     *out = 0;
-    if (f.fd < 0) return pp_fail(PP_INPUT, "cannot open %s: %s", path, strerror(errno));
-    const pp_status status = add_file(&f);
-    *out = f.hash;
-    close(f.fd);
+    pp_status status = pp_weights_file_open(path, &file);
+    if (status == PP_OK) status = hash_file(&file, out);
+    if (file.fd >= 0) close(file.fd);
     return status;
 }

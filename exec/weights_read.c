@@ -1,19 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/base/text.h"
 #include "core/options/config.h"
 #include "exec/weights.h"
+#include "exec/weights_file.h"
 #include "exec/weights_sums.h"
-
-enum { MAX_HEADER = 100 << 20 }; /* the limit of the reference implementation */
 
 /* A tensor of the model in the file. */
 struct place {
@@ -24,7 +20,7 @@ struct place {
 
 struct pp_weights_reader {
     char *path;
-    int fd;
+    struct pp_weights_file file;
     int64_t data_start, data_bytes;
     int ntensors;
     struct place *places; /* [ntensors] as in the model */
@@ -39,30 +35,6 @@ struct entry {
     const char *name;
     int64_t begin, end;
 };
-
-static pp_status read_at(const struct pp_weights_reader *r, void *to, int64_t bytes, int64_t offset)
-{
-    for (char *at = to; bytes > 0;) {
-        ssize_t got = pread(r->fd, at, (size_t)bytes, offset);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return pp_fail(PP_IO, "cannot read %s: %s", r->path, strerror(errno));
-        if (got == 0) return pp_fail(PP_INPUT, "%s is truncated: it ends at byte %" PRId64, r->path, offset);
-        at += got;
-        bytes -= got;
-        offset += got;
-    }
-    return PP_OK;
-}
-
-static pp_status open_file(struct pp_weights_reader *r, int64_t *file_bytes)
-{
-    struct stat info;
-    r->fd = open(r->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a pipe is refused, not waited for */
-    if (r->fd < 0 || fstat(r->fd, &info)) return pp_fail(PP_INPUT, "cannot open %s: %s", r->path, strerror(errno));
-    if (!S_ISREG(info.st_mode)) return pp_fail(PP_INPUT, "%s is not a regular file", r->path);
-    *file_bytes = info.st_size;
-    return PP_OK;
-}
 
 #define DAMAGED "damaged; take another copy of the file, or do without it"
 
@@ -104,27 +76,14 @@ static pp_status parse_header(const struct pp_weights_reader *r, char *text, siz
 
 static pp_status read_header(struct pp_weights_reader *r, json_t **out)
 {
-    int64_t file_bytes = 0;
-    unsigned char size_bytes[8];
-    uint64_t size = 0;
-    PP_TRY(open_file(r, &file_bytes));
-    if (file_bytes < 8)
-        return pp_fail(PP_INPUT, "%s is no safetensors file: only %" PRId64 " byte%s long", r->path, file_bytes,
-                       pp_plural(file_bytes));
-    PP_TRY(read_at(r, size_bytes, 8, 0));
-    for (int i = 7; i >= 0; i--) size = size << 8 | size_bytes[i];
-    if (size > MAX_HEADER || (int64_t)size > file_bytes - 8)
-        return pp_fail(PP_INPUT,
-                       "%s is no safetensors file, or truncated: its header would have %" PRIu64
-                       " bytes, the file has %" PRId64,
-                       r->path, size, file_bytes);
     char *text;
-    PP_TRY(PP_NEW(&text, size));
-    pp_status status = read_at(r, text, (int64_t)size, 8);
-    if (status == PP_OK) status = parse_header(r, text, size, out);
+    size_t size;
+    PP_TRY(pp_weights_file_open(r->path, &r->file));
+    PP_TRY(pp_weights_file_header(&r->file, &text, &size));
+    const pp_status status = parse_header(r, text, size, out);
     free(text);
-    r->data_start = 8 + (int64_t)size;
-    r->data_bytes = file_bytes - r->data_start;
+    r->data_start = PP_WEIGHTS_LENGTH_BYTES + (int64_t)size;
+    r->data_bytes = r->file.bytes - r->data_start;
     return status;
 }
 
@@ -320,14 +279,14 @@ static void take_notes(json_t *header, struct pp_notes *out)
 
 pp_status pp_weights_notes(const char *path, struct pp_notes *out)
 {
-    struct pp_weights_reader r = {.fd = -1, .path = strdup(path)};
+    struct pp_weights_reader r = {.file = {.fd = -1}, .path = strdup(path)};
     json_t *header = NULL;
     out->n = 0;
     out->overfull = false;
     pp_status status = r.path ? read_header(&r, &header) : pp_fail(PP_NOMEM, "cannot allocate memory for a file name");
     if (status == PP_OK) take_notes(header, out);
     json_decref(header);
-    if (r.fd >= 0) close(r.fd);
+    if (r.file.fd >= 0) close(r.file.fd);
     free(r.path);
     return status;
 }
@@ -337,7 +296,8 @@ pp_status pp_weights_open(const char *path, const struct pp_model *model, struct
     struct pp_weights_reader *r;
     *out = NULL;
     PP_TRY(PP_NEW(&r, 1));
-    *r = (struct pp_weights_reader){.fd = -1, .ntensors = model->ntensors, .piece_tensor = -1, .path = strdup(path)};
+    *r = (struct pp_weights_reader){
+        .file = {.fd = -1}, .ntensors = model->ntensors, .piece_tensor = -1, .path = strdup(path)};
     pp_status status =
         r->path ? PP_NEW(&r->places, model->ntensors) : pp_fail(PP_NOMEM, "cannot allocate memory for a file name");
     if (status == PP_OK) status = PP_NEW(&r->piece, PP_PIECE_BYTES);
@@ -359,7 +319,7 @@ static pp_status take_piece(struct pp_weights_reader *r, int tensor, int64_t beg
                   at = r->data_start + place->begin + begin;
     if (r->piece_tensor == tensor && r->piece_begin == begin) return PP_OK;
     r->piece_tensor = -1;
-    PP_TRY(read_at(r, r->piece, bytes, at));
+    PP_TRY(pp_weights_file_read(&r->file, r->piece, bytes, at));
     if (r->sums && pp_sum_add(0, r->piece, (size_t)bytes) != r->sums[place->first_piece + begin / PP_PIECE_BYTES])
         return pp_fail(PP_INPUT,
                        "%s: tensor '%s' has not the checksum that it was written with (in bytes %" PRId64 " to %" PRId64
@@ -388,7 +348,7 @@ pp_status pp_weights_read(struct pp_weights_reader *r, int tensor, int64_t first
 void pp_weights_close(struct pp_weights_reader *r)
 {
     if (!r) return;
-    if (r->fd >= 0) close(r->fd);
+    if (r->file.fd >= 0) close(r->file.fd);
     free(r->sums);
     free(r->piece);
     free(r->places);

@@ -8,7 +8,7 @@
 #include <strings.h>
 
 #include "core/base/file_label.h"
-#include "core/plan/plan_hash.h"
+#include "core/base/hash.h"
 #include "schedules/builder.h"
 #include "schedules/csv_read.h"
 
@@ -69,11 +69,11 @@ bool pp_schedule_is_file(const char *name)
 
 static uint64_t hash_of(const struct pp_csv_schedule *file)
 {
-    uint64_t hash = pp_plan_hash_pair(0, file->ranks, file->stages);
+    uint64_t hash = pp_hash_pair(0, file->ranks, file->stages);
     for (int r = 0; r < file->ranks; r++)
         for (int64_t i = 0; i < file->orders[r].n; i++) {
             const struct pp_op *op = &file->orders[r].ops[i];
-            hash = pp_plan_hash_word(pp_plan_hash_pair(hash, op->stage, op->microbatch), op->kind);
+            hash = pp_hash_word(pp_hash_pair(hash, op->stage, op->microbatch), op->kind);
         }
     return hash;
 }

@@ -8,10 +8,10 @@
 #include <string.h>
 
 #include "core/base/file_label.h"
+#include "core/base/hash.h"
 #include "core/base/log.h"
 #include "core/base/printable.h"
 #include "core/options/main.h"
-#include "core/plan/plan_hash.h"
 #include "core/shape/shape.h"
 #include "sim/embedded.h"
 
@@ -308,10 +308,8 @@ enum { FILE_BYTES = 1 << 16 };
 /* The machine is named by the label of its file, so a changed copy is another machine, even if it kept its name. */
 static pp_status parse_file(const char *text, size_t size, const char *path, struct pp_machine *out)
 {
-    uint64_t hash = 0;
-    for (size_t i = 0; i < size; i++) hash = pp_plan_hash_word(hash, (unsigned char)text[i]);
     PP_TRY(pp_machine_parse(text, size, path, out));
-    pp_file_label(path, hash, out->name, sizeof out->name);
+    pp_file_label(path, pp_hash_bytes(0, text, size), out->name, sizeof out->name);
     out->of_file = true;
     return PP_OK;
 }

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/plan/plan_hash.h"
+#include "core/base/hash.h"
 
 static struct pp_rates rates_of(const struct pp_machine *m, int sharers)
 {
@@ -77,7 +77,7 @@ static int place_of(const struct pp_call_key *key)
 {
     uint64_t hash = (uint64_t)key->kernel << 32 | key->operands;
     for (int i = 0; i < PP_CALL_DIMS; i += 2)
-        hash = pp_plan_hash_pair(hash, key->n[i], i + 1 < PP_CALL_DIMS ? key->n[i + 1] : 0);
+        hash = pp_hash_pair(hash, key->n[i], i + 1 < PP_CALL_DIMS ? key->n[i + 1] : 0);
     return (int)(hash % PP_TIMED_CALLS);
 }
 

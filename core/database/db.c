@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "core/base/clock.h"
+#include "core/base/hash.h"
 #include "core/database/db_query.h"
-#include "core/plan/plan_hash.h"
 
 enum {
     APPLICATION_ID = 0x70706b74, /* "ppkt": tells our files from other people's */
@@ -136,10 +136,9 @@ static pp_status read_version(struct pp_db *db, int64_t *version)
 static pp_status renew_views(struct pp_db *db)
 {
     char made[80];
-    uint64_t hash = 0;
+    const uint64_t hash = pp_hash_bytes(0, pp_views_sql, strlen(pp_views_sql));
     int64_t one;
     bool current;
-    for (const char *at = pp_views_sql; *at; at++) hash = pp_plan_hash_word(hash, (unsigned char)*at);
     snprintf(made, sizeof made, "CREATE VIEW v_views AS SELECT '%016" PRIx64 "' AS hash", hash);
     PP_TRY(pp_db_integer(db, "SELECT 1 FROM sqlite_master WHERE type = 'view' AND sql = ?1", PP_VALUES(PP_TEXT(made)),
                          &one, &current));

@@ -5,10 +5,10 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "core/base/hash.h"
 #include "core/base/text.h"
 #include "core/database/db_query.h"
 #include "core/options/devices.h"
-#include "core/plan/plan_hash.h"
 #include "core/shape/pieces.h"
 
 static void add_real(struct pp_text *t, const char *before, double value)
@@ -42,7 +42,7 @@ static void add_cut(struct pp_text *t, const struct pp_model *model)
     enum { MOST = 40 };
     uint64_t hash = 0;
     for (int s = 0; s < model->nstages; s++) {
-        hash = pp_plan_hash_word(hash, (uint64_t)model->stages[s].layers);
+        hash = pp_hash_word(hash, (uint64_t)model->stages[s].layers);
         if (model->nstages <= MOST) pp_text_add(t, s ? ",%d" : " %d", model->stages[s].layers);
     }
     if (model->nstages > MOST) pp_text_add(t, " cut %016" PRIx64, hash);
@@ -52,13 +52,10 @@ static void add_cut(struct pp_text *t, const struct pp_model *model)
 static void add_word(struct pp_text *t, const char *word)
 {
     enum { MOST = 160 };
-    uint64_t hash = 0;
-    if (strlen(word) <= MOST) {
+    if (strlen(word) <= MOST)
         pp_text_add(t, " %s", word);
-        return;
-    }
-    for (const char *c = word; *c; c++) hash = pp_plan_hash_word(hash, (uint64_t)*c);
-    pp_text_add(t, " split %016" PRIx64, hash);
+    else
+        pp_text_add(t, " split %016" PRIx64, pp_hash_bytes(0, word, strlen(word)));
 }
 
 /* The plan does not tell all cuts apart, and one cut has several names, of which `time` may be another tomorrow. */
@@ -85,7 +82,8 @@ static void add_heads(struct pp_text *t, const struct pp_config *config)
     if (model->kv_heads) pp_text_add(t, " kv%d", model->kv_heads);
 }
 
-/* As programs name them (kernels/signature.c). */
+/* Nearly as programs name them (kernels/signature.c), whose experts are those of one layer. Neither text can be changed
+ * to be like the other one: databases have it. */
 static void add_experts(struct pp_text *t, const struct pp_config *config)
 {
     const struct pp_shape *model = &config->model;

@@ -10,10 +10,10 @@
 #include <unistd.h>
 
 #include "core/base/decimal.h"
+#include "core/base/hash.h"
 #include "core/base/lines.h"
 #include "core/options/times_file.h"
 #include "core/plan/cut.h"
-#include "core/plan/plan_hash.h"
 #include "core/shape/split.h"
 
 static const double most = 1e9; /* ms, or MiB, of a block */
@@ -143,7 +143,7 @@ static void set_hash(struct pp_blocks *blocks)
         for (int c = 0; c < COLUMNS; c++) {
             uint64_t word;
             memcpy(&word, figure(&blocks->block[i], c), sizeof word);
-            blocks->hash = pp_plan_hash_word(blocks->hash, word);
+            blocks->hash = pp_hash_word(blocks->hash, word);
         }
 }
 

@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/hash.h"
 #include "core/base/text.h"
 #include "core/job/plan_stages.h"
 #include "core/job/stage_costs.h"
 #include "core/model/task_names.h"
-#include "core/plan/plan_hash.h"
 #include "core/shape/pieces.h"
 
 enum { LISTED = 12, LISTED_TEXT = LISTED * 12 };
@@ -201,7 +201,7 @@ static void add(struct additions *stage, int which, int32_t microbatch, bool *ot
 {
     *other |= microbatch < stage->last[which];
     stage->last[which] = microbatch;
-    stage->hash[which] = pp_plan_hash_word(stage->hash[which], (uint32_t)microbatch);
+    stage->hash[which] = pp_hash_word(stage->hash[which], (uint32_t)microbatch);
 }
 
 /* *number: 0 if all stages add their gradients in the order of the microbatches; else (in schedule files) a hash of the
@@ -223,7 +223,7 @@ static pp_status other_order(const struct pp_job *job, uint32_t *number)
     for (int s = 0; s < plan->stages; s++) {
         const struct pp_stage *stage = &job->model->stages[s];
         for (int item = 0; item < stage->embed + stage->layers + stage->decode; item++)
-            hash = pp_plan_hash_word(pp_plan_hash_word(hash, stages[s].hash[0]), stages[s].hash[1]);
+            hash = pp_hash_word(pp_hash_word(hash, stages[s].hash[0]), stages[s].hash[1]);
     }
     free(stages);
     *number = other ? (uint32_t)(hash >> 32) | 1 : 0;

@@ -102,41 +102,39 @@ int pp_plan_most_slot_rows(const struct pp_plan *plan)
 
 uint64_t pp_plan_hash_begin(const struct pp_plan *plan)
 {
-    uint64_t hash = pp_plan_hash_pair(0, plan->ranks, plan->virtual_stages);
-    hash = pp_plan_hash_pair(hash, plan->microbatches, plan->replicas);
-    if (plan->members > 1) hash = pp_plan_hash_word(hash, (uint64_t)plan->members);
-    if (plan->expert_parallel > 1) hash = pp_plan_hash_word(hash, UINT64_C(1) << 32 | (uint64_t)plan->expert_parallel);
-    if (plan->context > 1) hash = pp_plan_hash_word(hash, UINT64_C(2) << 32 | (uint64_t)plan->context);
-    if (plan->shard_group < plan->replicas)
-        hash = pp_plan_hash_word(hash, UINT64_C(3) << 32 | (uint64_t)plan->shard_group);
+    uint64_t hash = pp_hash_pair(0, plan->ranks, plan->virtual_stages);
+    hash = pp_hash_pair(hash, plan->microbatches, plan->replicas);
+    if (plan->members > 1) hash = pp_hash_word(hash, (uint64_t)plan->members);
+    if (plan->expert_parallel > 1) hash = pp_hash_word(hash, UINT64_C(1) << 32 | (uint64_t)plan->expert_parallel);
+    if (plan->context > 1) hash = pp_hash_word(hash, UINT64_C(2) << 32 | (uint64_t)plan->context);
+    if (plan->shard_group < plan->replicas) hash = pp_hash_word(hash, UINT64_C(3) << 32 | (uint64_t)plan->shard_group);
     if (pp_checkpoint_in_slots(plan->checkpoint)) /* it changes no task, see pp_checkpoint_in_slots() */
-        hash = pp_plan_hash_pair(hash, -1, plan->checkpoint);
-    for (int m = 0; m < plan->microbatches; m++) hash = pp_plan_hash_word(hash, (uint64_t)plan->rows[m]);
+        hash = pp_hash_pair(hash, -1, plan->checkpoint);
+    for (int m = 0; m < plan->microbatches; m++) hash = pp_hash_word(hash, (uint64_t)plan->rows[m]);
     for (int s = 0; s < plan->stages; s++) {
         const int *pool = plan->act_pool[s];
-        hash = pp_plan_hash_pair(hash, plan->stage_rank[s], pool[PP_ACT_LAYERS]);
+        hash = pp_hash_pair(hash, plan->stage_rank[s], pool[PP_ACT_LAYERS]);
         hash = pp_plan_hash_further(hash, pool[PP_ACT_MORE], pool[PP_ACT_ENDS]);
     }
     for (int i = 0; i < plan->nlanes; i++) {
         const struct pp_lane *lane = &plan->lanes[i];
-        hash = pp_plan_hash_pair(pp_plan_hash_pair(hash, lane->kind, lane->transfer), lane->src, lane->dst);
+        hash = pp_hash_pair(pp_hash_pair(hash, lane->kind, lane->transfer), lane->src, lane->dst);
     }
     for (int i = 0; i < plan->npools; i++) {
         const struct pp_pool *pool = &plan->pools[i];
-        hash = pp_plan_hash_pair(pp_plan_hash_pair(hash, pool->kind, pool->rank), pool->key, pool->slots);
+        hash = pp_hash_pair(pp_hash_pair(hash, pool->kind, pool->rank), pool->key, pool->slots);
     }
-    for (int i = 0; i < plan->nwraps; i++) hash = pp_plan_hash_pair(hash, plan->wraps[i].from, plan->wraps[i].to);
+    for (int i = 0; i < plan->nwraps; i++) hash = pp_hash_pair(hash, plan->wraps[i].from, plan->wraps[i].to);
     for (int i = 0; i < plan->nclasses; i++)
-        if (plan->classes[i].parts > 1) hash = pp_plan_hash_pair(hash, plan->classes[i].part, plan->classes[i].parts);
-    if (plan->rounds_weights) hash = pp_plan_hash_word(hash, UINT64_C(4) << 32);
+        if (plan->classes[i].parts > 1) hash = pp_hash_pair(hash, plan->classes[i].part, plan->classes[i].parts);
+    if (plan->rounds_weights) hash = pp_hash_word(hash, UINT64_C(4) << 32);
     return hash;
 }
 
 uint64_t pp_plan_hash_end(const struct pp_plan *plan, uint64_t hash)
 {
-    for (int64_t i = 0; i < plan->issue_start[plan->ranks]; i++)
-        hash = pp_plan_hash_word(hash, (uint64_t)plan->issue[i]);
-    return pp_plan_hash_word(hash, (uint64_t)plan->ntasks);
+    for (int64_t i = 0; i < plan->issue_start[plan->ranks]; i++) hash = pp_hash_word(hash, (uint64_t)plan->issue[i]);
+    return pp_hash_word(hash, (uint64_t)plan->ntasks);
 }
 
 uint64_t pp_plan_hash(const struct pp_plan *plan)

@@ -6,25 +6,13 @@
 #ifndef PP_CORE_PLAN_PLAN_HASH_H
 #define PP_CORE_PLAN_PLAN_HASH_H
 
+#include "core/base/hash.h"
 #include "core/plan/plan.h"
-
-/* One step of a 64-bit multiply-xorshift hash. It takes a word at a time, so that plans of millions of tasks stay
- * cheap. */
-static inline uint64_t pp_plan_hash_word(uint64_t hash, uint64_t word)
-{
-    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
-    return hash ^ hash >> 29;
-}
-
-static inline uint64_t pp_plan_hash_pair(uint64_t hash, int32_t a, int32_t b)
-{
-    return pp_plan_hash_word(hash, (uint64_t)(uint32_t)a << 32 | (uint32_t)b);
-}
 
 /* What most have not: -1, -1 changes nothing. */
 static inline uint64_t pp_plan_hash_further(uint64_t hash, int32_t a, int32_t b)
 {
-    return a < 0 && b < 0 ? hash : pp_plan_hash_pair(hash, a, b);
+    return a < 0 && b < 0 ? hash : pp_hash_pair(hash, a, b);
 }
 
 /* First: hashes everything but tasks and issue lists. */
@@ -35,13 +23,13 @@ static inline uint64_t pp_plan_hash_task(const struct pp_plan *plan, uint64_t ha
 {
     static const int32_t none[PP_ACT_PARTS] = {-1, -1, -1};
     const int32_t *act = t->act < 0 ? none : plan->acts[t->act];
-    hash = pp_plan_hash_word(hash, (uint64_t)t->kind << 24 | (uint64_t)t->flags << 16 | t->count);
-    hash = pp_plan_hash_pair(hash, t->stage, t->microbatch);
-    hash = pp_plan_hash_pair(hash, t->lane, t->dep[0]);
-    hash = pp_plan_hash_pair(hash, t->dep[1], t->dep[2]);
-    hash = pp_plan_hash_pair(hash, act[PP_ACT_LAYERS], t->ckpt);
+    hash = pp_hash_word(hash, (uint64_t)t->kind << 24 | (uint64_t)t->flags << 16 | t->count);
+    hash = pp_hash_pair(hash, t->stage, t->microbatch);
+    hash = pp_hash_pair(hash, t->lane, t->dep[0]);
+    hash = pp_hash_pair(hash, t->dep[1], t->dep[2]);
+    hash = pp_hash_pair(hash, act[PP_ACT_LAYERS], t->ckpt);
     hash = pp_plan_hash_further(hash, act[PP_ACT_MORE], act[PP_ACT_ENDS]);
-    return pp_plan_hash_pair(hash, t->in, t->out);
+    return pp_hash_pair(hash, t->in, t->out);
 }
 
 /* At the end: hashes the issue lists. */
