@@ -9,7 +9,8 @@
  *     STAGE(PP_COLUMN_READ)
  *
  * PP_COLUMN_SQL puts a comma behind each expression, so one more must follow. PP_COLUMN_READ reads the next column,
- * a whole number, of `statement` into the field of `*row`.
+ * a whole number, of `statement` into the field of `*row`, an int64_t. PP_COLUMN_FIT does so, too, with fields that may
+ * be smaller; where one has no room for the number `fits` becomes false.
  */
 #ifndef PP_ANALYSIS_COLUMNS_H
 #define PP_ANALYSIS_COLUMNS_H
@@ -17,6 +18,9 @@
 #include <sqlite3.h>
 
 #define PP_COLUMN_SQL(sql, field) sql ", "
-#define PP_COLUMN_READ(sql, field) row->field = (__typeof__(row->field))sqlite3_column_int64(statement, column++);
+#define PP_COLUMN_READ(sql, field) row->field = sqlite3_column_int64(statement, column++);
+#define PP_COLUMN_FIT(sql, field)                                                                                      \
+    row->field = (__typeof__(row->field))sqlite3_column_int64(statement, column);                                      \
+    if (row->field != sqlite3_column_int64(statement, column++)) fits = false;
 
 #endif

@@ -44,19 +44,20 @@ static const char bars[] =
     "FROM run r JOIN event e ON e.run = r.id JOIN task t ON t.plan = r.plan AND t.id = e.task "
     "WHERE r.id = ?1 AND e.side <> 1 AND (?2 < 0 OR e.step = ?2) ORDER BY e.start_ns, e.task, e.worker";
 
+static pp_status damaged(struct pp_db *db, int64_t run, const char *what)
+{
+    return pp_fail(PP_INPUT, "database %s: run %" PRId64 " has %s that no ppkit writes: the file is damaged", db->path,
+                   run, what);
+}
+
 pp_status pp_timeline_typical_step(struct pp_db *db, int64_t run, int *step)
 {
     int64_t value = -1;
     bool found;
     PP_TRY(pp_db_integer(db, typical_step, PP_VALUES(PP_INT(run)), &value, &found));
+    if (found && value != (int)value) return damaged(db, run, "a number of a step");
     *step = found ? (int)value : -1;
     return PP_OK;
-}
-
-static pp_status damaged(struct pp_db *db, int64_t run, const char *what)
-{
-    return pp_fail(PP_INPUT, "database %s: run %" PRId64 " has %s that no ppkit writes: the file is damaged", db->path,
-                   run, what);
 }
 
 static bool between(int64_t value, int64_t least, int64_t most) { return value >= least && value <= most; }
@@ -75,27 +76,28 @@ static pp_status read_bar(struct pp_db *db, sqlite3_stmt *statement, const struc
                           struct pp_bar *row)
 {
     int column = 0;
+    bool fits = true;
     const char *name;
-    BAR(PP_COLUMN_READ)
+    BAR(PP_COLUMN_FIT)
     PP_TRY(pp_db_text(db, statement, column, &name));
     row->kind = pp_kind_named(name);
     if (row->kind == PP_KINDS)
         return pp_fail(PP_INPUT, "database %s: a task is of kind \"%s\", which this ppkit does not know", db->path,
                        name ? name : "(none)");
-    return possible(timeline, row) ? PP_OK : damaged(db, timeline->run, "an event");
+    return fits && possible(timeline, row) ? PP_OK : damaged(db, timeline->run, "an event");
 }
 
 static pp_status read_shape(struct pp_db *db, struct pp_timeline *row)
 {
     int column = 0;
     sqlite3_stmt *statement;
-    bool found;
+    bool found, fits = true;
     PP_TRY(pp_db_query(db, shape, PP_VALUES(PP_INT(row->run)), &statement));
     PP_TRY(pp_db_row(db, statement, &found));
     if (!found) return pp_fail(PP_INPUT, "database %s: there is no run %" PRId64, db->path, row->run);
-    SHAPE(PP_COLUMN_READ)
+    SHAPE(PP_COLUMN_FIT)
     sqlite3_reset(statement);
-    if (between(row->ranks, 1, STAGES_MAX) && between(row->virtual_stages, 1, STAGES_MAX) &&
+    if (fits && between(row->ranks, 1, STAGES_MAX) && between(row->virtual_stages, 1, STAGES_MAX) &&
         between(row->replicas, 1, WORKERS_MAX / row->ranks) &&
         between(row->neighbours, 1, WORKERS_MAX / row->ranks / row->replicas) &&
         between(row->expert_parallel, 1, row->neighbours) &&

@@ -39,7 +39,8 @@ static inline int pp_timeline_rank(const struct pp_timeline *t, const struct pp_
  * such run, or its rows are damaged. After a failure nothing is held. */
 pp_status pp_timeline_read(struct pp_db *db, int64_t run, int step, struct pp_timeline *out) PP_MUST_CHECK;
 void pp_timeline_free(struct pp_timeline *timeline);
-/* *step: the traced step in which the makespan of replica 0 is the median of all traced steps; -1 if there is none. */
+/* *step: the traced step in which the makespan of replica 0 is the median of all traced steps; -1 if there is none.
+ * PP_INPUT if the row is damaged. */
 pp_status pp_timeline_typical_step(struct pp_db *db, int64_t run, int *step) PP_MUST_CHECK;
 
 #endif
