@@ -27,45 +27,13 @@
 #include "core/shape/pieces.h"
 #include "kernels/kernels.h"
 #include "kernels/model.h"
+#include "kernels/model_tensors.h"
 #include "kernels/program_layers.h"
 #include "kernels/program_linear.h"
 #include "kernels/program_places.h"
 #include "kernels/program_ring.h"
 #include "kernels/program_shared.h"
 #include "kernels/slot.h"
-
-/* Tensors of one layer in model order. */
-enum pp_layer_tensor {
-    PP_IN_PROJ_WEIGHT,
-    PP_IN_PROJ_BIAS,
-    PP_Q_PROJ_WEIGHT,
-    PP_Q_A_PROJ_WEIGHT,
-    PP_Q_B_PROJ_WEIGHT,
-    PP_KV_A_PROJ_WEIGHT,
-    PP_KV_B_PROJ_WEIGHT,
-    PP_OUT_PROJ_WEIGHT,
-    PP_OUT_PROJ_BIAS,
-    PP_ROUTER_WEIGHT,
-    PP_ROUTER_EXPERT_BIAS,
-    PP_LINEAR1_WEIGHT,
-    PP_LINEAR1_BIAS,
-    PP_LINEAR2_WEIGHT,
-    PP_LINEAR2_BIAS,
-    PP_SHARED1_WEIGHT,
-    PP_SHARED2_WEIGHT,
-    PP_SHARED_GATE_WEIGHT,
-    PP_Q_A_NORM_WEIGHT,
-    PP_KV_A_NORM_WEIGHT,
-    PP_Q_NORM_WEIGHT,
-    PP_K_NORM_WEIGHT,
-    PP_NORM1_WEIGHT,
-    PP_NORM1_BIAS,
-    PP_NORM2_WEIGHT,
-    PP_NORM2_BIAS
-};
-
-/* Tensors behind the layers. */
-enum pp_last_tensor { PP_LAST_NORM_WEIGHT, PP_LAST_NORM_BIAS, PP_DECODER_WEIGHT, PP_DECODER_BIAS };
 
 /* Places of a layer where dropout may stand. */
 enum pp_dropout_place { PP_DROP_ATTENTION, PP_DROP_RESIDUAL1, PP_DROP_ACTIVATION, PP_DROP_RESIDUAL2, PP_DROP_PLACES };
@@ -376,9 +344,13 @@ struct pp_experts_grad {
  * g->weights it may write a part of pp_write_expert_weights(). */
 struct pp_ref pp_write_experts_grad(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch,
                                     const struct pp_experts_grad *g);
-/* The gradients of its weights. dz, x: [T, d], of all tokens. inputs: behind pp_write_experts_grad() of the layer. */
-void pp_write_expert_weights(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, bool inputs,
-                             struct pp_ref dz, struct pp_ref dh, struct pp_ref x);
+struct pp_expert_weights_grad {
+    struct pp_ref dz, dh, x; /* dz, dh as above; x: [T, d], what the experts have read, of all tokens */
+    bool inputs;             /* pp_write_experts_grad() of the layer stands before it in the program */
+};
+/* The gradients of its weights. */
+void pp_write_expert_weights(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch,
+                             const struct pp_expert_weights_grad *g);
 
 /* Writes pp_program.signature. kind: enum pp_kind. */
 pp_status pp_write_signature(const struct pp_writer *w, int kind) PP_MUST_CHECK;

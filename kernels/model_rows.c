@@ -4,57 +4,69 @@
 #include <math.h>
 
 const struct pp_tensor_row pp_embedding_rows[PP_EMBEDDING_ROWS] = {
-    {"embedding.weight", {DIM_VOCAB, DIM_D}, {RULE_TENTH, RULE_NORMAL}, OF_ANY, PP_SPLIT_ROWS},
-    {"positions.weight", {DIM_POSITIONS, DIM_D}, {RULE_TENTH, RULE_NORMAL}, OF_POSITIONS},
+    [PP_EMBEDDING_WEIGHT] = {"embedding.weight", {DIM_VOCAB, DIM_D}, {RULE_TENTH, RULE_NORMAL}, OF_ANY, PP_SPLIT_ROWS},
+    [PP_POSITIONS_WEIGHT] = {"positions.weight", {DIM_POSITIONS, DIM_D}, {RULE_TENTH, RULE_NORMAL}, OF_POSITIONS},
 };
 
 const struct pp_tensor_row pp_layer_rows[PP_LAYER_ROWS] = {
-    {"self_attn.in_proj_weight", {DIM_QKV, DIM_D}, {RULE_XAVIER, RULE_FAN_D}, OF_IN_PROJ, PP_SPLIT_ROWS},
-    {"self_attn.in_proj_bias", {DIM_QKV, DIM_NONE}, {RULE_ZERO, RULE_FAN_D}, OF_QKV_BIAS, PP_SPLIT_ROWS},
-    {"self_attn.q_proj.weight", {DIM_QUERIES, DIM_D}, {RULE_FAN_D, RULE_FAN_D}, OF_Q_STREAM, PP_SPLIT_ROWS},
-    {"self_attn.q_a_proj.weight", {DIM_Q_RANK, DIM_D}, {RULE_FAN_D, RULE_FAN_D}, OF_Q_LATENT},
-    {"self_attn.q_b_proj.weight",
-     {DIM_QUERIES, DIM_Q_RANK},
-     {RULE_FAN_Q_RANK, RULE_FAN_Q_RANK},
-     OF_Q_LATENT,
-     PP_SPLIT_ROWS},
-    {"self_attn.kv_a_proj.weight", {DIM_KV_LATENT, DIM_D}, {RULE_FAN_D, RULE_FAN_D}, OF_LATENT},
-    {"self_attn.kv_b_proj.weight",
-     {DIM_KV, DIM_KV_RANK},
-     {RULE_FAN_KV_RANK, RULE_FAN_KV_RANK},
-     OF_LATENT,
-     PP_SPLIT_ROWS},
-    {"self_attn.out_proj.weight",
-     {DIM_D, DIM_ATTENDED},
-     {RULE_FAN_ATTENDED, RULE_FAN_ATTENDED},
-     OF_ANY,
-     PP_SPLIT_COLUMNS},
-    {"self_attn.out_proj.bias", {DIM_D, DIM_NONE}, {RULE_ZERO, RULE_FAN_ATTENDED}, OF_BIAS},
-    {"router.weight", {DIM_EXPERTS, DIM_D}, {RULE_FAN_D, RULE_FAN_D}, OF_EXPERTS},
-    {"router.expert_bias", {DIM_EXPERTS, DIM_NONE}, {RULE_ZERO, RULE_ZERO}, OF_EXPERT_BIAS},
-    {"linear1.weight", {DIM_LINEAR1, DIM_D}, {RULE_FAN_D, RULE_FAN_D}, OF_ANY, PP_SPLIT_ROWS},
-    {"linear1.bias", {DIM_LINEAR1, DIM_NONE}, {RULE_FAN_D, RULE_FAN_D}, OF_BIAS, PP_SPLIT_ROWS},
-    {"linear2.weight", {DIM_LINEAR2, DIM_FF}, {RULE_FAN_FF, RULE_FAN_FF}, OF_ANY, PP_SPLIT_COLUMNS},
-    {"linear2.bias", {DIM_D, DIM_NONE}, {RULE_FAN_FF, RULE_FAN_FF}, OF_BIAS},
-    {"shared.linear1.weight", {DIM_SHARED1, DIM_D}, {RULE_FAN_D, RULE_FAN_D}, OF_SHARED, PP_SPLIT_ROWS},
-    {"shared.linear2.weight", {DIM_D, DIM_SHARED}, {RULE_FAN_SHARED, RULE_FAN_SHARED}, OF_SHARED, PP_SPLIT_COLUMNS},
-    {"shared.gate.weight", {DIM_ONE, DIM_D}, {RULE_FAN_D, RULE_FAN_D}, OF_SHARED_GATE},
-    {"self_attn.q_a_norm.weight", {DIM_Q_RANK, DIM_NONE}, {RULE_ONE, RULE_ONE}, OF_Q_LATENT},
-    {"self_attn.kv_a_norm.weight", {DIM_KV_RANK, DIM_NONE}, {RULE_ONE, RULE_ONE}, OF_LATENT},
-    {"self_attn.q_norm.weight", {DIM_HEAD, DIM_NONE}, {RULE_ONE, RULE_ONE}, OF_QK_NORM},
-    {"self_attn.k_norm.weight", {DIM_HEAD, DIM_NONE}, {RULE_ONE, RULE_ONE}, OF_QK_NORM},
-    {"norm1.weight", {DIM_D, DIM_NONE}, {RULE_ONE, RULE_ONE}},
-    {"norm1.bias", {DIM_D, DIM_NONE}, {RULE_ZERO, RULE_ZERO}, OF_LAYERNORM},
-    {"norm2.weight", {DIM_D, DIM_NONE}, {RULE_ONE, RULE_ONE}},
-    {"norm2.bias", {DIM_D, DIM_NONE}, {RULE_ZERO, RULE_ZERO}, OF_LAYERNORM},
+    [PP_IN_PROJ_WEIGHT] =
+        {"self_attn.in_proj_weight", {DIM_QKV, DIM_D}, {RULE_XAVIER, RULE_FAN_D}, OF_IN_PROJ, PP_SPLIT_ROWS},
+    [PP_IN_PROJ_BIAS] =
+        {"self_attn.in_proj_bias", {DIM_QKV, DIM_NONE}, {RULE_ZERO, RULE_FAN_D}, OF_QKV_BIAS, PP_SPLIT_ROWS},
+    [PP_Q_PROJ_WEIGHT] =
+        {"self_attn.q_proj.weight", {DIM_QUERIES, DIM_D}, {RULE_FAN_D, RULE_FAN_D}, OF_Q_STREAM, PP_SPLIT_ROWS},
+    [PP_Q_A_PROJ_WEIGHT] = {"self_attn.q_a_proj.weight", {DIM_Q_RANK, DIM_D}, {RULE_FAN_D, RULE_FAN_D}, OF_Q_LATENT},
+    [PP_Q_B_PROJ_WEIGHT] = {"self_attn.q_b_proj.weight",
+                            {DIM_QUERIES, DIM_Q_RANK},
+                            {RULE_FAN_Q_RANK, RULE_FAN_Q_RANK},
+                            OF_Q_LATENT,
+                            PP_SPLIT_ROWS},
+    [PP_KV_A_PROJ_WEIGHT] = {"self_attn.kv_a_proj.weight", {DIM_KV_LATENT, DIM_D}, {RULE_FAN_D, RULE_FAN_D}, OF_LATENT},
+    [PP_KV_B_PROJ_WEIGHT] = {"self_attn.kv_b_proj.weight",
+                             {DIM_KV, DIM_KV_RANK},
+                             {RULE_FAN_KV_RANK, RULE_FAN_KV_RANK},
+                             OF_LATENT,
+                             PP_SPLIT_ROWS},
+    [PP_OUT_PROJ_WEIGHT] = {"self_attn.out_proj.weight",
+                            {DIM_D, DIM_ATTENDED},
+                            {RULE_FAN_ATTENDED, RULE_FAN_ATTENDED},
+                            OF_ANY,
+                            PP_SPLIT_COLUMNS},
+    [PP_OUT_PROJ_BIAS] = {"self_attn.out_proj.bias", {DIM_D, DIM_NONE}, {RULE_ZERO, RULE_FAN_ATTENDED}, OF_BIAS},
+    [PP_ROUTER_WEIGHT] = {"router.weight", {DIM_EXPERTS, DIM_D}, {RULE_FAN_D, RULE_FAN_D}, OF_EXPERTS},
+    [PP_ROUTER_EXPERT_BIAS] = {"router.expert_bias", {DIM_EXPERTS, DIM_NONE}, {RULE_ZERO, RULE_ZERO}, OF_EXPERT_BIAS},
+    [PP_LINEAR1_WEIGHT] = {"linear1.weight", {DIM_LINEAR1, DIM_D}, {RULE_FAN_D, RULE_FAN_D}, OF_ANY, PP_SPLIT_ROWS},
+    [PP_LINEAR1_BIAS] = {"linear1.bias", {DIM_LINEAR1, DIM_NONE}, {RULE_FAN_D, RULE_FAN_D}, OF_BIAS, PP_SPLIT_ROWS},
+    [PP_LINEAR2_WEIGHT] =
+        {"linear2.weight", {DIM_LINEAR2, DIM_FF}, {RULE_FAN_FF, RULE_FAN_FF}, OF_ANY, PP_SPLIT_COLUMNS},
+    [PP_LINEAR2_BIAS] = {"linear2.bias", {DIM_D, DIM_NONE}, {RULE_FAN_FF, RULE_FAN_FF}, OF_BIAS},
+    [PP_SHARED1_WEIGHT] =
+        {"shared.linear1.weight", {DIM_SHARED1, DIM_D}, {RULE_FAN_D, RULE_FAN_D}, OF_SHARED, PP_SPLIT_ROWS},
+    [PP_SHARED2_WEIGHT] =
+        {"shared.linear2.weight", {DIM_D, DIM_SHARED}, {RULE_FAN_SHARED, RULE_FAN_SHARED}, OF_SHARED, PP_SPLIT_COLUMNS},
+    [PP_SHARED_GATE_WEIGHT] = {"shared.gate.weight", {DIM_ONE, DIM_D}, {RULE_FAN_D, RULE_FAN_D}, OF_SHARED_GATE},
+    [PP_Q_A_NORM_WEIGHT] = {"self_attn.q_a_norm.weight", {DIM_Q_RANK, DIM_NONE}, {RULE_ONE, RULE_ONE}, OF_Q_LATENT},
+    [PP_KV_A_NORM_WEIGHT] = {"self_attn.kv_a_norm.weight", {DIM_KV_RANK, DIM_NONE}, {RULE_ONE, RULE_ONE}, OF_LATENT},
+    [PP_Q_NORM_WEIGHT] = {"self_attn.q_norm.weight", {DIM_HEAD, DIM_NONE}, {RULE_ONE, RULE_ONE}, OF_QK_NORM},
+    [PP_K_NORM_WEIGHT] = {"self_attn.k_norm.weight", {DIM_HEAD, DIM_NONE}, {RULE_ONE, RULE_ONE}, OF_QK_NORM},
+    [PP_NORM1_WEIGHT] = {"norm1.weight", {DIM_D, DIM_NONE}, {RULE_ONE, RULE_ONE}},
+    [PP_NORM1_BIAS] = {"norm1.bias", {DIM_D, DIM_NONE}, {RULE_ZERO, RULE_ZERO}, OF_LAYERNORM},
+    [PP_NORM2_WEIGHT] = {"norm2.weight", {DIM_D, DIM_NONE}, {RULE_ONE, RULE_ONE}},
+    [PP_NORM2_BIAS] = {"norm2.bias", {DIM_D, DIM_NONE}, {RULE_ZERO, RULE_ZERO}, OF_LAYERNORM},
 };
+
+_Static_assert(PP_IN_PROJ_BIAS == PP_IN_PROJ_WEIGHT + 1 && PP_OUT_PROJ_BIAS == PP_OUT_PROJ_WEIGHT + 1 &&
+                   PP_LINEAR1_BIAS == PP_LINEAR1_WEIGHT + 1 && PP_LINEAR2_BIAS == PP_LINEAR2_WEIGHT + 1,
+               "a bias stands behind its weight");
 
 /* Behind the layers. The norm, nn.TransformerEncoder's, is of the output of layers that begin with theirs. */
 const struct pp_tensor_row pp_last_rows[PP_LAST_ROWS] = {
-    {"norm.weight", {DIM_D, DIM_NONE}, {RULE_ONE, RULE_ONE}, OF_LAST_NORM},
-    {"norm.bias", {DIM_D, DIM_NONE}, {RULE_ZERO, RULE_ZERO}, OF_LAST_NORM | OF_LAYERNORM},
-    {"decoder.weight", {DIM_VOCAB, DIM_D}, {RULE_TENTH, RULE_FAN_D}, OF_ANY, PP_SPLIT_ROWS}, /* see is_copy() */
-    {"decoder.bias", {DIM_VOCAB, DIM_NONE}, {RULE_ZERO, RULE_FAN_D}, OF_DECODER_BIAS, PP_SPLIT_ROWS},
+    [PP_LAST_NORM_WEIGHT] = {"norm.weight", {DIM_D, DIM_NONE}, {RULE_ONE, RULE_ONE}, OF_LAST_NORM},
+    [PP_LAST_NORM_BIAS] = {"norm.bias", {DIM_D, DIM_NONE}, {RULE_ZERO, RULE_ZERO}, OF_LAST_NORM | OF_LAYERNORM},
+    [PP_DECODER_WEIGHT] =
+        {"decoder.weight", {DIM_VOCAB, DIM_D}, {RULE_TENTH, RULE_FAN_D}, OF_ANY, PP_SPLIT_ROWS}, /* see is_copy() */
+    [PP_DECODER_BIAS] =
+        {"decoder.bias", {DIM_VOCAB, DIM_NONE}, {RULE_ZERO, RULE_FAN_D}, OF_DECODER_BIAS, PP_SPLIT_ROWS},
 };
 
 int64_t pp_dim_size(const struct pp_shape *shape, enum pp_dim dim)

@@ -6,6 +6,7 @@
 #define PP_KERNELS_MODEL_ROWS_H
 
 #include "kernels/model.h"
+#include "kernels/model_tensors.h"
 
 /* A dimension of a tensor, in terms of the shape. DIM_LINEAR1, DIM_LINEAR2: columns of the outputs of these; of all
  * experts, where there are such. DIM_SHARED, DIM_SHARED1: of shared_ff, as DIM_FF and DIM_LINEAR1 are of d_ff. */
@@ -74,8 +75,6 @@ struct pp_tensor_row {
     enum pp_split split; /* where tensor ranks share it (model.c) */
 };
 
-/* Before the layers, of one of them, and behind them, in model order. */
-enum { PP_EMBEDDING_ROWS = 2, PP_LAYER_ROWS = 26, PP_LAST_ROWS = 4 };
 extern const struct pp_tensor_row pp_embedding_rows[PP_EMBEDDING_ROWS];
 extern const struct pp_tensor_row pp_layer_rows[PP_LAYER_ROWS];
 extern const struct pp_tensor_row pp_last_rows[PP_LAST_ROWS];

@@ -86,9 +86,8 @@ struct norm_grad {
 
 static struct pp_call *norm_grad_call(struct pp_writer *w, bool plain)
 {
-    const struct pp_shape *shape = &w->model->local;
-    return pp_writer_pass(w, shape->normalization == PP_RMSNORM ? PP_KERNEL_RMSNORM_GRAD : PP_KERNEL_LAYERNORM_GRAD,
-                          plain);
+    const bool rms = w->model->local.normalization == PP_RMSNORM;
+    return pp_writer_pass(w, rms ? PP_KERNEL_RMSNORM_GRAD : PP_KERNEL_LAYERNORM_GRAD, plain);
 }
 
 static void write_norm_grad(struct pp_writer *w, int l, const struct norm_grad *g)
@@ -222,10 +221,11 @@ static void write_feed_forward_weights(struct pp_writer *w, const struct path *p
 {
     const struct pp_shape *shape = pp_writer_shape(w, l);
     const int d = shape->d_model, ff = shape->d_ff, wide = pp_linear1_width(shape);
-    const struct pp_ref dz2 = dz2_of(w, path, l), dh = dh_of(w, path, l), y1 = pp_ref_act(w, l, w->slot.y1);
-    const struct pp_ref dz = gathered(w, path, dz2);
+    const struct pp_ref dh = dh_of(w, path, l), y1 = pp_ref_act(w, l, w->slot.y1);
+    const struct pp_ref dz = gathered(w, path, dz2_of(w, path, l));
     if (shape->experts) {
-        pp_write_expert_weights(w, l, &path->experts, path->inputs, dz, dh, pp_writer_gather(w, PP_FULL_OTHERS, y1));
+        const struct pp_expert_weights_grad g = {dz, dh, pp_writer_gather(w, PP_FULL_OTHERS, y1), path->inputs};
+        pp_write_expert_weights(w, l, &path->experts, &g);
         return;
     }
     const struct pp_ref x = pp_writer_start_gather(w, PP_FULL_OTHERS, y1), u = pp_ref_u(w, l);

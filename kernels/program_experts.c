@@ -130,16 +130,16 @@ static void write_inputs(struct pp_writer *w, int l, struct pp_ref x, const stru
     if (!pp_writer_is_apart(w)) return;
     pp_write_numbers_to_places(w, l, at->gates, pp_ref_act(w, l, w->slot.gates));
     for (int i = 0; i < pp_writer_parts(w); i++) {
-        coming[i].numbers = pp_write_exchange(w, pp_writer_part(w, i), false, gates, at->gates, 1, true);
-        coming[i].rows =
-            pp_write_exchange(w, pp_writer_part(w, i), false, received, at->sent, w->model->local.d_model, false);
+        const struct pp_expert_part part = pp_writer_part(w, i);
+        coming[i].numbers = pp_write_exchange_numbers(w, part, PP_TO_EXPERTS, gates, at->gates);
+        coming[i].rows = pp_write_exchange_rows(w, part, PP_TO_EXPERTS, received, at->sent);
     }
 }
 
 /* What a part's experts have made in at->places, or its gradient, to where the tokens are. */
 static void write_return(struct pp_writer *w, struct pp_expert_part part, const struct pp_expert_places *at)
 {
-    if (pp_writer_is_apart(w)) pp_write_exchange(w, part, true, at->sent, at->places, w->model->local.d_model, false);
+    if (pp_writer_is_apart(w)) pp_write_exchange_rows(w, part, PP_TO_TOKENS, at->sent, at->places);
 }
 
 /* All that, to the tokens. */
@@ -244,7 +244,7 @@ static void write_gates_grad(struct pp_writer *w, int l, struct pp_expert_part p
         .u = inner_of(w, l, part).u,
         .gates = gates_of(w, l, part)};
     if (pp_writer_is_apart(w))
-        coming->numbers = pp_write_exchange(w, part, true, scratch->at.gates, scratch->there, 1, true);
+        coming->numbers = pp_write_exchange_numbers(w, part, PP_TO_TOKENS, scratch->at.gates, scratch->there);
     else
         weigh->at.weigh_grad.places = pp_ref_act(w, l, w->slot.places);
 }
@@ -278,7 +278,7 @@ static void write_output_grads(struct pp_writer *w, int l, const struct pp_exper
     const struct pp_ref dy = dy_of(w, l, scratch), sent = scratch->at.sent;
     pp_write_dispatch(w, l, pp_writer_is_apart(w) ? sent : dy, dz);
     for (int i = 0; i < pp_writer_parts(w) && pp_writer_is_apart(w); i++)
-        coming[i].rows = pp_write_exchange(w, pp_writer_part(w, i), false, dy, sent, w->model->local.d_model, false);
+        coming[i].rows = pp_write_exchange_rows(w, pp_writer_part(w, i), PP_TO_EXPERTS, dy, sent);
 }
 
 /* The gradients at linear2's input, at linear1's output, and at its input. */
@@ -365,32 +365,33 @@ static void write_loads(struct pp_writer *w, int l)
 }
 
 /* Not apart: what experts have read, and the gradient at what they have made, are dispatched once more. */
-static void write_weight_grads_here(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, bool left,
-                                    struct pp_ref dz, struct pp_ref dh, struct pp_ref x)
+static void write_weight_grads_here(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch,
+                                    const struct pp_expert_weights_grad *g)
 {
+    /* A B between Is and Ws has one scratch as they do, in which the gradients of inputs leave others. */
+    const bool left = g->inputs && !w->split;
     const int d = w->model->local.d_model, ff = w->model->local.d_ff, wide = pp_linear1_width(&w->model->local);
     const struct pp_ref inputs = inputs_of(w, l, &scratch->at);
-    if (!left) pp_write_dispatch(w, l, scratch->dy, dz);
+    if (!left) pp_write_dispatch(w, l, scratch->dy, g->dz);
     write_weight_grads(w, l, pp_whole_part(), PP_LINEAR2_WEIGHT, (const int[]){d, ff}, scratch->dy, pp_ref_u(w, l));
-    pp_write_dispatch(w, l, inputs, x);
-    write_weight_grads(w, l, pp_whole_part(), PP_LINEAR1_WEIGHT, (const int[]){wide, d}, dh, inputs);
+    pp_write_dispatch(w, l, inputs, g->x);
+    write_weight_grads(w, l, pp_whole_part(), PP_LINEAR1_WEIGHT, (const int[]){wide, d}, g->dh, inputs);
 }
 
-void pp_write_expert_weights(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch, bool inputs,
-                             struct pp_ref dz, struct pp_ref dh, struct pp_ref x)
+void pp_write_expert_weights(struct pp_writer *w, int l, const struct pp_expert_scratch *scratch,
+                             const struct pp_expert_weights_grad *g)
 {
     const struct pp_shape *shape = &w->model->local;
     if (!pp_writer_is_apart(w))
-        /* a B between Is and Ws has one scratch as they do, in which the gradients of inputs leave others */
-        write_weight_grads_here(w, l, scratch, inputs && !w->split, dz, dh, x);
-    else if (!inputs)
-        write_all_weight_grads(w, l, scratch, dh);
+        write_weight_grads_here(w, l, scratch, g);
+    else if (!g->inputs)
+        write_all_weight_grads(w, l, scratch, g->dh);
     pp_write_weight_grads(w, &(struct pp_weight_grads){.weight = pp_ref_layer(w, PP_MEM_GRAD, l, PP_ROUTER_WEIGHT),
                                                        .dy = droute_of(w, l, scratch),
                                                        .m = w->model->shape.experts,
-                                                       .input = x,
+                                                       .input = g->x,
                                                        .n = shape->d_model,
                                                        .plain = true});
     if (shape->expert_bias) write_loads(w, l);
-    pp_write_shared_weights(w, l, scratch, dz, x);
+    pp_write_shared_weights(w, l, scratch, g->dz, g->x);
 }

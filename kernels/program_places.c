@@ -97,20 +97,36 @@ void pp_write_numbers_from_places(struct pp_writer *w, int l, struct pp_ref to, 
     call->at.combine = (struct pp_combine_refs){.to = to, .from = from, .places = pp_ref_act(w, l, w->slot.places)};
 }
 
-int pp_write_exchange(struct pp_writer *w, struct pp_expert_part part, bool back, struct pp_ref to, struct pp_ref from,
-                      int width, bool wide)
+/* wide: float32 whatever the precision. */
+static struct pp_call *write_exchange(struct pp_writer *w, struct pp_expert_part part, enum pp_exchange_way way,
+                                      int width, bool wide)
 {
     struct pp_call *call = pp_writer_call(w, PP_KERNEL_ALL_TO_ALL);
     if (pp_shape_exchange_pieces(&w->model->shape)) w->beside++;
     call->exchange = (struct pp_exchange_dims){.rows = pp_part_rows(w, part),
                                                .width = width,
                                                .each = pp_writer_own_experts(w) / part.of,
-                                               .back = back,
+                                               .back = way == PP_TO_TOKENS,
                                                .wide = wide,
                                                .group = PP_JOIN_EXPERT_RANKS,
                                                .beside = w->beside};
-    call->at.exchange = (struct pp_exchange_refs){.to = pp_part_ref(w, part, to, width, wide),
-                                                  .from = pp_part_ref(w, part, from, width, wide)};
+    return call;
+}
+
+int pp_write_exchange_rows(struct pp_writer *w, struct pp_expert_part part, enum pp_exchange_way way, struct pp_ref to,
+                           struct pp_ref from)
+{
+    const int d = w->model->local.d_model;
+    write_exchange(w, part, way, d, false)->at.exchange = (struct pp_exchange_refs){
+        .to = pp_part_ref(w, part, to, d, false), .from = pp_part_ref(w, part, from, d, false)};
+    return w->beside;
+}
+
+int pp_write_exchange_numbers(struct pp_writer *w, struct pp_expert_part part, enum pp_exchange_way way,
+                              struct pp_ref to, struct pp_ref from)
+{
+    write_exchange(w, part, way, 1, true)->at.exchange =
+        (struct pp_exchange_refs){.to = pp_part_ref(w, part, to, 1, true), .from = pp_part_ref(w, part, from, 1, true)};
     return w->beside;
 }
 

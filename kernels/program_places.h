@@ -48,10 +48,13 @@ void pp_write_combine(struct pp_writer *w, int l, enum pp_gemm_mode mode, struct
 void pp_write_numbers_to_places(struct pp_writer *w, int l, struct pp_ref to, struct pp_ref from);
 void pp_write_numbers_from_places(struct pp_writer *w, int l, struct pp_ref to, struct pp_ref from);
 
-/* Rows of `width` numbers of a part's places, between `to` and `from` of all, to the workers that have their experts,
- * or back. wide: float32 whatever the precision. Returns the number under which it is awaited; 0: it is done. */
-int pp_write_exchange(struct pp_writer *w, struct pp_expert_part part, bool back, struct pp_ref to, struct pp_ref from,
-                      int width, bool wide);
+enum pp_exchange_way { PP_TO_EXPERTS, PP_TO_TOKENS };
+/* What a part's places have in `from`, into `to` on the workers that have their experts, or their tokens; both are of
+ * all places: rows [S, d], or numbers [S] float. Returns the number under which it is awaited; 0: it is done. */
+int pp_write_exchange_rows(struct pp_writer *w, struct pp_expert_part part, enum pp_exchange_way way, struct pp_ref to,
+                           struct pp_ref from);
+int pp_write_exchange_numbers(struct pp_writer *w, struct pp_expert_part part, enum pp_exchange_way way,
+                              struct pp_ref to, struct pp_ref from);
 /* Awaits an exchange, and others of its type that were started before. number: may be 0. */
 void pp_write_await(struct pp_writer *w, int number);
 /* The same of the last one that was started. After it none may be under way: numbers begin anew. */
