@@ -69,9 +69,10 @@ static pp_status rest_of(const struct pp_exec *exec, const struct pp_point *poin
     struct pp_job *job;
     const int each = result->workers / exec->processes.count;
     PP_TRY(pp_job_create(&exec->config, point, exec->schedules, exec->model_ops, false, NULL, &job));
+    const int64_t joined = pp_process_joined_bytes(job);
     for (int i = 0; i < result->workers; i += each) {
         int64_t known = pp_process_table_bytes(job, i == 0) + pp_data_bytes(exec->data);
-        for (int worker = i; worker < i + each; worker++) known += pp_process_worker_bytes(job, worker);
+        for (int worker = i; worker < i + each; worker++) known += pp_process_worker_bytes(job, joined, worker);
         const double bytes = (double)(result->process_bytes[i] - known);
         if (i == 0)
             rest->first = bytes;

@@ -255,14 +255,14 @@ static pp_status open_norm_sums(const struct pp_port *port, const struct pp_job 
 static struct pp_sum_spec join_spec(const struct pp_port *port, const struct pp_job *job, enum pp_join_group group,
                                     int type)
 {
-    const int pieces = pp_most_pieces(job, group);
+    const struct pp_most_joined most = pp_job_most_joined(job, group);
     return (struct pp_sum_spec){.port = *port,
-                                .most_elements = pp_most_joined_bytes(job, group) / pp_sum_bytes(type),
+                                .most_elements = most.bytes / pp_sum_bytes(type),
                                 .type = type,
-                                .sums = pieces == 0, /* groups either sum or exchange */
-                                .shares = pieces == 0 && pp_shape_parts_tokens(&job->model->shape),
-                                .pieces = pieces,
-                                .exchanged_bytes = pp_most_exchanged_bytes(job, group)};
+                                .sums = most.pieces == 0, /* groups either sum or exchange */
+                                .shares = most.pieces == 0 && pp_shape_parts_tokens(&job->model->shape),
+                                .pieces = most.pieces,
+                                .exchanged_bytes = most.exchanged_bytes};
 }
 
 /* Opens the sums inside tasks of one kind of group. All workers go through the groups together, in the order of their

@@ -77,12 +77,11 @@ static pp_status open_joins(struct pp_worker *w)
     for (int group = 0; group < PP_JOIN_GROUPS; group++) {
         const struct pp_group members = pp_join_members(plan, w->me, group);
         if (members.n == 1) continue;
-        const int64_t most_bytes = pp_most_joined_bytes(w->job, group);
-        const int pieces = pp_most_pieces(w->job, group);
+        const struct pp_most_joined most = pp_job_most_joined(w->job, group);
         w->join = (struct pp_join){.run = join, .arg = w};
-        if (most_bytes > 0)
-            PP_TRY(pp_reduce_create(members, w->me, w->backend, w->device, most_bytes, &w->direct.joined[group]));
-        if (pieces > 0) PP_TRY(pp_exchange_create(members, w->me, pieces, &w->direct.exchange[group]));
+        if (most.bytes > 0)
+            PP_TRY(pp_reduce_create(members, w->me, w->backend, w->device, most.bytes, &w->direct.joined[group]));
+        if (most.pieces > 0) PP_TRY(pp_exchange_create(members, w->me, most.pieces, &w->direct.exchange[group]));
     }
     return PP_OK;
 }

@@ -29,6 +29,7 @@ pp_status pp_process_cost_find(struct pp_db *db, const struct pp_job *job, const
                                    mover->process));
     }
     out->known = found;
+    if (found) out->joined = pp_process_joined_bytes(job);
     return PP_OK;
 }
 
@@ -36,9 +37,9 @@ int64_t pp_process_bytes(const struct pp_job *job, const struct pp_process_cost 
 {
     const int all = pp_plan_workers(job->train), count = cost->alone ? 1 : all;
     if (!cost->known || !job->layout || worker % count) return 0;
-    double measured = cost->base + count * cost->worker + (worker == 0 ? cost->first : 0);
+    const double measured = cost->base + count * cost->worker + (worker == 0 ? cost->first : 0);
     int64_t bytes = llround(measured) + data_bytes + pp_process_table_bytes(job, worker == 0);
-    for (int i = worker; i < worker + count; i++) bytes += pp_process_worker_bytes(job, i);
+    for (int i = worker; i < worker + count; i++) bytes += pp_process_worker_bytes(job, cost->joined, i);
     return bytes;
 }
 

@@ -47,45 +47,28 @@ int64_t pp_most_share_bytes(const struct pp_job *job, int rank)
     return most_summed(job, PP_REDUCE_SHARE, rank, PP_DENSE);
 }
 
-/* The largest joins of a group in all programs of a job. */
-struct most_joins {
-    enum pp_join_group group;
-    int64_t sum_bytes, exchanged_bytes;
-    int pieces;
-};
-
-static void add_program(const struct pp_job *job, const struct pp_program *program, struct most_joins *most)
+static void add_program(const struct pp_job *job, const struct pp_program *program, enum pp_join_group group,
+                        struct pp_most_joined *most)
 {
     for (int i = 0; i < program->ncalls; i++) {
         const struct pp_join_work join = job->model_ops->call_join(&program->calls[i]);
-        int64_t *bytes = pp_join_exchanges(join.op) ? &most->exchanged_bytes : &most->sum_bytes;
-        if (join.group != most->group) continue;
+        int64_t *bytes = pp_join_exchanges(join.op) ? &most->exchanged_bytes : &most->bytes;
+        if (join.group != group) continue;
         if (join.bytes > *bytes) *bytes = join.bytes;
         if (join.pieces > most->pieces) most->pieces = join.pieces;
     }
 }
 
-static struct most_joins most_of_programs(const struct pp_job *job, enum pp_join_group group)
+struct pp_most_joined pp_job_most_joined(const struct pp_job *job, enum pp_join_group group)
 {
-    struct most_joins most = {.group = group};
+    struct pp_most_joined most = {0};
     for (int i = 0; i < PP_PHASES; i++) {
         const struct pp_phase *phase = &job->phase[i];
-        for (int c = 0; phase->plan && c < phase->plan->nclasses; c++) add_program(job, &phase->programs[c], &most);
+        for (int c = 0; phase->plan && c < phase->plan->nclasses; c++)
+            add_program(job, &phase->programs[c], group, &most);
     }
     return most;
 }
-
-int64_t pp_most_joined_bytes(const struct pp_job *job, enum pp_join_group group)
-{
-    return most_of_programs(job, group).sum_bytes;
-}
-
-int64_t pp_most_exchanged_bytes(const struct pp_job *job, enum pp_join_group group)
-{
-    return most_of_programs(job, group).exchanged_bytes;
-}
-
-int pp_most_pieces(const struct pp_job *job, enum pp_join_group group) { return most_of_programs(job, group).pieces; }
 
 static bool program_joins(const struct pp_job *job, const struct pp_program *program, enum pp_join_group group,
                           int type)
@@ -111,13 +94,12 @@ bool pp_rank_joins(const struct pp_job *job, int rank, enum pp_join_group group,
     return false;
 }
 
-/* Staging memory for collectives inside tasks. */
-static int64_t joined_bytes(const struct pp_job *job)
+int64_t pp_process_joined_bytes(const struct pp_job *job)
 {
     int64_t bytes = 0;
     for (int g = 0; g < PP_JOIN_GROUPS; g++) {
         const int n = pp_join_size(job->train, (enum pp_join_group)g);
-        const int64_t most = n > 1 ? pp_most_joined_bytes(job, (enum pp_join_group)g) : 0;
+        const int64_t most = n > 1 ? pp_job_most_joined(job, (enum pp_join_group)g).bytes : 0;
         if (most > 0) bytes += pp_arena_whole_bytes(pp_reduce_staging_bytes(n, most));
     }
     return bytes;
@@ -131,7 +113,8 @@ static int64_t event_bytes(const struct pp_job *job, int first_rank, int ranks)
            (int64_t)sizeof(struct pp_event);
 }
 
-/* Workers that evaluate (pp_worker_evaluates()) keep a copy of the best weights so far; with ZeRO 3 of their share. */
+/* Workers that evaluate (pp_worker_evaluates()) keep a copy of the best weights so far; with ZeRO 3 of their share.
+ * (Others do so where weights are split (pp_shape_splits_weights()), which those of the cpu, in float32, never are.) */
 static int64_t best_bytes(const struct pp_job *job, int worker)
 {
     int64_t elements = 0;
@@ -145,11 +128,11 @@ static int64_t best_bytes(const struct pp_job *job, int worker)
     return elements * (int64_t)sizeof(float);
 }
 
-int64_t pp_process_worker_bytes(const struct pp_job *job, int worker)
+int64_t pp_process_worker_bytes(const struct pp_job *job, int64_t joined, int worker)
 {
     const int rank = pp_worker_rank(job->train, worker);
     const int groups = pp_plan_shard_groups(job->train);
-    int64_t bytes = joined_bytes(job) + pp_arena_whole_bytes(job->layout->arena_bytes[rank]);
+    int64_t bytes = joined + pp_arena_whole_bytes(job->layout->arena_bytes[rank]);
     const int part = job->model->shape.bf16_sums ? 2 : 1; /* bfloat16 has half the bytes of float32 */
     for (int set = 0; set < PP_PARAM_SETS; set++) {
         const int sharers = pp_plan_sharers(job->train, set);

@@ -24,18 +24,21 @@ int64_t pp_reduce_staging_bytes(int members, int64_t most_bytes);
 int64_t pp_most_gradient_bytes(const struct pp_job *job, int rank, enum pp_param_set set);
 int64_t pp_most_share_bytes(const struct pp_job *job, int rank);
 
-/* Bytes of the largest collective of this kind of group inside a task (core/plan/join.h), all to all not counted. */
-int64_t pp_most_joined_bytes(const struct pp_job *job, enum pp_join_group group);
-/* Bytes of the largest all to all inside a task: of all pieces of one worker. And the most pieces that a worker sends
- * to each other one (pp_join_call.each). */
-int64_t pp_most_exchanged_bytes(const struct pp_job *job, enum pp_join_group group);
-int pp_most_pieces(const struct pp_job *job, enum pp_join_group group);
+/* The largest collectives of one kind of group inside tasks (core/plan/join.h), in all programs of a job. */
+struct pp_most_joined {
+    int64_t bytes;           /* all to all not counted */
+    int64_t exchanged_bytes; /* of all to all: of all pieces of one worker */
+    int pieces;              /* the most that a worker sends to each other one there (pp_join_call.each) */
+};
+struct pp_most_joined pp_job_most_joined(const struct pp_job *job, enum pp_join_group group);
 
 /* Do tasks of the rank join numbers of this type (enum pp_sum_type) in this kind of group? */
 bool pp_rank_joins(const struct pp_job *job, int rank, enum pp_join_group group, int type);
 
-/* Bytes of one worker: arena, staging, the best weights so far (if it evaluates), traced events. */
-int64_t pp_process_worker_bytes(const struct pp_job *job, int worker);
+/* Bytes of one worker: arena, staging, the best weights so far (if it evaluates), traced events. joined: bytes of
+ * staging for collectives inside tasks, pp_process_joined_bytes(), the same for all workers of a job. */
+int64_t pp_process_joined_bytes(const struct pp_job *job);
+int64_t pp_process_worker_bytes(const struct pp_job *job, int64_t joined, int worker);
 /* Bytes of one process beside its workers: plans and programs. The first process also has the events of all workers,
  * which it collects at the end. */
 int64_t pp_process_table_bytes(const struct pp_job *job, bool first);

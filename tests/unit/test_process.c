@@ -66,6 +66,11 @@ static void test_an_arena_is_made_of_whole_pages(void **state)
     assert_int_equal(pp_arena_whole_bytes(LARGE + 1), 2 * LARGE);
 }
 
+static int64_t worker_bytes(const struct pp_job *job, int worker)
+{
+    return pp_process_worker_bytes(job, pp_process_joined_bytes(job), worker);
+}
+
 /* Arena and traced events; with replicas the pieces of the others. */
 static void test_what_a_worker_has(void **state)
 {
@@ -74,7 +79,7 @@ static void test_what_a_worker_has(void **state)
     const int64_t *start = one->train->issue_start;
     int64_t events = config.trace_steps * (int64_t)sizeof(struct pp_event) * (start[2] - start[1]);
     assert_true(config.trace_steps > 0 && events > 0);
-    int64_t alone = pp_process_worker_bytes(one, 1);
+    int64_t alone = worker_bytes(one, 1);
     assert_int_equal(alone, pp_arena_whole_bytes(one->layout->arena_bytes[1]) + events);
     pp_job_free(one);
     struct pp_job *three = create_job("--preset lab --chunks 2 --replicas 3");
@@ -83,7 +88,7 @@ static void test_what_a_worker_has(void **state)
     events = config.trace_steps * (int64_t)sizeof(struct pp_event) *
              (three->train->issue_start[2] - three->train->issue_start[1]);
     for (int worker = 1; worker < 6; worker += 2)
-        assert_int_equal(pp_process_worker_bytes(three, worker),
+        assert_int_equal(worker_bytes(three, worker),
                          pp_arena_whole_bytes(three->layout->arena_bytes[1]) + pp_arena_whole_bytes(staging) + events);
     pp_job_free(three);
 }
@@ -97,14 +102,13 @@ static void test_what_a_worker_has_that_shares_tensors(void **state)
     const int64_t staging = pp_arena_whole_bytes(pp_reduce_staging_bytes(2, ACTIVATIONS));
     const int64_t *start = job->train->issue_start, event = config.trace_steps * (int64_t)sizeof(struct pp_event);
     int64_t kept = 0, held = 0;
-    assert_int_equal(pp_most_joined_bytes(job, PP_JOIN_TENSOR_RANKS), ACTIVATIONS);
+    assert_int_equal(pp_job_most_joined(job, PP_JOIN_TENSOR_RANKS).bytes, ACTIVATIONS);
     assert_int_equal(pp_job_create(&config, &job->point, &pp_schedules, &pp_model_ops, true, NULL, &evaluating), PP_OK);
     for (int worker = 0; worker < 4; worker++) {
         const int rank = worker / 2;
         const int64_t alone = pp_arena_whole_bytes(job->layout->arena_bytes[rank]);
-        assert_int_equal(pp_process_worker_bytes(job, worker),
-                         alone + staging + event * (start[rank + 1] - start[rank]));
-        kept += pp_process_worker_bytes(evaluating, worker) - pp_process_worker_bytes(job, worker);
+        assert_int_equal(worker_bytes(job, worker), alone + staging + event * (start[rank + 1] - start[rank]));
+        kept += worker_bytes(evaluating, worker) - worker_bytes(job, worker);
         kept -= pp_arena_whole_bytes(evaluating->layout->arena_bytes[rank]) - alone;
     }
     for (int i = 0; i < job->model->ntensors; i++) held += 2 * job->model->tensors[i].local_elements;
@@ -121,15 +125,15 @@ static void test_shifts_are_exchanged(void **state)
     (void)state;
     struct pp_job *job = create_job("--preset lab --chunks 2 --tensor 2");
     struct pp_program *program = &job->phase[PP_TRAIN].programs[0];
-    assert_int_equal(pp_most_exchanged_bytes(job, PP_JOIN_TENSOR_RANKS), 0);
-    assert_int_equal(pp_most_pieces(job, PP_JOIN_TENSOR_RANKS), 0);
-    const int64_t summed = pp_most_joined_bytes(job, PP_JOIN_TENSOR_RANKS);
+    assert_int_equal(pp_job_most_joined(job, PP_JOIN_TENSOR_RANKS).exchanged_bytes, 0);
+    assert_int_equal(pp_job_most_joined(job, PP_JOIN_TENSOR_RANKS).pieces, 0);
+    const int64_t summed = pp_job_most_joined(job, PP_JOIN_TENSOR_RANKS).bytes;
     assert_true(program->ncalls > 1);
     for (int i = 0; i < 2; i++)
         program->calls[i] = (struct pp_call){.kernel = PP_KERNEL_SHIFT, .exchange = {70 + i, 1200}};
-    assert_int_equal(pp_most_exchanged_bytes(job, PP_JOIN_TENSOR_RANKS), 71 * 1200 * 4);
-    assert_int_equal(pp_most_pieces(job, PP_JOIN_TENSOR_RANKS), 1);
-    assert_int_equal(pp_most_joined_bytes(job, PP_JOIN_TENSOR_RANKS), summed);
+    assert_int_equal(pp_job_most_joined(job, PP_JOIN_TENSOR_RANKS).exchanged_bytes, 71 * 1200 * 4);
+    assert_int_equal(pp_job_most_joined(job, PP_JOIN_TENSOR_RANKS).pieces, 1);
+    assert_int_equal(pp_job_most_joined(job, PP_JOIN_TENSOR_RANKS).bytes, summed);
     pp_job_free(job);
 }
 
@@ -152,7 +156,7 @@ static void test_who_evaluates_keeps_weights(void **state)
     assert_int_equal(pp_job_create(&config, &job->point, &pp_schedules, &pp_model_ops, true, NULL, &evaluating), PP_OK);
     int64_t kept = 0;
     for (int worker = 0; worker < 4; worker++) {
-        int64_t more = pp_process_worker_bytes(evaluating, worker) - pp_process_worker_bytes(job, worker);
+        int64_t more = worker_bytes(evaluating, worker) - worker_bytes(job, worker);
         int rank = worker % 2;
         more -= pp_arena_whole_bytes(evaluating->layout->arena_bytes[rank]) -
                 pp_arena_whole_bytes(job->layout->arena_bytes[rank]);
@@ -171,7 +175,7 @@ static void test_threads_share_one_process(void **state)
     struct pp_job *job = create_job("--preset lab --chunks 2 --replicas 2");
     const struct pp_process_cost cost = {.known = true, .base = 1e7, .worker = 1e5};
     int64_t expected = 10400000 + 1234 + pp_process_table_bytes(job, true);
-    for (int i = 0; i < 4; i++) expected += pp_process_worker_bytes(job, i);
+    for (int i = 0; i < 4; i++) expected += worker_bytes(job, i);
     assert_int_equal(pp_process_bytes(job, &cost, 1234, 0), expected);
     for (int i = 1; i < 4; i++) assert_int_equal(pp_process_bytes(job, &cost, 1234, i), 0);
     assert_int_equal(pp_process_most_bytes(job, &cost, 1234), expected);
@@ -183,8 +187,8 @@ static void test_under_mpi_each_worker_has_its_own(void **state)
     (void)state;
     struct pp_job *job = create_job("--preset small --chunks 2");
     const struct pp_process_cost cost = {.known = true, .alone = true, .base = 2e7, .worker = 1e5, .first = 3e5};
-    int64_t first = 20400000 + 1234 + pp_process_table_bytes(job, true) + pp_process_worker_bytes(job, 0);
-    int64_t second = 20100000 + 1234 + pp_process_table_bytes(job, false) + pp_process_worker_bytes(job, 1);
+    int64_t first = 20400000 + 1234 + pp_process_table_bytes(job, true) + worker_bytes(job, 0);
+    int64_t second = 20100000 + 1234 + pp_process_table_bytes(job, false) + worker_bytes(job, 1);
     assert_int_equal(pp_process_bytes(job, &cost, 1234, 0), first);
     assert_int_equal(pp_process_bytes(job, &cost, 1234, 1), second);
     assert_int_equal(pp_process_most_bytes(job, &cost, 1234), second > first ? second : first);
