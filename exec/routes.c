@@ -99,14 +99,18 @@ static pp_status open_lanes(const struct pp_port *port, const struct pp_job *job
     return PP_OK;
 }
 
+/* Are there workers of several processes in the group? */
+static bool is_between(const struct pp_world *world, struct pp_group group)
+{
+    bool between = false;
+    for (int i = 1; i < group.n; i++) between = between || crosses(world, group.first, pp_group_worker(&group, i));
+    return between;
+}
+
 static pp_status open_sum(const struct pp_sum_spec *spec, struct pp_sum_route *out)
 {
-    const struct pp_group group = spec->group;
-    const struct pp_world *world = spec->port.world;
-    bool local = true;
-    if (group.n < 2) return PP_OK;
-    for (int i = 0; i < group.n; i++) local = local && is_local(world, pp_group_worker(&group, i));
-    PP_TRY(choose(world, local, &out->carrier));
+    if (spec->group.n < 2) return PP_OK;
+    PP_TRY(choose(spec->port.world, !is_between(spec->port.world, spec->group), &out->carrier));
     return out->carrier->sum_open(spec, &out->sum);
 }
 
@@ -136,12 +140,26 @@ static bool joins(const struct pp_job *job, int worker, enum pp_join_group group
 enum { ALL_JOINED = PP_JOIN_GROUPS * PP_SUM_TYPES };
 #define JOINED(routes, i) (&(routes)->joined[(i) / PP_SUM_TYPES][(i) % PP_SUM_TYPES])
 
-static int joined_sums(const struct pp_job *job, int worker)
+/* Sums of a worker with workers of other processes, whose carrier is a communicator for each. */
+static int crossing_sums(const struct pp_world *world, const struct pp_job *job, int worker)
 {
-    int n = 0;
-    for (int i = 0; i < ALL_JOINED; i++)
-        n += joins(job, worker, (enum pp_join_group)(i / PP_SUM_TYPES), i % PP_SUM_TYPES);
+    const struct pp_plan *plan = job->train;
+    const int replica = pp_worker_replica(plan, worker), member = pp_worker_member(plan, worker);
+    int n = is_between(world, pp_share_group(plan, worker));
+    for (int set = 0; set < PP_PARAM_SETS && pp_combines_set(plan, PP_REDUCE_GRAD, set); set++)
+        n += is_between(world, pp_replica_group(plan, worker, (enum pp_param_set)set));
+    n += plan->clip && is_between(world, pp_norm_group(plan, worker));
+    if (pp_ties_ranks(plan, pp_worker_rank(plan, worker))) n += is_between(world, pp_tied_group(plan, replica, member));
+    for (int i = 0; i < ALL_JOINED; i++) {
+        const enum pp_join_group group = (enum pp_join_group)(i / PP_SUM_TYPES);
+        n += joins(job, worker, group, i % PP_SUM_TYPES) && is_between(world, pp_join_members(plan, worker, group));
+    }
     return n;
+}
+
+int pp_routes_crossing(const struct pp_world *world, const struct pp_job *job, int worker)
+{
+    return crossing_lanes(world, job, worker) + crossing_sums(world, job, worker);
 }
 
 /* Streams of a GPU beyond its hardware queues share one, and wait for each other: behind a receive that waits for its
@@ -150,16 +168,12 @@ static void warn_of_queues(const struct pp_port *port, const struct pp_job *job)
 {
     enum { QUEUES = 32, OF_A_LINE = 3 /* ours, and two of NCCL's */, OWN = 3 /* compute, host, launches' order */ };
     const struct pp_world *world = port->world;
-    const bool of_replicas = pp_plan_sharers(job->train, PP_DENSE) > 1, shares = pp_plan_shard_groups(job->train) > 1;
-    const int rounding = of_replicas + shares;
-    const int gradients = rounding + pp_combines_set(job->train, PP_REDUCE_GRAD, PP_EXPERTS);
-    const int sums = gradients + (job->train->clip && pp_norm_workers(job->train) > 1);
+    const int rounding = (pp_plan_sharers(job->train, PP_DENSE) > 1) + (pp_plan_shard_groups(job->train) > 1);
     const int own = OWN + (job->model->shape.bf16_sums ? rounding : 0); /* with a queue to round */
     int most = 0, worker = 0;
     if (port->me != 0 || !world->carrier || !world->carrier->posts_in_order) return;
     for (int i = 0; i < world->workers; i++) {
-        const int lines = crossing_lanes(world, job, i) + sums +
-                          pp_ties_ranks(job->train, pp_worker_rank(job->train, i)) + joined_sums(job, i);
+        const int lines = pp_routes_crossing(world, job, i);
         if (lines <= most) continue;
         most = lines;
         worker = i;

@@ -36,6 +36,8 @@ struct pp_routes {
  * of shares, of tied embeddings, of norms, and inside tasks. Where opening may keep a GPU busy, workers wait for each
  * other after each. The caller closes *out, also after a failure. */
 pp_status pp_routes_open(const struct pp_port *port, const struct pp_job *job, struct pp_routes *out) PP_MUST_CHECK;
+/* How many of these channels and sums a worker has that the world's carrier joins with other processes. */
+int pp_routes_crossing(const struct pp_world *world, const struct pp_job *job, int worker);
 void pp_routes_close(struct pp_routes *routes);
 /* PP_PEER where a channel or sum failed outside of any call. */
 pp_status pp_routes_check(const struct pp_routes *routes) PP_MUST_CHECK;
