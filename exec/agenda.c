@@ -10,19 +10,23 @@ static int traced_steps(const struct pp_config *config, int measured)
     return config->trace_steps < most ? config->trace_steps : most;
 }
 
+struct pp_batch_cut pp_training_cut(const struct pp_config *config, int replica)
+{
+    return (struct pp_batch_cut){.rows = config->rows,
+                                 .seq = config->tokens,
+                                 .replicas = config->replicas,
+                                 .replica = replica,
+                                 .limit = config->max_batches};
+}
+
 pp_status pp_agenda_make(const struct pp_config *config, const struct pp_data *data, struct pp_agenda *out)
 {
-    const struct pp_batch_cut training = {.rows = config->rows,
-                                          .seq = config->tokens,
-                                          .replicas = config->replicas,
-                                          .limit = config->max_batches},
-                              evaluating = {.rows = config->eval_rows,
-                                            .seq = config->tokens,
-                                            .replicas = 1,
-                                            .limit = config->eval_batches};
+    const struct pp_batch_cut training = pp_training_cut(config, 0);
+    const struct pp_batch_cut evaluating = {
+        .rows = config->eval_rows, .seq = config->tokens, .replicas = 1, .limit = config->eval_batches};
     struct pp_batches train;
     const int parts = pp_config_context(config);
-    const bool halves = config->model.context_kind != PP_CONTEXT_ALL_TO_ALL && parts > 1;
+    const bool halves = pp_context_halves_rows(config->model.context_kind, parts);
     *out = (struct pp_agenda){.evaluates = !config->no_eval && data->words[PP_PART_VALID]};
     PP_TRY(pp_batches_cut(data, PP_PART_TRAIN, &training, &train));
     PP_TRY(pp_batches_share(&train, parts, 0, halves));

@@ -303,13 +303,8 @@ static pp_status prepare(struct pp_trainee *t)
     if (!s->restart.resumed) PP_TRY(pp_parameters_init(w, config->init, config->seed, s->init_tensor));
     if (s->agenda->evaluates && has_weights(t)) PP_TRY(PP_NEW(&t->best, pp_parameters_count(w)));
     PP_TRY(go_on(t));
-    PP_TRY(pp_batches_cut(s->data, PP_PART_TRAIN,
-                          &(struct pp_batch_cut){.rows = config->rows,
-                                                 .seq = config->tokens,
-                                                 .replicas = config->replicas,
-                                                 .replica = pp_worker_data_rank(s->job->train, w->me),
-                                                 .limit = config->max_batches},
-                          &t->batches));
+    const struct pp_batch_cut cut = pp_training_cut(config, pp_worker_data_rank(s->job->train, w->me));
+    PP_TRY(pp_batches_cut(s->data, PP_PART_TRAIN, &cut, &t->batches));
     PP_TRY(pp_batches_share(&t->batches, s->job->train->context, pp_worker_context_rank(s->job->train, w->me),
                             pp_shape_halves_rows(&s->job->model->shape)));
     PP_TRY(pp_losses_open(&t->losses, s->world, w->me, s->job->train, w->me == 0 ? &s->journal : NULL));

@@ -22,6 +22,8 @@ struct pp_agenda {
     struct pp_batches eval[PP_PARTS]; /* validation and test */
 };
 
+/* The training batches of a data-parallel rank (pp_worker_data_rank()). */
+struct pp_batch_cut pp_training_cut(const struct pp_config *config, int replica);
 /* data must have been loaded for this configuration. */
 pp_status pp_agenda_make(const struct pp_config *config, const struct pp_data *data,
                          struct pp_agenda *out) PP_MUST_CHECK;

@@ -230,7 +230,8 @@ static pp_status check_rows_parts(const struct pp_config *config, unsigned tool)
     if (n == 1 && config->tokens % first)
         return pp_fail(PP_USAGE, "--context-parallel %d does not divide --tokens %d; choose a divisor", first,
                        config->tokens);
-    if (n == 1 && first > 1 && config->model.context_kind != PP_CONTEXT_ALL_TO_ALL && config->tokens % (2 * first))
+    const bool halves = pp_context_halves_rows(config->model.context_kind, first);
+    if (n == 1 && halves && config->tokens % (2 * first))
         return pp_fail(PP_USAGE,
                        "--context-parallel %d: with --cp-comm-type %s each worker has two parts of a row, so --tokens "
                        "must be a multiple of %d, not %d",

@@ -278,10 +278,14 @@ static inline bool pp_shape_rings_keys(const struct pp_shape *shape)
 {
     return pp_shape_context(shape) > 1 && shape->context_kind == PP_CONTEXT_RING;
 }
-/* Has each worker two chunks of each row? */
+/* Has each of so many workers two chunks of each row? kind: enum pp_context_kind. */
+static inline bool pp_context_halves_rows(int kind, int context)
+{
+    return context > 1 && kind != PP_CONTEXT_ALL_TO_ALL;
+}
 static inline bool pp_shape_halves_rows(const struct pp_shape *shape)
 {
-    return pp_shape_gathers_keys(shape) || pp_shape_rings_keys(shape);
+    return pp_context_halves_rows(shape->context_kind, shape->context);
 }
 /* PP_USAGE where context parallelism of this kind cannot compute the model's attention. */
 pp_status pp_shape_check_context(const struct pp_shape *shape) PP_MUST_CHECK;
