@@ -10,9 +10,8 @@
 
 #include "core/base/log.h"
 #include "core/base/new_file.h"
+#include "core/options/file_names.h"
 #include "exec/restart_inside.h"
-
-#define SUFFIX ".checkpoint"
 
 /* --- where the run is --- */
 
@@ -203,9 +202,9 @@ pp_status pp_restart_open(const struct pp_config *config, const struct pp_job *j
     *out =
         (struct pp_restart){.every = config->save_every, .start = {.learning_rate = config->lr, .best_loss = INFINITY}};
     if (!config->save_every && !config->resume) return PP_OK;
-    const size_t size = strlen(config->save) + sizeof SUFFIX;
+    const size_t size = strlen(config->save) + sizeof PP_CHECKPOINT_SUFFIX;
     PP_TRY(PP_NEW(&out->path, size));
-    snprintf(out->path, size, "%s%s", config->save, SUFFIX);
+    snprintf(out->path, size, "%s%s", config->save, PP_CHECKPOINT_SUFFIX);
     pp_restart_identify(config, job, data, bits, &out->identity);
     PP_TRY(pp_notes_check(&out->identity));
     if (writes) PP_TRY(take_lock(out));

@@ -6,11 +6,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "core/options/file_names.h"
 #include "exec/data.h"
 #include "exec/tokenize.h"
 #include "exec/vocabulary.h"
 
-static const char *const file_names[PP_PARTS] = {"train.txt", "valid.txt", "test.txt"};
+#define NAME(part, name) [PP_PART_##part] = (name),
+static const char *const file_names[PP_PARTS] = {PP_TEXT_FILES(NAME)};
 
 struct reader {
     struct pp_vocabulary *vocabulary;

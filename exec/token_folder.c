@@ -9,17 +9,18 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "core/options/file_names.h"
 #include "exec/data.h"
 
 enum {
-    NAMES = 2,
     SMALL_VOCABULARY = 65536,
     BLOCK = 16384,       /* tokens that are read at once, an even number */
     ENOUGH_TO_JUDGE = 64 /* tokens: in fewer, zeros at every other place may be chance */
 };
 
-/* A part has one of these names. Where there is no test.bin, the validation part is the test, too. */
-static const char *const file_names[PP_PARTS][NAMES] = {{"train.bin"}, {"val.bin", "valid.bin"}, {"test.bin"}};
+/* Where there is no test.bin, the validation part is the test, too. */
+#define NAME(part, number, name) [PP_PART_##part][number] = (name),
+static const char *const file_names[PP_PARTS][PP_TOKEN_NAMES] = {PP_TOKEN_FILES(NAME)};
 
 struct token_file {
     char path[4096];
@@ -39,7 +40,7 @@ static pp_status find_name(const struct pp_config *config, enum pp_part part, st
 {
     struct stat info;
     *found = 0;
-    for (int i = NAMES - 1; i >= 0; i--) {
+    for (int i = PP_TOKEN_NAMES - 1; i >= 0; i--) {
         struct token_file tried;
         if (!file_names[part][i]) continue;
         PP_TRY(set_path(config, file_names[part][i], &tried));

@@ -15,8 +15,6 @@
 #include "core/base/clock.h"
 #include "core/base/log.h"
 
-#define SUFFIX ".lock"
-
 /* Is what was opened still what has the name? Who held it before may have removed it meanwhile. */
 static bool is_named(int fd, const char *path)
 {
@@ -71,10 +69,10 @@ static pp_status lock(const char *option, const char *path, const char *used, in
 
 pp_status pp_file_lock_take(const char *option, const char *path, struct pp_file_lock *out)
 {
-    const size_t size = strlen(path) + sizeof SUFFIX;
+    const size_t size = strlen(path) + sizeof PP_LOCK_SUFFIX;
     *out = (struct pp_file_lock){.fd = -1};
     PP_TRY(PP_NEW(&out->path, size));
-    snprintf(out->path, size, "%s%s", path, SUFFIX);
+    snprintf(out->path, size, "%s%s", path, PP_LOCK_SUFFIX);
     pp_status status = lock(option, out->path, path, &out->fd);
     if (out->fd >= 0) return PP_OK;
     free(out->path);

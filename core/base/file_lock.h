@@ -9,6 +9,8 @@
 
 #include "core/base/status.h"
 
+#define PP_LOCK_SUFFIX ".lock"
+
 struct pp_file_lock {
     char *path; /* NULL: nothing is held */
     int fd;

@@ -44,7 +44,7 @@ pp_status pp_new_file_choose(const char *option, const char *path, bool again, s
     }
     int used = snprintf(out->temporary, sizeof out->temporary, "%.*s", PATH_MAX - SUFFIX, out->path);
     if (!again) used += snprintf(out->temporary + used, 24, ".%ld", (long)getpid());
-    strcpy(out->temporary + used, ".part");
+    strcpy(out->temporary + used, PP_NEW_FILE_SUFFIX);
     return PP_OK;
 }
 

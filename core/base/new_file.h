@@ -12,6 +12,8 @@
 
 #include "core/base/status.h"
 
+#define PP_NEW_FILE_SUFFIX ".part" /* of temporary names */
+
 struct pp_new_file {
     char path[PATH_MAX];      /* the final name; of a regular file with symbolic links resolved */
     char temporary[PATH_MAX]; /* the temporary name, in the same folder; "": a device or a pipe, written directly */

@@ -8,10 +8,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base/file_lock.h"
 #include "core/base/new_file.h"
+#include "core/options/file_names.h"
 #include "core/options/times_file.h"
 
 #define AT(field) offsetof(struct pp_config, field)
+#define TEXT(part, name) {"--data", AT(data), "/" name, PP_RUNS, 0},
+#define TOKENS(part, number, name) TEXT(part, name)
 
 /* The files of options that have a single name. A suffix makes the name of a file that belongs to it. */
 static const struct named {
@@ -19,26 +23,19 @@ static const struct named {
     size_t field; /* where struct pp_config has the name, a const char * */
     const char *suffix;
     unsigned readers, writers; /* enum pp_tool */
-} named[] = {
-    {"--init", AT(init), "", PP_PPEXEC, 0},
-    {"--points", AT(points), "", PP_PPEXEC, 0},
-    {"--save", AT(save), "", 0, PP_PPEXEC},
-    {"--algorithms", AT(algorithms), "", PP_PPEXEC, PP_PPPROF},
-    {"--algorithms", AT(algorithms), ".lock", 0, PP_PPPROF},
-    {"--profile", AT(profile), "", PP_PPSIM, 0},
-    {"--chrome", AT(chrome), "", 0, PP_PPREPORT},
-    {"--data", AT(data), "/train.txt", PP_RUNS, 0},
-    {"--data", AT(data), "/valid.txt", PP_RUNS, 0},
-    {"--data", AT(data), "/test.txt", PP_RUNS, 0},
-    {"--data", AT(data), "/train.bin", PP_RUNS, 0},
-    {"--data", AT(data), "/val.bin", PP_RUNS, 0},
-    {"--data", AT(data), "/valid.bin", PP_RUNS, 0},
-    {"--data", AT(data), "/test.bin", PP_RUNS, 0},
-};
+} named[] = {{"--init", AT(init), "", PP_PPEXEC, 0},
+             {"--points", AT(points), "", PP_PPEXEC, 0},
+             {"--save", AT(save), "", 0, PP_PPEXEC},
+             {"--algorithms", AT(algorithms), "", PP_PPEXEC, PP_PPPROF},
+             {"--algorithms", AT(algorithms), PP_LOCK_SUFFIX, 0, PP_PPPROF},
+             {"--profile", AT(profile), "", PP_PPSIM, 0},
+             {"--chrome", AT(chrome), "", 0, PP_PPREPORT},
+             PP_TEXT_FILES(TEXT) PP_TOKEN_FILES(TOKENS)};
 
 /* What SQLite writes for a database, and ppexec for a checkpoint. */
 static const char *const of_database[] = {"", "-wal", "-shm", "-journal"};
-static const char *const of_checkpoint[] = {".checkpoint", ".checkpoint.part", ".checkpoint.lock"};
+static const char *const of_checkpoint[] = {PP_CHECKPOINT_SUFFIX, PP_CHECKPOINT_SUFFIX PP_NEW_FILE_SUFFIX,
+                                            PP_CHECKPOINT_SUFFIX PP_LOCK_SUFFIX};
 
 struct file {
     const char *what; /* an option, or words */
