@@ -74,7 +74,7 @@ static void list_carriers(FILE *out)
 static int workers_of(const struct pp_exec *exec, const struct pp_point *point)
 {
     if (pp_point_check(&exec->config, point) != PP_OK) return 1;
-    const int all = point->ranks * exec->config.replicas * pp_point_tensor(point) * pp_config_context(&exec->config);
+    const int all = (int)pp_point_workers(&exec->config, point);
     return all > exec->processes.count ? all / exec->processes.count : 1;
 }
 

@@ -92,7 +92,7 @@ static struct pp_predictor predictor_of(const struct search *s, struct pp_large 
     pp_way_config(p.config, &way, config);
     p.config = config;
     if (point->tensor > 1 && pp_ints_have(&config->overlap_tensor_sums, 0))
-        point->sum_pieces = pp_config_sum_pieces(config, 0, point->chunks);
+        point->sum_pieces = pp_point_sum_pieces(config, 0, point->chunks);
     if (point->zero > 0 && config->shard_degree.n == 1)
         pp_point_share(config, point->zero, config->shard_degree.v[0], point);
     return p;

@@ -62,36 +62,42 @@ void pp_way_config(const struct pp_config *config, const struct pp_way *way, str
     out->tensor = (struct pp_ints){1, {way->points[0].tensor}};
 }
 
+/* Why so many workers are no whole number of pipelines of P T C. */
+static void tell_remainder(int workers, const struct pp_point *shape, struct pp_way *way)
+{
+    const int64_t of_rank = (int64_t)shape->tensor * way->context;
+    char of_workers[48] = "", degrees[64] = "";
+    if (of_rank > 1) snprintf(of_workers, sizeof of_workers, " of %lld workers each", (long long)of_rank);
+    if (way->context > 1)
+        snprintf(degrees, sizeof degrees, ", --tensor %d x --context-parallel %d", shape->tensor, way->context);
+    else if (shape->tensor > 1)
+        snprintf(degrees, sizeof degrees, ", --tensor %d", shape->tensor);
+    snprintf(way->impossible, sizeof way->impossible, "%d worker%s no whole number of pipelines of %d rank%s%s%s",
+             workers, workers == 1 ? " is" : "s are", shape->ranks, pp_plural(shape->ranks), of_workers, degrees);
+}
+
 /* Sets the way for P and T of `shape`: as many replicas of P T C workers as `workers` workers are. */
 static pp_status add(const struct pp_config *config, const struct pp_schedules *schedules, int workers,
                      const struct pp_point *shape, struct pp_way *way)
 {
-    struct pp_config one = *config;
-    const int ranks = shape->ranks, tensor = shape->tensor;
-    const int64_t of_rank = (int64_t)tensor * way->context, each = ranks * of_rank;
+    const int64_t each = (int64_t)shape->ranks * shape->tensor * way->context;
     const int replicas = (int)(workers / each);
-    char of_workers[48] = "", context[64] = "";
-    if (of_rank > 1) snprintf(of_workers, sizeof of_workers, " of %lld workers each", (long long)of_rank);
-    if (way->context > 1)
-        snprintf(context, sizeof context, ", --tensor %d x --context-parallel %d", tensor, way->context);
-    else if (tensor > 1)
-        snprintf(context, sizeof context, ", --tensor %d", tensor);
-    one.stages = (struct pp_ints){1, {ranks}};
-    one.tensor = (struct pp_ints){1, {tensor}};
-    set_degrees(way, &one);
-    if (replicas > 0 && config->global_rows >= replicas) one.rows = config->global_rows / replicas;
-    pp_config_cut_rows(&one);
-    if (replicas > 0) one.replicas = replicas;
-    way->workers = workers;
+    struct pp_point first = *shape;
+    struct pp_way tried = *way; /* nearly so, where it is impossible */
+    struct pp_config one;
+    way->workers = tried.workers = workers;
+    tried.points = &first;
+    tried.replicas = replicas > 0 ? replicas : config->replicas;
+    tried.rows = replicas > 0 && config->global_rows >= replicas ? config->global_rows / replicas : config->rows;
+    pp_way_config(config, &tried, &one);
     PP_TRY(pp_points(&one, schedules, &way->points, &way->npoints));
     if (workers % each)
-        snprintf(way->impossible, sizeof way->impossible, "%d worker%s no whole number of pipelines of %d rank%s%s%s",
-                 workers, workers == 1 ? " is" : "s are", ranks, pp_plural(ranks), of_workers, context);
+        tell_remainder(workers, shape, way);
     else if (config->global_rows % replicas)
         snprintf(way->impossible, sizeof way->impossible, "%d replicas cannot share the %d row%s of a batch evenly",
                  replicas, config->global_rows, pp_plural(config->global_rows));
     else
-        way->replicas = replicas, way->rows = config->global_rows / replicas;
+        way->replicas = tried.replicas, way->rows = tried.rows;
     return PP_OK;
 }
 

@@ -48,20 +48,23 @@ struct pp_schedules {
 
 /* One configuration of a sweep. */
 struct pp_point {
-    const char *schedule;       /* as pp_schedules.find() takes it */
-    int ranks, virtual_stages;  /* P, V */
-    int chunks;                 /* as asked for; M may be smaller (pp_chunk_rows()) */
-    bool file_chunks;           /* asked for by a schedule file, and not by the user or a preset */
-    int checkpoint;             /* enum pp_checkpoint */
-    int tensor;                 /* T; 0 means 1 */
-    int sum_pieces;             /* pp_shape.sum_pieces; 1 if T = 1 */
-    int exchange_pieces;        /* pp_shape.exchange_pieces; 0 without expert parallelism */
-    int zero;                   /* ZeRO stage; 0 if there is only one replica */
-    int shard_degree;           /* of the D replicas so many shard among each other; 0: all (or no ZeRO) */
+    const char *schedule;      /* as pp_schedules.find() takes it */
+    int ranks, virtual_stages; /* P, V */
+    int chunks;                /* as asked for; M may be smaller (pp_chunk_rows()) */
+    bool file_chunks;          /* asked for by a schedule file, and not by the user or a preset */
+    int checkpoint;            /* enum pp_checkpoint */
+    int tensor;                /* T; 0 means 1 */
+    int sum_pieces;            /* pp_shape.sum_pieces; 1 if T = 1 */
+    int exchange_pieces;       /* pp_shape.exchange_pieces; 0 without expert parallelism */
+    int zero;                  /* ZeRO stage; 0 if there is only one replica */
+    int shard_degree;          /* of the D replicas so many shard among each other; 0: all (or no ZeRO) */
 };
 
 /* T. */
 static inline int pp_point_tensor(const struct pp_point *point) { return point->tensor > 1 ? point->tensor : 1; }
+
+/* P D T C, the number of workers; also where it is more than PP_MOST_WORKERS. */
+int64_t pp_point_workers(const struct pp_config *config, const struct pp_point *point);
 
 enum { PP_MOST_WORKERS = 1 << 24, PP_MOST_POINTS = 1 << 24 };
 
@@ -102,9 +105,11 @@ struct pp_job {
     /* Set behind pp_job_begin() for a job of which only costs by a data sheet and memory of arenas are asked: see
      * pp_program_spec.once. It is never run, looked up in a database, or asked for memory of processes. */
     bool once;
-    int sharers; /* workers that share a device; 0, 1: each has one to itself. The program, which knows, sets it */
+    bool borrows; /* model and times are those of another job, which outlives this one */
+    int sharers;  /* workers that share a device; 0, 1: each has one to itself. The program, which knows, sets it */
     const struct pp_job_lender *lender; /* of pp_job_train(); else NULL */
-    struct pp_given_times times; /* from the config. The program may set times.measured; it is freed with the job */
+    struct pp_given_times times;        /* from the config. The program may set times.measured; it is freed with the job
+     * (unless that borrows) */
     /* Names all that losses and weights depend on to the bit, apart from model, options and data: M, D, order and
      * batching of W, kernel variant, ... Runs with equal keys have the same bits (ARCHITECTURE.md). */
     char accumulation_key[PP_ACCUMULATION_KEY];
@@ -147,7 +152,7 @@ pp_status pp_points(const struct pp_config *config, const struct pp_schedules *s
                     int *n) PP_MUST_CHECK;
 
 /* pp_point.sum_pieces for a value of --overlap-tensor-sums: this, or if it is 0 what suits the microbatches. */
-int pp_config_sum_pieces(const struct pp_config *config, int pieces, int chunks);
+int pp_point_sum_pieces(const struct pp_config *config, int pieces, int chunks);
 
 /* Sets the ZeRO stage and shard degree of a point for these values of --zero and --shard-degree: groups of one replica
  * share nothing, and a group of all replicas is degree 0. */

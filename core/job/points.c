@@ -88,7 +88,7 @@ static const struct pp_ints *exchanges_of(const struct pp_config *config)
     return pp_config_expert_parallel(config) > 1 ? &config->overlap_expert_exchange : &nothing;
 }
 
-int pp_config_sum_pieces(const struct pp_config *config, int pieces, int chunks)
+int pp_point_sum_pieces(const struct pp_config *config, int pieces, int chunks)
 {
     if (pieces > 0) return pieces;
     const double rows = ceil((double)config->rows / chunks), tokens = rows * config->tokens / pp_config_context(config);
@@ -111,7 +111,7 @@ static int of_shape(const struct pp_config *config, const struct pp_ints *chunks
                 out[n].zero = sharings[s % nsharings].zero;
                 out[n].shard_degree = sharings[s % nsharings].degree;
                 out[n].chunks = chunks->v[c];
-                out[n].sum_pieces = pp_config_sum_pieces(config, shape->sum_pieces, chunks->v[c]);
+                out[n].sum_pieces = pp_point_sum_pieces(config, shape->sum_pieces, chunks->v[c]);
                 out[n++].checkpoint = config->checkpoint.v[k];
             }
     return n;
@@ -293,10 +293,15 @@ static pp_status check_layers(const struct pp_config *config, const struct pp_po
                        : "");
 }
 
+int64_t pp_point_workers(const struct pp_config *config, const struct pp_point *point)
+{
+    return (int64_t)point->ranks * config->replicas * pp_point_tensor(point) * pp_config_context(config);
+}
+
 pp_status pp_point_check(const struct pp_config *config, const struct pp_point *point)
 {
     const int tensor = pp_point_tensor(point), context = pp_config_context(config);
-    const int64_t devices = (int64_t)point->ranks * config->replicas, workers = devices * tensor * context;
+    const int64_t devices = (int64_t)point->ranks * config->replicas, workers = pp_point_workers(config, point);
     PP_TRY(check_layers(config, point));
     if (devices > PP_MOST_WORKERS || workers > PP_MOST_WORKERS)
         return pp_fail(PP_USAGE,
