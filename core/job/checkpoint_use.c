@@ -20,12 +20,11 @@ static pp_status lay_out_never(const struct pp_job *job, const struct pp_schedul
                              .model_ops = job->model_ops,
                              .point = job->point,
                              .model = job->model,
-                             .times = job->times};
+                             .times = job->times,
+                             .borrows = true};
     never->point.checkpoint = PP_CHECKPOINT_NEVER;
     const pp_status status = pp_job_complete(never, schedules, job->eval != NULL, NULL);
     if (status == PP_OK) *bytes = fullest(never->layout);
-    never->model = NULL;
-    never->times = (struct pp_given_times){0};
     pp_job_free(never);
     return status;
 }

@@ -371,8 +371,10 @@ void pp_job_free(struct pp_job *job)
     pp_layout_free(job->layout);
     pp_plan_free(job->train);
     pp_plan_free(job->eval);
-    if (job->model) job->model_ops->destroy(job->model);
-    pp_given_times_free(&job->times);
+    if (!job->borrows) {
+        if (job->model) job->model_ops->destroy(job->model);
+        pp_given_times_free(&job->times);
+    }
     free(job);
 }
 

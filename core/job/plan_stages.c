@@ -25,9 +25,8 @@ static pp_status make_act_bytes(const struct pp_job *job, int rows, bool trainin
                                 int64_t (**out)[PP_ACT_PARTS])
 {
     const struct pp_model *model = job->model;
-    const struct pp_plan plan = {.training = training, .checkpoint = job->point.checkpoint, .split_backward = split};
-    const struct pp_phase phase = {.plan = &plan, .seq = job->config->tokens};
-    const struct pp_program_spec spec = pp_phase_spec(&phase, rows);
+    struct pp_program_spec spec = pp_slot_spec(job->config->tokens, rows, training, job->point.checkpoint);
+    spec.split_backward = split;
     PP_TRY(PP_NEW(out, model->nstages));
     for (int s = 0; s < model->nstages; s++) {
         const int same = model->stages[s].group;

@@ -74,6 +74,9 @@ struct pp_layout {
     int64_t **slot_offset; /* [nplans][plan->nslots], in the arena of the slot's rank */
 };
 
+/* What programs keep in an activation slot with room for `rows` rows of `seq` tokens, where backwards are whole.
+ * checkpoint: enum pp_checkpoint. */
+struct pp_program_spec pp_slot_spec(int seq, int rows, bool training, int checkpoint);
 /* What the programs of the phase are written for, if activation slots have room for `rows` rows. */
 struct pp_program_spec pp_phase_spec(const struct pp_phase *phase, int rows);
 

@@ -4,18 +4,24 @@
 #include "core/model/layout.h"
 #include "core/plan/plan_spec.h"
 
+struct pp_program_spec pp_slot_spec(int seq, int rows, bool training, int checkpoint)
+{
+    return (struct pp_program_spec){.seq = seq,
+                                    .slot_rows = rows,
+                                    .training = training,
+                                    .checkpoint_layers = training && checkpoint == PP_CHECKPOINT_LAYERS,
+                                    .again = training ? pp_checkpoint_some(checkpoint) : 0,
+                                    .activation_again = training && checkpoint == PP_CHECKPOINT_ACTIVATION};
+}
+
 struct pp_program_spec pp_phase_spec(const struct pp_phase *phase, int rows)
 {
-    return (struct pp_program_spec){
-        .seq = phase->seq,
-        .slot_rows = rows,
-        .training = phase->plan->training,
-        .clip = phase->plan->clip,
-        .split_backward = phase->plan->split_backward,
-        .checkpoint_layers = phase->plan->training && phase->plan->checkpoint == PP_CHECKPOINT_LAYERS,
-        .again = phase->plan->training ? pp_checkpoint_some(phase->plan->checkpoint) : 0,
-        .activation_again = phase->plan->training && phase->plan->checkpoint == PP_CHECKPOINT_ACTIVATION,
-        .once = phase->once};
+    const struct pp_plan *plan = phase->plan;
+    struct pp_program_spec spec = pp_slot_spec(phase->seq, rows, plan->training, plan->checkpoint);
+    spec.clip = plan->clip;
+    spec.split_backward = plan->split_backward;
+    spec.once = phase->once;
+    return spec;
 }
 
 /* Programs that are not to be run may differ in operands, and in what dropout asks for: the number of the layer. */
