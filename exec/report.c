@@ -7,6 +7,7 @@
 #include "core/base/log.h"
 #include "core/base/memory_text.h"
 #include "core/base/stats.h"
+#include "core/base/text.h"
 #include "exec/carrier.h"
 
 enum {
@@ -21,20 +22,19 @@ static const char *of_what(const struct pp_layout *layout) { return layout->neig
 
 static void memory_line(const struct pp_layout *layout, int first, int end)
 {
-    char text[256], all[PP_MEMORY_TEXT];
-    size_t used = 0;
+    char buf[256], all[PP_MEMORY_TEXT];
+    struct pp_text text = pp_text_in(buf, sizeof buf);
     const double bytes = (double)layout->arena_bytes[first];
     const struct pp_memory_unit *unit = pp_memory_unit(bytes);
     pp_memory_text(bytes, all);
     for (int kind = 0; kind < PP_BYTES_KINDS; kind++)
         if (layout->bytes[first][kind])
-            used +=
-                (size_t)snprintf(text + used, sizeof text - used, "%s%s %.*f", used ? " + " : "", pp_memory_names[kind],
-                                 unit->decimals, (double)layout->bytes[first][kind] / unit->bytes);
+            pp_text_add(&text, "%s%s %.*f", pp_text_between(&text, " + "), pp_memory_names[kind], unit->decimals,
+                        (double)layout->bytes[first][kind] / unit->bytes);
     if (end == first + 1)
-        pp_info("memory      rank %d: %s%s = %s", first, all, of_what(layout), text);
+        pp_info("memory      rank %d: %s%s = %s", first, all, of_what(layout), buf);
     else
-        pp_info("memory      ranks %d-%d: each %s%s = %s", first, end - 1, all, of_what(layout), text);
+        pp_info("memory      ranks %d-%d: each %s%s = %s", first, end - 1, all, of_what(layout), buf);
 }
 
 /* What is left when there are too many lines. */

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "core/base/text.h"
 #include "core/options/main.h"
 #include "schedules/builder.h"
 #include "schedules/file.h"
@@ -84,12 +85,10 @@ static void list(FILE *out)
 
 static const char *names(void)
 {
-    static _Thread_local char text[SCHEDULES * NAME_BYTES];
-    size_t used = 0;
-    for (int i = 0; i < SCHEDULES; i++)
-        used +=
-            (size_t)snprintf(text + used, sizeof text - used, "%s%.*s", i ? "|" : "", NAME_BYTES - 2, table[i]->name);
-    return text;
+    static _Thread_local char buf[SCHEDULES * NAME_BYTES];
+    struct pp_text text = pp_text_in(buf, sizeof buf);
+    for (int i = 0; i < SCHEDULES; i++) pp_text_add(&text, "%s%s", pp_text_between(&text, "|"), table[i]->name);
+    return buf;
 }
 
 const struct pp_schedules pp_schedules = {.build = pp_plan_build,
