@@ -10,7 +10,7 @@
 enum { PP_INPROC_LINE = 64 };
 
 /* Send and receive the address of memory, from one worker of this process to another. `pointer`: where the address is
- * read from, or stored to. That place must exist until the world is closed or all workers have stopped. */
+ * read from, or stored to, during the call (a message so short is copied, see pp_send_now()). */
 pp_status pp_inproc_hand_over(struct pp_world *world, int src, int dst, void *pointer) PP_MUST_CHECK;
 pp_status pp_inproc_take_over(struct pp_world *world, int src, int dst, void *pointer) PP_MUST_CHECK;
 /* Allocates zeroed memory that begins at a cache line and fills whole ones. out: address of the pointer to set. */

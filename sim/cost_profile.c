@@ -258,6 +258,7 @@ pp_status pp_cost_from_profile(const struct pp_job *job, struct pp_db *db, const
     pp_status status;
     *origin = (struct pp_cost_origin){0};
     *out = NULL;
+    if (job->once) return pp_fail(PP_INTERNAL, "a job whose calls stand once is looked up in a profile");
     PP_TRY(pp_db_has_profile(db, s.device, &cores, &found));
     if (found && pp_config_machine(job->config)) PP_TRY(knows_model(&s, &found));
     if (!found || cores <= 0) return PP_OK;

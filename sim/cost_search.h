@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A search in a profile; shared by cost_profile.c (links, overheads), cost_search.c and cost_tasks.c (computations).
+ * A search in a profile; shared by cost_profile.c (links, overheads) and, for computations, by cost_search.c,
+ * cost_scaled.c and cost_tasks.c.
  */
 #ifndef PP_SIM_COST_SEARCH_H
 #define PP_SIM_COST_SEARCH_H

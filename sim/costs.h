@@ -73,7 +73,7 @@ extern const char *const pp_cost_source_words[PP_COST_SOURCES];
  *   5. the time that the machine computes.
  * GPUs: the times are those in a share of the same size, and there is also the host's time to issue a task. Links are
  * those of config->transport; "auto" takes the first mover of core/plan/movers.def that was measured. *out = NULL if
- * the profile has no time of any computation. */
+ * the profile has no time of any computation. PP_INTERNAL for a job whose calls stand once (pp_job.once). */
 pp_status pp_cost_from_profile(const struct pp_job *job, struct pp_db *db, const struct pp_machine *machine,
                                struct pp_cost **out, struct pp_cost_origin *origin) PP_MUST_CHECK;
 

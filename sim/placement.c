@@ -37,7 +37,7 @@ static int place_of(const struct pp_placement *p, int worker)
 {
     if (!p->replicas_first) return worker;
     const int each = pp_plan_neighbours(p->plan), groups = p->plan->replicas / p->plan->context;
-    const int rank = worker / each % p->plan->ranks, group = worker / each / p->plan->ranks;
+    const int rank = pp_worker_rank(p->plan, worker), group = pp_worker_replica(p->plan, worker) / p->plan->context;
     return (rank * groups + group) * each + worker % each;
 }
 

@@ -13,8 +13,8 @@
 #include "sim/simulating.h"
 
 struct replica {
-    struct pp_sim sim;     /* the simulation, with this replica's times; only the first has `start` */
-    int first_worker;      /* number of its first worker, for pp_jitter_ns() */
+    struct pp_sim sim; /* the simulation, with this replica's times; only the first has `start` */
+    int number;
     int64_t *free_at;      /* [nlanes] when the lane is free */
     int64_t *wrap_release; /* [nwraps] when task `from` of the step before lets task `to` start */
     int wrap;              /* index of the first wrap that no task of this step was asked for yet */
@@ -47,8 +47,10 @@ static void run_alone(struct replica *r, int32_t id, int step)
     const struct pp_sim *s = &r->sim;
     const struct pp_task *t = &s->plan->tasks[id];
     int64_t ns = s->duration[t->cls], drawn = ns;
-    if (t->lane < s->plan->ranks)
-        drawn = pp_jitter_ns(ns, s->cost->jitter, s->cost->seed, step, id, r->first_worker + t->lane);
+    if (t->lane < s->plan->ranks) {
+        const int worker = pp_worker_at(s->plan, r->number, t->lane, 0); /* with jitter a rank has one worker */
+        drawn = pp_jitter_ns(ns, s->cost->jitter, s->cost->seed, step, id, worker);
+    }
     run_from(r, id, ready_at(r, id), drawn - ns);
 }
 
@@ -98,7 +100,7 @@ static void carry_over(struct replica *r)
 static pp_status make_replica(struct replica *r, struct pp_sim *s, int number)
 {
     r->sim = *s;
-    r->first_worker = number * s->plan->ranks;
+    r->number = number;
     PP_TRY(PP_NEW(&r->free_at, s->plan->nlanes));
     PP_TRY(PP_NEW(&r->wrap_release, s->plan->nwraps));
     if (number == 0) return PP_OK;

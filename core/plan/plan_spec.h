@@ -61,7 +61,9 @@ struct pp_plan_spec {
     int ranks, virtual_stages, microbatches; /* P, V, M */
     int replicas;                            /* a multiple of C. Several replicas (or N > 1) add REDUCE_GRAD */
     int tensor, expert_parallel, context;    /* T, N, C; 0 means 1 */
-    int zero;            /* enum pp_zero: the first adds GATHER_PARAM, the second ADD_GRAD, too, the third PUT_PARAM */
+    /* enum pp_zero: PP_ZERO_OPTIMIZER adds GATHER_PARAM, PP_ZERO_GRADIENTS also ADD_GRAD, and PP_ZERO_PARAMETERS also
+     * PUT_PARAM */
+    int zero;
     int shard_group;     /* replicas in a group that shards; 0 means all. Fewer than all add REDUCE_SHARE */
     bool rounds_weights; /* weights are rounded to FP8 (see struct pp_plan) */
     const int *rows;     /* [microbatches] rows of each; NULL = 1 each */

@@ -22,19 +22,19 @@ static pp_status check_sum(struct tied *c, int32_t id)
     return made ? PP_OK : pp_plan_bad(plan, id, "it sums gradients before they are made");
 }
 
-/* Does the kind make gradients, or sum them over replicas? */
-static bool makes_gradients(int kind)
+/* Does the kind make gradients of parameters, or sum them over replicas? */
+static bool changes_gradients(int kind)
 {
-    static const bool makes[PP_KINDS] = {
+    static const bool changes[PP_KINDS] = {
         [PP_B] = true, [PP_W] = true, [PP_REDUCE_GRAD] = true, [PP_ADD_GRAD] = true, [PP_REDUCE_SHARE] = true};
-    return kind < PP_KINDS && makes[kind];
+    return kind < PP_KINDS && changes[kind];
 }
 
 static pp_status check_task(struct tied *c, int32_t id)
 {
     const struct pp_plan *plan = c->plan;
     const struct pp_task *t = &plan->tasks[id];
-    const bool made = makes_gradients(t->kind);
+    const bool made = changes_gradients(t->kind);
     if (t->kind == PP_REDUCE_TIED) return check_sum(c, id);
     if (made && c->sum >= 0) return pp_plan_bad(plan, id, "it makes gradients that are summed already");
     if (made && t->stage == 0) c->final[0] = id;
