@@ -10,6 +10,13 @@ void pp_place_process(const struct pp_processes *processes, int64_t threads)
     if (processes->launched && threads > pp_affinity_count()) pp_affinity_widen();
 }
 
+/* A process that was started on too few may use others now. */
+int pp_processes_cores(const struct pp_processes *processes)
+{
+    const int own = pp_cores_count();
+    return own > processes->host_cores ? own : processes->host_cores;
+}
+
 /* Which of the usable cores; -1 = the system decides. A lone worker, or one with BLAS threads of its own, gains nothing
  * from being tied. Processes may each be given cores by their launcher; where they share all of them, each takes its
  * part. */

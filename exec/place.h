@@ -13,6 +13,9 @@
  * process that has more threads than that. Called before any thread is started. */
 void pp_place_process(const struct pp_processes *processes, int64_t threads);
 
+/* Cores of this machine that its processes may use together. */
+int pp_processes_cores(const struct pp_processes *processes);
+
 /* Binds the calling thread to a core of its own, if every worker of the machine can have one; else the system
  * decides. */
 void pp_place_worker(const struct pp_world *world, int me, int threads);

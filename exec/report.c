@@ -9,6 +9,7 @@
 #include "core/base/stats.h"
 #include "core/base/text.h"
 #include "exec/carrier.h"
+#include "exec/place.h"
 
 enum {
     EPOCH_LINES = 20,  /* at most about so many, where nothing is evaluated */
@@ -124,6 +125,7 @@ static void header(const struct pp_exec *exec, const struct pp_session *s)
 {
     const struct pp_job *job = s->job;
     const struct pp_world *world = s->world;
+    const int cores = pp_processes_cores(&world->processes);
     char rows[48], model[PP_MODEL_TEXT];
     pp_info("model       %s", pp_model_text(job->model, model, sizeof model));
     pp_info("data        %s", exec->data->summary);
@@ -137,8 +139,8 @@ static void header(const struct pp_exec *exec, const struct pp_session *s)
         pp_info("resumed     after %d step%s, from %s", s->agenda->first, pp_plural(s->agenda->first), s->restart.path);
     pipeline_line(job);
     key_line(exec, job);
-    pp_info("device      %s; %d core%s, %d worker%s, threads of each: %d", exec->device_text, world->cores,
-            pp_plural(world->cores), world->workers, pp_plural(world->workers), exec->config.threads);
+    pp_info("device      %s; %d core%s, %d worker%s, threads of each: %d", exec->device_text, cores, pp_plural(cores),
+            world->workers, pp_plural(world->workers), exec->config.threads);
     transport_line(exec, world);
     if (world->processes.count > 1)
         pp_info("processes   %d on %d machine%s, %d worker%s in each", world->processes.count, world->processes.hosts,
@@ -156,7 +158,7 @@ static pp_status begin_run(struct pp_report *r)
                          .device_text = exec->device_text,
                          .transport = exec->carrier ? exec->carrier->name : exec->transport->name,
                          .processes = exec->processes.count,
-                         .cores = r->session->world->cores};
+                         .cores = pp_processes_cores(&r->session->world->processes)};
     if (!exec->db) return PP_OK;
     PP_TRY(pp_db_run_begin(exec->db, &run, &exec->config, r->session->job, &r->run_id));
     return pp_db_add_tasks(exec->db, r->session->job, r->session->job->train);

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/cores.h"
 #include "core/base/stats.h"
+#include "exec/place.h"
 #include "exec/report.h"
 
 enum step_choice { PLAIN, TRACED, ANY };
@@ -88,7 +88,7 @@ static double taken(const struct pp_session *s)
         had += (double)s->summaries[i].traced_cpu_ns;
     }
     const int64_t threads = (int64_t)s->world->workers * s->config->threads;
-    if (all == 0 || threads > (int64_t)pp_cores_count() * s->world->processes.hosts) return NAN;
+    if (all == 0 || threads > (int64_t)pp_processes_cores(&s->world->processes) * s->world->processes.hosts) return NAN;
     return had < all ? 1 - had / all : 0;
 }
 

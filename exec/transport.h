@@ -64,6 +64,7 @@ struct pp_processes {
     bool launched;           /* a launcher started them, and may have bound each to a core */
     int count, index;        /* all processes; which of them this is */
     int on_host, host_index; /* processes on this machine; which of them this is */
+    int host_cores;          /* that these processes were started on, together; 0: not known */
     int hosts;               /* machines */
     int host;                /* which machine this is: the index of its first process */
     /* This process's clock + offset = the first process's clock, to within the uncertainty. Both 0 on one machine. */

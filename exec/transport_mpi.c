@@ -10,7 +10,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/base/affinity.h"
 #include "core/base/clock.h"
+#include "core/base/cores.h"
 #include "core/base/log.h"
 #include "exec/signals.h"
 #include "exec/transport.h"
@@ -62,6 +64,24 @@ static pp_status places_in(MPI_Comm comm, int *count, int *index)
     return check(MPI_Comm_rank(comm, index), "MPI_Comm_rank");
 }
 
+/* A launcher may give each process cores of its own. */
+static pp_status find_cores(MPI_Comm host, int *cores)
+{
+    union {
+        cpu_set_t set;
+        char bytes[8 * sizeof(cpu_set_t)];
+    } usable;
+    size_t bytes;
+    cpu_set_t *mine = pp_affinity(&bytes);
+    memset(&usable, 0, sizeof usable);
+    if (mine) memcpy(&usable, mine, bytes < sizeof usable ? bytes : sizeof usable);
+    free(mine);
+    PP_TRY(check(MPI_Allreduce(MPI_IN_PLACE, usable.bytes, sizeof usable.bytes, MPI_BYTE, MPI_BOR, host),
+                 "MPI_Allreduce of cores"));
+    *cores = pp_cores_in(&usable.set, sizeof usable);
+    return PP_OK;
+}
+
 static pp_status find_host(struct pp_processes *out)
 {
     MPI_Comm host;
@@ -70,6 +90,7 @@ static pp_status find_host(struct pp_processes *out)
     out->host = out->index;
     pp_status status = places_in(host, &out->on_host, &out->host_index);
     if (status == PP_OK) status = check(MPI_Bcast(&out->host, 1, MPI_INT, 0, host), "MPI_Bcast within a host");
+    if (status == PP_OK) status = find_cores(host, &out->host_cores);
     const int freed = MPI_Comm_free(&host);
     return status == PP_OK ? check(freed, "MPI_Comm_free") : status;
 }

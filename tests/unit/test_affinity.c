@@ -48,6 +48,22 @@ static void test_all_are_found(void **state)
     assert_int_equal(pp_affinity_count(), 2);
 }
 
+/* A set of others: each counts as a core that hwloc does not know. */
+static void test_cores_of_a_set(void **state)
+{
+    (void)state;
+    cpu_set_t *set = CPU_ALLOC(POSSIBLE);
+    const size_t bytes = CPU_ALLOC_SIZE(POSSIBLE);
+    assert_non_null(set);
+    CPU_ZERO_S(bytes, set);
+    assert_int_equal(pp_cores_in(set, bytes), 1); /* nothing is known */
+    for (int n = 1; n <= 3; n++) {
+        CPU_SET_S(SECOND - 2 * n, bytes, set);
+        assert_int_equal(pp_cores_in(set, bytes), n);
+    }
+    CPU_FREE(set);
+}
+
 /* hwloc knows of no core with these numbers, so each of them counts as one. */
 static void test_threads_are_tied_to_them(void **state)
 {
@@ -61,7 +77,7 @@ static void test_threads_are_tied_to_them(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all_are_found),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all_are_found), cmocka_unit_test(test_cores_of_a_set),
                                        cmocka_unit_test(test_threads_are_tied_to_them)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

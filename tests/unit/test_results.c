@@ -142,9 +142,34 @@ static void test_taken(void **state)
     }
 }
 
+/* Threads that share cores take them from each other. The cores are those of all processes of the host: a launcher may
+ * have bound this one to one of them. */
+static void test_taken_from_whom(void **state)
+{
+    (void)state;
+    enum { MANY = 1 << 20 };
+    const int cores[] = {0, MANY - 1, MANY};
+    for (int i = 0; i < 3; i++) {
+        struct run run;
+        struct pp_result result;
+        begin(&run);
+        config.threads = MANY;
+        run.world.processes.host_cores = cores[i];
+        run.summary.traced_ns = 100;
+        run.summary.traced_cpu_ns = 80;
+        add_step(&run, 1, false);
+        finish(&run, &result);
+        if (cores[i] < MANY)
+            assert_true(isnan(result.taken));
+        else
+            expect_near(result.taken, 0.2, 1e-9, "taken");
+        end(&run, &result);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_medians), cmocka_unit_test(test_no_plain_step),
-                                       cmocka_unit_test(test_taken)};
+                                       cmocka_unit_test(test_taken), cmocka_unit_test(test_taken_from_whom)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
