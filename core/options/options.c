@@ -106,6 +106,9 @@ static pp_status fail_unknown(const struct pp_opt *rows, int n, unsigned tool, c
     if (*takers(rows, n, name, others))
         return pp_fail(PP_USAGE, "--%s is an option of %s, not of %s", name, others, tool_name(tool));
 
+    const char *here = pp_option_elsewhere(name);
+    if (here && find_row(rows, n, tool, here) >= 0)
+        return pp_fail(PP_USAGE, "there is no option --%s; here that is --%s", name, here);
     char names[NAMES_BYTES], nearest[NAME_BYTES];
     struct pp_text text = pp_text_in(names, sizeof names);
     for (int i = 0; i < n; i++)

@@ -117,6 +117,8 @@ const char *pp_real_text(double value, char buf[PP_REAL_BYTES]);
 unsigned pp_tool_named(const char *name);
 /* --help, in help2man's form. */
 void pp_options_help(const struct pp_opt *rows, int n, const struct pp_program_info *program, FILE *out);
+/* What an option that is called `name` in other software is called here; NULL: not known. (other_names.c) */
+const char *pp_option_elsewhere(const char *name);
 /* Writes to buf the one of `choices` ("a|b|c") that is nearest to `text` by edit distance; NULL if none is near. */
 const char *pp_nearest(const char *text, const char *choices, char *buf, size_t size);
 
