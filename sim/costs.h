@@ -57,6 +57,11 @@ static inline bool pp_cost_measured(const struct pp_cost_origin *origin)
 {
     return origin->classes > origin->from[PP_COST_MACHINE];
 }
+/* Was none computed by a data sheet alone? */
+static inline bool pp_cost_measured_all(const struct pp_cost_origin *origin)
+{
+    return origin->classes > 0 && origin->from[PP_COST_MACHINE] == 0;
+}
 /* The least certain source of all computations. */
 int pp_cost_worst_source(const struct pp_cost_origin *origin);
 /* A remark about times of each source ("are interpolated between ..."); NULL: none. */

@@ -58,7 +58,7 @@ pp_status pp_machine_parse(const char *text, size_t size, const char *where, str
 /* Remarks on standard error: which machine the times are of and where its figures come from; and, for times of GPUs
  * from a data sheet, how far to trust them for such a model (sim/machine_tell.c). */
 void pp_machine_tell(const struct pp_machine *machine);
-void pp_machine_tell_sheet(const struct pp_config *config);
+void pp_machine_tell_sheet(const struct pp_machine *machine, const struct pp_config *config);
 
 /* One line for each embedded machine, for --list. */
 void pp_machine_list(FILE *out);

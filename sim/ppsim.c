@@ -24,6 +24,7 @@
 #include "sim/race.h"
 #include "sim/ranking.h"
 #include "sim/remarks.h"
+#include "sim/sources.h"
 #include "sim/store.h"
 #include "sim/targets.h"
 #include "sim/times_use.h"
@@ -70,6 +71,7 @@ struct session {
     struct pp_listed listed;
     struct pp_row *rows; /* [listed.npoints] of each point; none where it is impossible, or left out */
     int64_t nrows;       /* > 0: these are all, without gaps */
+    bool measured_all;   /* a configuration, shown or not, has measured times alone */
     FILE *drawings;
     char *drawn;
     size_t drawn_size;
@@ -162,6 +164,7 @@ static pp_status take_point(void *session, int64_t i, struct pp_outcome *outcome
     pp_remarks_memory(remarks, at->point, &outcome->row);
     if (remarks->machine) PP_TRY(pp_row_set_target(&outcome->row, (int)(i / s->listed.each), remarks->machine));
     remarks->measured += pp_cost_measured(&outcome->row.notes->origin);
+    s->measured_all |= pp_cost_measured_all(&outcome->row.notes->origin);
     s->rows[i] = outcome->row;
     outcome->row = (struct pp_row){0};
     if (s->config.draw) PP_TRY(draw(s, remarks->machine, &outcome->prediction));
@@ -173,6 +176,7 @@ static void look_at(void *session, int64_t i, const struct pp_least *least)
 {
     struct session *s = session;
     s->remarks[i / s->listed.each].measured += least->measured;
+    s->measured_all |= least->all;
 }
 
 /* For whom points are left out: machine NULL: of all machines, or of the only one. */
@@ -254,35 +258,20 @@ static pp_status emit(const struct session *s)
     return status;
 }
 
-/* Counts the target's rows in which anything was computed by a data sheet, and those with computed times of tasks. */
-static void count_computed(const struct session *s, int target, int64_t *any, int64_t *tasks)
-{
-    *any = *tasks = 0;
-    for (int64_t i = 0; i < s->nrows; i++) {
-        const struct pp_row *row = &s->rows[i];
-        if (row->target != target) continue;
-        *any += row->data_sheet;
-        *tasks += row->source == PP_COST_MACHINE;
-    }
-}
-
 static void tell_machines(struct session *s)
 {
-    int64_t any, tasks, computed = 0;
-    bool sheet = false;
+    int64_t tasks = 0;
+    const struct pp_machine *sheet = NULL;
     for (int t = 0; t < s->ntargets; t++) {
         const struct pp_machine *machine = &s->targets[t].predictor.machine;
-        count_computed(s, t, &any, &tasks);
-        if (any > 0) pp_machine_tell(machine);
-        computed += tasks;
-        s->remarks[t].computed = tasks > 0;
-        sheet |= tasks > 0 && machine->cores == 0;
+        const struct pp_sources shown = pp_sources_of(s->rows, s->nrows, t);
+        if (shown.any > 0) pp_machine_tell(machine);
+        tasks += shown.tasks;
+        s->remarks[t].computed = shown.tasks > 0;
+        if (!sheet && shown.tasks > 0 && machine->cores == 0) sheet = machine;
     }
-    if (sheet) pp_machine_tell_sheet(&s->config);
-    if (computed > 0 && computed < s->nrows)
-        pp_warn("%lld of %lld results have times by a data sheet, the others measured ones: a data sheet's are usually "
-                "shorter, so do not rank one against the other",
-                (long long)computed, (long long)s->nrows);
+    if (sheet) pp_machine_tell_sheet(sheet, &s->config);
+    pp_sources_warn(s->nrows, tasks, s->measured_all);
     for (int t = 0; t < s->ntargets; t++) pp_remarks_precision(&s->remarks[t]);
     pp_remarks_machine(&s->remarks[0]);
 }

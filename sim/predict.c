@@ -321,6 +321,7 @@ static pp_status find_leasts(struct cuts *c, struct pp_prediction *first, struct
     PP_TRY(pp_sim_least(first->job->train, first->cost, ns));
     out->first = pp_prediction_value(c->p, first);
     out->measured = pp_cost_measured(&first->origin);
+    out->all = pp_cost_measured_all(&first->origin);
     out->first_fits = fits(c->p, first->job, pp_predict_sharers(c->p, first->job));
     any = *ns;
     for (int cut = 1; cut < pp_split_cuts(c->p); cut++) {

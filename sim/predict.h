@@ -59,6 +59,7 @@ struct pp_least {
     double any;   /* nor has any other cut a smaller one than this */
     bool first_fits; /* the first cut fits into memory, or that is not known */
     bool measured;   /* the first cut has some measured times */
+    bool all;        /* ... and no others (pp_cost_measured_all()) */
 };
 /* Status as of pp_predict(). */
 pp_status pp_predict_least(const struct pp_predictor *p, const struct pp_point *point,
