@@ -38,7 +38,7 @@ static pp_status check_op(const struct pp_plan *plan, int rank, const struct pp_
         return pp_fail(PP_INPUT, "rank %d: %s of stage %d, microbatch %d %s", rank, kind, op->stage, op->microbatch,
                        *cell & rule->adds ? "is done twice" : "comes after another backward: it is one B, or I and W");
     if ((*cell & rule->needs) != rule->needs)
-        return pp_fail(PP_INPUT, "rank %d: %s of stage %d, microbatch %d stands before %s", rank, kind, op->stage,
+        return pp_fail(PP_INPUT, "rank %d: %s of stage %d, microbatch %d needs %s before it", rank, kind, op->stage,
                        op->microbatch, rule->needs_text);
     *cell |= rule->adds;
     return PP_OK;

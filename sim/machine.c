@@ -104,7 +104,8 @@ static pp_status read_text(struct spot spot, const json_t *value, char *out, siz
     if (!json_is_string(value)) return bad(spot, "must be a text");
     if (json_string_length(value) == 0 || json_string_length(value) >= size ||
         strlen(json_string_value(value)) != json_string_length(value))
-        return bad(spot, "is empty, too long, or has a zero byte in it");
+        return pp_fail(PP_INPUT, "machine file %s: \"%s\" must have 1 to %zu characters, none of them a zero byte",
+                       spot.where, spot.key, size - 1);
     memcpy(out, json_string_value(value), json_string_length(value) + 1);
     if (strcmp(pp_printable(out), json_string_value(value)) == 0) return PP_OK;
     return bad(spot, "has a tab, a line end or another control character in it");

@@ -25,9 +25,12 @@ static void cell_above(const json_t *row, const char *key, char *buf, size_t siz
         snprintf(buf, size, "-");
 }
 
+/* A stage's microbatch counts 1/V. */
+static double microbatches(double n) { return round(n * 100) / 100; }
+
 static void cell_largest(const json_t *row, const char *key, char *buf, size_t size)
 {
-    snprintf(buf, size, "%g", pp_json_most(json_object_get(row, key)));
+    snprintf(buf, size, "%g", microbatches(pp_json_most(json_object_get(row, key))));
 }
 
 /* Memory of a device, if several workers share it, so that it is more than the largest arena. */
@@ -151,7 +154,7 @@ static const char *rank_cell(const void *of, int64_t rank, int column, char buf[
     else if (column == RANK_BUBBLE)
         snprintf(buf, PP_CELL_BYTES, "%.2f", 100 * of_rank(json_object_get(r->row, "rank_bubble"), rank));
     else if (column == RANK_PEAK)
-        snprintf(buf, PP_CELL_BYTES, "%g", of_rank(json_object_get(r->row, "peak_microbatches"), rank));
+        snprintf(buf, PP_CELL_BYTES, "%g", microbatches(of_rank(json_object_get(r->row, "peak_microbatches"), rank)));
     else if (of_rank(r->memory[column], rank) > 0)
         snprintf(buf, PP_CELL_BYTES, "%.*f", r->unit->decimals, of_rank(r->memory[column], rank) / r->unit->bytes);
     else

@@ -303,7 +303,7 @@ const struct pp_opt pp_config_rows[] = {
      "1f1b,interleaved,zbv with --virtual 1,2,4, --tensor 1,2,4,8 (1 where experts are shared), --zero 1,3, "
      "--micro-batch-size 1,2,4, with a --machine --split time, "
      "--checkpoint never,activation,layers:LAYERS, for rows of 16384 tokens or more --context-parallel 1,2,4,8,16 with "
-     "--cp-comm-type all_gather, for --experts "
+     "--cp-comm-type all_gather (p2p from 32768 on), for --experts "
      "--expert-parallel 1,2,4,8,16,32,64; with --sequence-parallel and all that --overlap-... hides; --top 10",
      0},
     {"top", PP_OPT_INT, AT(top), PP_PPSIM, PREDICTING, "N", NULL, COUNT, NULL,
