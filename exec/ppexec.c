@@ -38,7 +38,7 @@ static const struct pp_program_info info = {
         "they are divided over the "
         "processes, whose number must divide theirs. The last --trace-steps steps are recorded task by task "
         "in the database (--db).\n\n"
-        "SIGINT and SIGTERM end the run, unless it was started to ignore them; what was recorded until "
+        "SIGINT, SIGTERM and SIGHUP end the run, unless it was started to ignore them; what was recorded until "
         "then stays in the database. With "
         "--save-every a run that ended, however it did, goes on from its last checkpoint when the same "
         "command is given again with --resume; with other options, such as --lr or --replicas, --resume-changed "

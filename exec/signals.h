@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * SIGINT and SIGTERM ask the run to stop: the first sets a flag that every waiting loop looks at; one that comes half a
- * second later or more ends the process the ordinary way, for a user who does not want to wait. (`timeout`, launchers
- * and terminals send the same request twice at once.) What a process was started to ignore it ignores.
+ * SIGINT, SIGTERM and SIGHUP ask the run to stop: the first sets a flag that every waiting loop looks at; one that
+ * comes half a second later or more ends the process the ordinary way, for a user who does not want to wait.
+ * (`timeout`, launchers and terminals send the same request twice at once.) What a process was started to ignore it
+ * ignores.
  */
 #ifndef PP_EXEC_SIGNALS_H
 #define PP_EXEC_SIGNALS_H
@@ -11,7 +12,7 @@
 
 #include "core/base/status.h"
 
-/* From now on SIGINT and SIGTERM set the flag. */
+/* From now on these signals set the flag. */
 pp_status pp_signals_catch(void) PP_MUST_CHECK;
 /* The flag: has a signal come? */
 bool pp_signals_caught(void);

@@ -8,9 +8,9 @@
 
 #include "core/base/status.h"
 
-/* From now on the first SIGINT or SIGTERM calls act(context) in another thread, and then ends the process as usual
- * (core/options/main.h). A later signal, from a user who does not want to wait, ends it at once. There is one action at
- * a time. PP_IO, PP_NOMEM. */
+/* From now on the first SIGINT, SIGTERM or SIGHUP calls act(context) in another thread, and then ends the process as
+ * usual (core/options/main.h). A later signal, from a user who does not want to wait, ends it at once. There is one
+ * action at a time. PP_IO, PP_NOMEM. */
 pp_status pp_ending_begin(void (*act)(void *context), void *context) PP_MUST_CHECK;
 /* Signals end the process at once again, without an action. If a signal has come before, this call does not return, so
  * the caller must hold no lock that act() takes. PP_IO. */

@@ -50,7 +50,7 @@ static void on_signal(int number)
 
 pp_status pp_catch_signals(void (*handler)(int), int flags)
 {
-    static const int numbers[] = {SIGINT, SIGTERM};
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP /* the terminal is gone */};
     struct sigaction action = {.sa_handler = handler, .sa_flags = flags}, before;
     sigemptyset(&action.sa_mask);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {

@@ -33,13 +33,13 @@ struct pp_main {
 };
 
 /* Returns the exit code. A write beyond the file size limit (ulimit -f) fails, with a message, instead of ending the
- * process. Unless run() catches them, SIGINT and SIGTERM end the process at once, with the exit code of PP_INTERRUPTED,
- * and a message; but not after a SIGTERM to one of several processes of a launcher, which sends it when another of them
- * has failed. */
+ * process. Unless run() catches them, SIGINT, SIGTERM and SIGHUP end the process at once, with the exit code of
+ * PP_INTERRUPTED, and a message; but not after a SIGTERM to one of several processes of a launcher, which sends it when
+ * another of them has failed. */
 int pp_main(const struct pp_main *program, int argc, char **argv) PP_MUST_CHECK;
 
-/* Makes SIGINT and SIGTERM call `handler`. A signal that the process was started to ignore (nohup, background job of a
- * script) stays ignored. flags: those of sigaction(). PP_IO. */
+/* Makes SIGINT, SIGTERM and SIGHUP call `handler`. A signal that the process was started to ignore (nohup, background
+ * job of a script) stays ignored. flags: those of sigaction(). PP_IO. */
 pp_status pp_catch_signals(void (*handler)(int), int flags) PP_MUST_CHECK;
 
 /* For signal handlers: what to make of this signal. *first_ns must be 0 before the first signal, and is set to the time

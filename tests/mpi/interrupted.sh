@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Ctrl-C and SIGTERM end a run of threads, and the making of its plan: exit status 130, of what is not complete nothing on standard output,
-# what was recorded is in the database.
+# Ctrl-C, SIGTERM and a lost terminal (SIGHUP) end a run of threads, and the making of its plan: exit status 130, of what is not complete
+# nothing on standard output, what was recorded is in the database.
 # A run that was started to ignore them (nohup, background job of a script) goes on.
 # shellcheck source=tests/mpi/common.sh
 source "$(dirname "$0")/common.sh"
 need sqlite3
 need jq
 
-for signal in INT TERM; do
+for signal in INT TERM HUP; do
     rm -f run.db*
     # A shell without job control starts background processes with SIGINT ignored; env puts it back.
-    env --default-signal=INT "${long_run[@]}" --stages 2 >out.log 2>err.log &
+    env --default-signal=INT,HUP "${long_run[@]}" --stages 2 >out.log 2>err.log &
     await_steps
     kill -s "$signal" $!
     await_end $!

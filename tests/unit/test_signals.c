@@ -44,8 +44,8 @@ static int end_of(int number, int n, int later_ms)
 static void test_requests(void **state)
 {
     (void)state;
-    static const int numbers[] = {SIGINT, SIGTERM};
-    for (int i = 0; i < 2; i++) {
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    for (int i = 0; i < 3; i++) {
         for (int n = 0; n <= 3; n++) assert_int_equal(end_of(numbers[i], n, 0), 0);
         const int status = end_of(numbers[i], 1, 700);
         assert_true(WIFSIGNALED(status) && WTERMSIG(status) == numbers[i]);
@@ -169,6 +169,7 @@ static void test_told_by_who_knows_more(void **state)
 int main(void)
 {
     signal(SIGINT, SIG_DFL); /* a shell's background job is started to ignore it */
+    signal(SIGHUP, SIG_DFL); /* so is what nohup starts */
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_requests), cmocka_unit_test(test_ending),
                                        cmocka_unit_test(test_ending_that_cannot_begin),
                                        cmocka_unit_test(test_told_by_who_knows_more)};
