@@ -51,8 +51,8 @@ pp_status pp_weights_notes(const char *path, struct pp_notes *out) PP_MUST_CHECK
  * for all of it would take as long as reading the weights: a difference elsewhere is not seen. PP_INPUT, PP_IO. */
 pp_status pp_weights_content(const char *path, uint64_t *out) PP_MUST_CHECK;
 
-/* PP_IO if no file can be made at `path`: known before the training rather than after it. It makes the temporary file
- * that pp_weights_create() would, and removes it. again: with notes. */
+/* PP_IO if no file can be made at `path`, PP_USAGE if there is a database: known before the training rather than after
+ * it. It makes the temporary file that pp_weights_create() would, and removes it. again: with notes. */
 pp_status pp_weights_check_target(const char *path, bool again) PP_MUST_CHECK;
 /* Begins a file. A regular file is written beside its place and takes it in pp_weights_commit(), so there is never half
  * a file. Anything else (a device, a pipe) is written directly, and has no checksums: they stand in the header, and are

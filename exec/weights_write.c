@@ -233,10 +233,24 @@ static pp_status open_place(struct pp_weights_writer *w)
     return status;
 }
 
+/* Profiles and results of weeks are in one, and the name is soon mistyped. */
+static pp_status check_no_database(const char *path)
+{
+    static const char mark[] = "SQLite format 3"; /* with its terminating 0 */
+    char begin[sizeof mark] = "";
+    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) return PP_OK;
+    const bool database = read(fd, begin, sizeof begin) == sizeof begin && memcmp(begin, mark, sizeof mark) == 0;
+    close(fd);
+    if (!database) return PP_OK;
+    return pp_fail(PP_USAGE, "--save: %s is a database, which weights would replace; name another file", path);
+}
+
 pp_status pp_weights_check_target(const char *path, bool again)
 {
     struct pp_weights_writer w = {.fd = -1};
     PP_TRY(pp_new_file_choose("--save", path, again, &w.file));
+    if (*w.file.temporary) PP_TRY(check_no_database(w.file.path));
     if (!*w.file.temporary) return access(w.file.path, W_OK) ? failed(&w, "create") : PP_OK;
     const int fd = pp_new_file_open(&w.file);
     if (fd < 0) return failed(&w, "create");
