@@ -46,7 +46,8 @@ struct drawing {
 int pp_draw_width(bool *colour)
 {
     struct winsize size;
-    *colour = isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
+    const char *terminal = getenv("TERM");
+    *colour = isatty(STDOUT_FILENO) && !getenv("NO_COLOR") && !(terminal && strcmp(terminal, "dumb") == 0);
     if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
         return DEFAULT_WIDTH;
     return size.ws_col < LEAST_WIDTH ? LEAST_WIDTH : size.ws_col > MOST_WIDTH ? MOST_WIDTH : size.ws_col;

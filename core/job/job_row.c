@@ -39,6 +39,7 @@ json_t *pp_job_row(json_t *row, const struct pp_job *job)
     set(&row, "virtual", json_integer(plan->virtual_stages));
     set(&row, "chunks", json_integer(job->point.chunks));
     set(&row, "microbatches", json_integer(plan->microbatches));
+    set(&row, "microbatch_rows", json_integer(plan->rows[0])); /* the first is one of the largest */
     set_batch(&row, job);
     set(&row, "replicas", json_integer(pp_plan_data_parallel(plan)));
     set(&row, "zero", json_integer(pp_plan_zero(plan)));
