@@ -53,6 +53,7 @@ static const struct pp_program_info info = {
 struct session {
     struct pp_exec exec;
     struct pp_points_file file; /* --points */
+    double *layer_ns;           /* of exec.config */
     struct pp_point *points;
     struct pp_result *results;
     int npoints, nresults;
@@ -178,8 +179,9 @@ static pp_status prepare_joined(struct session *s)
         pp_carrier_choose(config, exec->backend, exec->transport, &exec->processes, most_workers(s), &exec->carrier));
     PP_TRY(pp_data_load(config, &exec->data));
     config->model.vocab = exec->data->vocabulary;
-    PP_TRY(
-        pp_split_time(config, &pp_schedules, &pp_model_ops, s->exec.profile ? s->measured : exec->backend->name, NULL));
+    PP_TRY(pp_split_time(config, &pp_schedules, &pp_model_ops, s->exec.profile ? s->measured : exec->backend->name,
+                         NULL, &s->layer_ns));
+    config->layer_ns = s->layer_ns;
     if (!config->db || exec->processes.index > 0) return PP_OK;
     PP_TRY(pp_db_open(config->db, PP_DB_WRITE, &exec->db));
     pp_db_hurry(exec->db, pp_signals_caught);
@@ -307,7 +309,7 @@ static void release(struct session *s)
     free(s->points);
     pp_points_file_free(&s->file);
     pp_data_free(s->exec.data);
-    pp_split_time_free(&s->exec.config);
+    free(s->layer_ns);
 }
 
 /* Wrong usage all processes see alike, and what they agreed on; what else failed may have failed in this one only. */

@@ -50,6 +50,7 @@ static const struct pp_program_info info = {
 
 struct session {
     struct pp_config config;
+    double *layer_ns; /* of the config */
     const struct pp_backend *backend;
     const struct pp_transport *transport;
     const struct pp_carrier *carrier; /* between devices; NULL: the transport */
@@ -287,7 +288,8 @@ static pp_status prepare(struct session *s)
     pp_config_found_device(&s->config, s->backend->name);
     s->config.device = s->backend->name;
     PP_TRY(pp_data_set_vocabulary(&s->config));
-    PP_TRY(pp_split_time(&s->config, &pp_schedules, &pp_model_ops, s->backend->name, NULL));
+    PP_TRY(pp_split_time(&s->config, &pp_schedules, &pp_model_ops, s->backend->name, NULL, &s->layer_ns));
+    s->config.layer_ns = s->layer_ns;
     pp_affinity_widen();
     s->cores = pp_cores_count();
     return PP_OK;
@@ -372,7 +374,7 @@ static void leave(void *session, pp_status status)
     struct session *s = session;
     pp_end_together(s->started ? s->transport : NULL, &s->processes, status, s->agreed);
     pp_profile_free(s->profile);
-    pp_split_time_free(&s->config);
+    free(s->layer_ns);
     free(s->printed);
 }
 

@@ -274,8 +274,8 @@ static pp_status call_ns(void *from, const struct pp_call *call, double *out)
     return PP_OK;
 }
 
-pp_status pp_machine_split_time(const struct pp_machine *m, struct pp_config *config, const struct pp_point *point,
-                                const struct pp_model_ops *ops)
+pp_status pp_machine_split_time(const struct pp_machine *m, const struct pp_config *config,
+                                const struct pp_point *point, const struct pp_model_ops *ops, double **layer_ns)
 {
     struct sheet sheet = {.placement = pp_placement_on(m)};
     struct pp_config one;
@@ -289,5 +289,5 @@ pp_status pp_machine_split_time(const struct pp_machine *m, struct pp_config *co
     for (int i = 0; i < PP_JOIN_GROUPS; i++) sheet.rings[i] = pp_placement_ring(&sheet.placement, &groups[i]);
     const struct pp_call_times times = {call_ns, &sheet};
     PP_TRY(pp_machine_check_rates(m, config));
-    return pp_split_time_by(config, &one, point, ops, &times);
+    return pp_split_time_by(config, &one, point, ops, &times, layer_ns);
 }

@@ -34,8 +34,9 @@ pp_status pp_cost_from_machine(const struct pp_job *job, const struct pp_machine
 pp_status pp_machine_check_rates(const struct pp_machine *machine, const struct pp_config *config) PP_MUST_CHECK;
 
 /* pp_split_time_by() with the machine's roofline. PP_USAGE if the machine has no rate for the precision. */
-pp_status pp_machine_split_time(const struct pp_machine *machine, struct pp_config *config,
-                                const struct pp_point *point, const struct pp_model_ops *ops) PP_MUST_CHECK;
+pp_status pp_machine_split_time(const struct pp_machine *machine, const struct pp_config *config,
+                                const struct pp_point *point, const struct pp_model_ops *ops,
+                                double **layer_ns) PP_MUST_CHECK;
 
 /* PP_INPUT if a figure of a profile cannot have been measured: it is below `least`, above `most`, or not a number. The
  * message is "the profile says that", then fmt, which names the figure, then its value. */

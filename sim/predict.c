@@ -2,6 +2,7 @@
 #include "sim/predict.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/options/devices.h"
@@ -43,6 +44,7 @@ struct cuts {
     const struct pp_predictor *p;
     const struct pp_point *point;
     struct pp_config config;
+    double *layer_ns; /* memory of the config's; NULL: it has none of its own */
 };
 
 /* Begins the job of a cut. *out = NULL if it would be cut as `unlike` is (NULL: there is none). PP_USAGE if the cut is
@@ -255,11 +257,11 @@ static pp_status try_cuts(struct trying *t, const struct pp_point *point)
     pp_status status;
     t->cuts = (struct cuts){.p = t->p, .point = point};
     *t->best = (struct pp_prediction){0};
-    PP_TRY(pp_split_begin(t->p, point, &t->cuts.config));
+    PP_TRY(pp_split_begin(t->p, point, &t->cuts.config, &t->cuts.layer_ns));
     PP_TRY_DONE(try_first_cut(t));
     for (int cut = 1; cut < pp_split_cuts(t->p); cut++) PP_TRY_DONE(try_cut(t, cut));
 done:
-    pp_split_end(t->p, &t->cuts.config);
+    free(t->cuts.layer_ns);
     if (status != PP_OK) pp_prediction_free(t->best);
     return status;
 }
@@ -337,9 +339,9 @@ pp_status pp_predict_least(const struct pp_predictor *p, const struct pp_point *
 {
     struct cuts cuts = {.p = p, .point = point};
     struct pp_prediction first = {0};
-    PP_TRY(pp_split_begin(p, point, &cuts.config));
+    PP_TRY(pp_split_begin(p, point, &cuts.config, &cuts.layer_ns));
     const pp_status status = find_leasts(&cuts, &first, out);
-    pp_split_end(p, &cuts.config);
+    free(cuts.layer_ns);
     pp_prediction_free(&first);
     return status;
 }

@@ -12,15 +12,17 @@ static bool is_own(const struct pp_predictor *p)
     return pp_config_machine(p->config) && pp_config_splits_by_time(p->config);
 }
 
-pp_status pp_split_find(struct pp_config *config, const struct pp_predictor *p, struct pp_db *texts)
+pp_status pp_split_find(const struct pp_config *config, const struct pp_predictor *p, struct pp_db *texts,
+                        double **layer_ns)
 {
+    *layer_ns = NULL;
     if (pp_predict_only_times(config) || !pp_config_splits_by_time(config)) return PP_OK;
     if (is_own(p)) return PP_OK;
     if (config->workers.n > 0)
         return pp_fail(PP_USAGE,
                        "--split time cuts by a profile's times of one number of rows, and with --workers each "
                        "way has another; name another --split, or a --machine");
-    return pp_split_time(config, p->schedules, p->ops, p->waits ? p->waits : config->device, texts);
+    return pp_split_time(config, p->schedules, p->ops, p->waits ? p->waits : config->device, texts, layer_ns);
 }
 
 /* The cuts to try, of ranks with one stage and with several. The last ones are of a model only: by layers, and by
@@ -58,16 +60,20 @@ struct pp_cut_way pp_split_way(const struct pp_point *point, int cut)
     return (struct pp_cut_way){cut_of(point, cut), point->chunks};
 }
 
-pp_status pp_split_begin(const struct pp_predictor *p, const struct pp_point *point, struct pp_config *out)
+pp_status pp_split_begin(const struct pp_predictor *p, const struct pp_point *point, struct pp_config *out,
+                         double **layer_ns)
 {
     *out = *p->config;
+    *layer_ns = NULL;
     if (pp_predict_only_times(p->config) || !is_own(p)) return PP_OK;
     out->tensor = (struct pp_ints){1, {point->tensor}};
     out->overlap_tensor_sums = (struct pp_ints){1, {point->sum_pieces}};
     out->overlap_expert_exchange = (struct pp_ints){1, {point->exchange_pieces}};
     out->zero = (struct pp_ints){1, {point->zero}};
     out->shard_degree = (struct pp_ints){1, {point->shard_degree}};
-    return pp_machine_split_time(&p->machine, out, point, p->ops);
+    PP_TRY(pp_machine_split_time(&p->machine, out, point, p->ops, layer_ns));
+    out->layer_ns = *layer_ns;
+    return PP_OK;
 }
 
 void pp_split_choose(const struct pp_predictor *p, const struct pp_point *point, int cut, struct pp_config *config)
@@ -76,9 +82,4 @@ void pp_split_choose(const struct pp_predictor *p, const struct pp_point *point,
     if (!is_own(p)) return;
     config->even = by < PP_EVENS ? by : p->config->even;
     config->split = by == UNIFORM ? "uniform" : by == PARAMETERS ? "parameters" : p->config->split;
-}
-
-void pp_split_end(const struct pp_predictor *p, struct pp_config *config)
-{
-    if (config->layer_ns != p->config->layer_ns) pp_split_time_free(config);
 }

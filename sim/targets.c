@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "core/base/text.h"
-#include "core/database/split_time.h"
 #include "core/options/devices.h"
 #include "core/plan/movers.h"
 #include "sim/profiles.h"
@@ -171,7 +170,9 @@ static pp_status complete(struct pp_target *t)
     PP_TRY(choose_device(t));
     PP_TRY(find_machine(t));
     PP_TRY(check_running(t));
-    return pp_split_find(&t->config, &t->predictor, t->texts);
+    PP_TRY(pp_split_find(&t->config, &t->predictor, t->texts, &t->layer_ns));
+    t->config.layer_ns = t->layer_ns;
+    return PP_OK;
 }
 
 pp_status pp_targets_find(const struct pp_predictor *common, struct pp_target **targets, int *n)
@@ -198,7 +199,7 @@ pp_status pp_targets_find(const struct pp_predictor *common, struct pp_target **
 void pp_targets_free(struct pp_target *targets, int n)
 {
     for (int i = 0; i < n; i++) {
-        pp_split_time_free(&targets[i].config);
+        free(targets[i].layer_ns);
         (void)pp_db_close(targets[i].texts); /* a database in memory: closing cannot fail */
     }
     free(targets);

@@ -11,6 +11,7 @@
 
 struct pp_target {
     struct pp_config config; /* with one machine and its price; it borrows all other values from the user's config */
+    double *layer_ns;        /* memory of config.layer_ns */
     struct pp_predictor predictor; /* for that config */
     struct pp_db *texts;           /* profiles as text, read into a database in memory; NULL: none */
     char device[32];               /* memory of config.device, if --device auto was found in a profile */

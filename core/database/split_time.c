@@ -166,47 +166,42 @@ static pp_status fill(const struct adding *a, const struct pp_config *workers, d
     return PP_OK;
 }
 
-pp_status pp_split_time_by(struct pp_config *config, const struct pp_config *workers, const struct pp_point *point,
-                           const struct pp_model_ops *ops, const struct pp_call_times *times)
+pp_status pp_split_time_by(const struct pp_config *config, const struct pp_config *workers,
+                           const struct pp_point *point, const struct pp_model_ops *ops,
+                           const struct pp_call_times *times, double **layer_ns)
 {
     struct adding adding = {.ops = ops, .times = times};
-    double *layer_ns;
+    *layer_ns = NULL;
     if (!pp_config_splits_by_time(config)) return PP_OK;
-    PP_TRY(PP_NEW(&layer_ns, config->model.layers + 2));
+    PP_TRY(PP_NEW(layer_ns, config->model.layers + 2));
     adding.spec = (struct pp_program_spec){
         .seq = config->tokens, .slot_rows = (config->rows + point->chunks - 1) / point->chunks, .training = true};
     set_again(config, point, &adding);
-    const pp_status status = fill(&adding, workers, layer_ns);
-    if (status == PP_OK)
-        config->layer_ns = layer_ns;
-    else
-        free(layer_ns);
+    const pp_status status = fill(&adding, workers, *layer_ns);
+    if (status == PP_OK) return PP_OK;
+    free(*layer_ns);
+    *layer_ns = NULL;
     return status;
 }
 
-pp_status pp_split_time(struct pp_config *config, const struct pp_schedules *schedules, const struct pp_model_ops *ops,
-                        const char *device, struct pp_db *db)
+pp_status pp_split_time(const struct pp_config *config, const struct pp_schedules *schedules,
+                        const struct pp_model_ops *ops, const char *device, struct pp_db *db, double **layer_ns)
 {
     const char *path = config->db ? config->db : PP_USUAL_DB;
     struct profiled profiled = {config, ops, device, db};
     const struct pp_call_times times = {profiled_ns, &profiled};
     struct pp_config workers;
     struct pp_point first;
+    *layer_ns = NULL;
     if (!pp_config_splits_by_time(config)) return PP_OK;
     pp_split_time_workers(config, ops, &workers);
     PP_TRY(pp_points_first(config, schedules, &first));
-    if (db) return pp_split_time_by(config, &workers, &first, ops, &times);
+    if (db) return pp_split_time_by(config, &workers, &first, ops, &times, layer_ns);
     if (access(path, F_OK) != 0)
         return pp_fail(PP_INPUT, "--split time needs the kernel times in %s, which is not there; run ppprof first",
                        path);
     /* One that is named is written to later. */
     PP_TRY(config->db ? pp_db_open_updated(path, &profiled.db) : pp_db_open(path, PP_DB_READ, &profiled.db));
-    const pp_status status = pp_split_time_by(config, &workers, &first, ops, &times);
+    const pp_status status = pp_split_time_by(config, &workers, &first, ops, &times, layer_ns);
     return pp_db_close_after(profiled.db, status);
-}
-
-void pp_split_time_free(struct pp_config *config)
-{
-    free(config->layer_ns);
-    config->layer_ns = NULL;
 }

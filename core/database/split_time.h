@@ -10,20 +10,20 @@
 #include "core/job/job.h"
 #include "core/options/config.h"
 
-/* If config->split is "time", sets config->layer_ns from the kernel times of `device` in the database; else does
- * nothing. layer_ns[layers + 2] has the embedding, each layer, and the decoder: forward, backward, and what its
- * checkpoint mode runs again, of one microbatch of the first point (pp_points()), on one worker of
- * pp_split_time_workers(). Collectives inside tasks are not counted, since profiles do not have them. db: NULL: that of
- * --db, else pp.db of this folder. PP_INPUT, with advice, if a kernel was not profiled. Release with
- * pp_split_time_free(). */
-pp_status pp_split_time(struct pp_config *config, const struct pp_schedules *schedules, const struct pp_model_ops *ops,
-                        const char *device, struct pp_db *db) PP_MUST_CHECK;
+/* Times of layers for pp_config.layer_ns, from the kernel times of `device` in the database; the caller frees
+ * *layer_ns. NULL if config->split is not "time". [layers + 2]: of the embedding, each layer, and the decoder: forward,
+ * backward, and what its checkpoint mode runs again, of one microbatch of the first point (pp_points()), on one worker
+ * of pp_split_time_workers(). Collectives inside tasks are not counted, since profiles do not have them. db: NULL: that
+ * of --db, else pp.db of this folder. PP_INPUT, with advice, if a kernel was not profiled. */
+pp_status pp_split_time(const struct pp_config *config, const struct pp_schedules *schedules,
+                        const struct pp_model_ops *ops, const char *device, struct pp_db *db,
+                        double **layer_ns) PP_MUST_CHECK;
 /* The same of another point, from other times of calls. workers: from pp_split_time_workers(). */
-pp_status pp_split_time_by(struct pp_config *config, const struct pp_config *workers, const struct pp_point *point,
-                           const struct pp_model_ops *ops, const struct pp_call_times *times) PP_MUST_CHECK;
+pp_status pp_split_time_by(const struct pp_config *config, const struct pp_config *workers,
+                           const struct pp_point *point, const struct pp_model_ops *ops,
+                           const struct pp_call_times *times, double **layer_ns) PP_MUST_CHECK;
 /* *out is the config with one value of each of the lists --tensor, --context-parallel and --expert-parallel: the first
  * combination that is possible for the model; if none is, the last, so that creating its model says why. */
 void pp_split_time_workers(const struct pp_config *config, const struct pp_model_ops *ops, struct pp_config *out);
-void pp_split_time_free(struct pp_config *config);
 
 #endif

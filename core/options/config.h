@@ -62,7 +62,7 @@ struct pp_config {
     struct pp_ints expert_parallel;  /* N: see pp_config_expert_parallel() */
     struct pp_ints context_parallel; /* C: see pp_config_context() */
     const char *split;
-    double *layer_ns; /* --split time: times of the layers, see core/database/split_time.h; else NULL */
+    const double *layer_ns; /* --split time: borrowed times of layers (core/database/split_time.h); else NULL */
     int even;         /* --split time: enum pp_even (core/plan/cut.h) */
     /* data and files */
     const char *data; /* NULL: generated text */

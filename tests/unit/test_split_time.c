@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -32,9 +33,10 @@ static void split_with(int rows, int chunks, int stages, const char *checkpoint,
     for (char *word = strtok(text, " "); word; word = strtok(NULL, " ")) argv[argc++] = word;
     if (pp_config_parse(PP_PPSIM, argc, argv, &config, NULL) != PP_OK) fail_msg("%s", pp_message());
     if (pp_points_first(&config, &pp_schedules, &point) != PP_OK) fail_msg("%s", pp_message());
-    if (pp_split_time_by(&config, &config, &point, &pp_model_ops, times) != PP_OK) fail_msg("%s", pp_message());
-    memcpy(layer_ns, config.layer_ns, (LAYERS + 2) * sizeof *layer_ns);
-    pp_split_time_free(&config);
+    double *found;
+    if (pp_split_time_by(&config, &config, &point, &pp_model_ops, times, &found) != PP_OK) fail_msg("%s", pp_message());
+    memcpy(layer_ns, found, (LAYERS + 2) * sizeof *layer_ns);
+    free(found);
 }
 
 static void split(int rows, int chunks, const struct pp_call_times *times, double layer_ns[LAYERS + 2])

@@ -225,10 +225,12 @@ static void test_split_time(void **state)
         for (int i = 0; i < OPTIONS; i++) argv[i] = strdup(options[i]);
         assert_int_equal(pp_config_parse(PP_PPSIM, skips ? OPTIONS : OPTIONS - 2, argv, &config, NULL),
                          PP_OK);
-        if (pp_split_time_by(&config, &config, &point, &pp_model_ops, &times) != PP_OK) fail_msg("%s", pp_message());
-        for (int l = 0; l < 6; l++) assert_true(config.layer_ns[1 + l] == 2 * (skips && l % 3 == 2 ? 12 : 5));
-        assert_true(config.layer_ns[0] == 0 && config.layer_ns[7] == 0);
-        pp_split_time_free(&config);
+        double *ns;
+        if (pp_split_time_by(&config, &config, &point, &pp_model_ops, &times, &ns) != PP_OK)
+            fail_msg("%s", pp_message());
+        for (int l = 0; l < 6; l++) assert_true(ns[1 + l] == 2 * (skips && l % 3 == 2 ? 12 : 5));
+        assert_true(ns[0] == 0 && ns[7] == 0);
+        free(ns);
         for (int i = 0; i < OPTIONS; i++) free(argv[i]);
     }
 }
