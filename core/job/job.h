@@ -108,8 +108,8 @@ struct pp_job {
     bool borrows; /* model and times are those of another job, which outlives this one */
     int sharers;  /* workers that share a device; 0, 1: each has one to itself. The program, which knows, sets it */
     const struct pp_job_lender *lender; /* of pp_job_train(); else NULL */
-    struct pp_given_times times;        /* from the config. The program may set times.measured; it is freed with the job
-     * (unless that borrows) */
+    /* From the config. The program may set times.measured, which is freed with the job. */
+    struct pp_given_times times;
     /* Names all that losses and weights depend on to the bit, apart from model, options and data: M, D, order and
      * batching of W, kernel variant, ... Runs with equal keys have the same bits (ARCHITECTURE.md). */
     char accumulation_key[PP_ACCUMULATION_KEY];
