@@ -157,6 +157,10 @@ struct pp_operand {
 /* i: index into pp_call.ref[], as PP_OPERAND() gives it. */
 struct pp_operand pp_call_operand(const struct pp_call *call, int i);
 
+/* all_to_all and shift without other workers, as they are measured: so many copies of what is sent fill what is
+ * received. */
+int64_t pp_call_copies(const struct pp_call *call);
+
 /* Could the call have a bias, which would take a pass over memory, and has none? */
 bool pp_call_lacks_bias(const struct pp_call *call);
 

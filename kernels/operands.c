@@ -334,3 +334,9 @@ struct pp_operand pp_call_operand(const struct pp_call *call, int i)
     operand.element_bytes = element_bytes[operand.type];
     return operand;
 }
+
+int64_t pp_call_copies(const struct pp_call *call)
+{
+    const int64_t sent = pp_call_operand(call, 1).elements;
+    return sent > 0 ? pp_call_operand(call, 0).elements / sent : 0;
+}

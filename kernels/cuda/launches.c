@@ -68,13 +68,6 @@ static int embed_grad(const struct pp_call *call)
     return (int)(1 + 2 * ((tokens + PP_CUDA_SORT_TOKENS - 1) / PP_CUDA_SORT_TOKENS));
 }
 
-/* Copies of a call without other workers, as it is measured: one in place of each worker's piece. */
-static int exchange(const struct pp_call *call)
-{
-    const int64_t elements = pp_call_operand(call, 1).elements;
-    return elements > 0 ? (int)(pp_call_operand(call, 0).elements / elements) : 0;
-}
-
 int pp_cuda_launches(const struct pp_call *call)
 {
     switch (call->kernel) {
@@ -96,7 +89,7 @@ int pp_cuda_launches(const struct pp_call *call)
         return NORM_GRAD_LAUNCHES;
     case PP_KERNEL_ALL_TO_ALL:
     case PP_KERNEL_SHIFT:
-        return exchange(call);
+        return (int)pp_call_copies(call);
     default:
         return MOST_LAUNCHES;
     }

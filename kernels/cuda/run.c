@@ -16,12 +16,12 @@ cudaError_t pp_cuda_await(const struct pp_cuda_call *c) { return meet(c); }
 
 static cudaError_t exchange(const struct pp_cuda_call *c)
 {
-    const struct pp_operand to = pp_call_operand(c->call, 0), from = pp_call_operand(c->call, 1);
-    const size_t bytes = (size_t)(from.elements * from.element_bytes);
+    const struct pp_operand from = pp_call_operand(c->call, 1);
+    const int64_t copies = pp_call_copies(c->call), bytes = from.elements * from.element_bytes;
     cudaError_t error = cudaSuccess;
     if (c->frame->join) return meet(c);
-    for (int64_t i = 0; i < to.elements / from.elements && error == cudaSuccess; i++)
-        error = cudaMemcpyAsync((char *)c->at.exchange.to + i * (int64_t)bytes, c->at.exchange.from, bytes,
+    for (int64_t i = 0; i < copies && error == cudaSuccess; i++)
+        error = cudaMemcpyAsync((char *)c->at.exchange.to + i * bytes, c->at.exchange.from, (size_t)bytes,
                                 cudaMemcpyDeviceToDevice, c->stream);
     return error;
 }

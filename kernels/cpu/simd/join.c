@@ -11,12 +11,12 @@ void PP_SIMD(pp_cpu_await)(const struct pp_cpu_call *c) { pp_call_meet(c->call, 
 
 static void exchange(const struct pp_cpu_call *c)
 {
-    const struct pp_operand to = pp_call_operand(c->call, 0), from = pp_call_operand(c->call, 1);
-    const int64_t bytes = from.elements * from.element_bytes;
+    const struct pp_operand from = pp_call_operand(c->call, 1);
+    const int64_t copies = pp_call_copies(c->call), bytes = from.elements * from.element_bytes;
     if (c->frame->join)
         pp_call_meet(c->call, c->frame);
     else
-        for (int64_t i = 0; i < to.elements / from.elements; i++)
+        for (int64_t i = 0; i < copies; i++)
             memcpy((char *)c->at.exchange.to + i * bytes, c->at.exchange.from, (size_t)bytes);
 }
 
