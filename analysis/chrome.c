@@ -35,7 +35,8 @@ struct chrome {
      * a task; -1 = none */
     int32_t *made;
     int32_t *used; /* ... that uses what arrives at the stage: the first part */
-    int first_step, stages, microbatches;
+    int first_step, replicas, neighbours, stages, microbatches; /* as far as there are bars: a prediction has one worker
+                                                                 * of each rank */
 };
 
 static void begin(struct chrome *c, const char *phase, int thread)
@@ -158,11 +159,20 @@ static void write_point(struct chrome *c, const char *phase, const struct pp_bar
             (double)at_ns / 1e3, phase[0] == 'f' ? ",\"bp\":\"e\"" : "");
 }
 
+static int replica_of(const struct chrome *c, const struct pp_bar *bar)
+{
+    return bar->worker / (c->timeline->ranks * c->timeline->neighbours);
+}
+
+static int neighbour_of(const struct chrome *c, const struct pp_bar *bar)
+{
+    return bar->worker % c->timeline->neighbours;
+}
+
 static int64_t slot(const struct chrome *c, const struct pp_bar *bar, int stage, bool gradient)
 {
-    const struct pp_timeline *t = c->timeline;
-    const int64_t step = bar->step - c->first_step, replica = bar->worker / (t->ranks * t->neighbours);
-    const int64_t pass = (step * t->replicas + replica) * t->neighbours + bar->worker % t->neighbours;
+    const int64_t step = bar->step - c->first_step;
+    const int64_t pass = (step * c->replicas + replica_of(c, bar)) * c->neighbours + neighbour_of(c, bar);
     const int64_t place = pass * c->stages + stage;
     return (place * c->microbatches + bar->microbatch) * 2 + gradient;
 }
@@ -185,13 +195,15 @@ static pp_status index_bars(struct chrome *c)
         if (bar->step > last) last = bar->step;
         const int end = bar->microbatch + (bar->count > 1 ? bar->count : 1);
         if (end > c->microbatches) c->microbatches = end;
+        if (replica_of(c, bar) >= c->replicas) c->replicas = replica_of(c, bar) + 1;
+        if (neighbour_of(c, bar) >= c->neighbours) c->neighbours = neighbour_of(c, bar) + 1;
     }
     /* Each has a bar of one worker at least. */
     double places = ((double)last - c->first_step + 1) * c->stages * c->microbatches * 2;
     if (places > 4.0 * (double)t->nbars)
         return pp_fail(PP_INPUT, "--chrome: run %lld has only a part of its events: the database is damaged",
                        (long long)t->run);
-    int64_t n = (int64_t)places * t->replicas * t->neighbours;
+    int64_t n = (int64_t)places * c->replicas * c->neighbours;
     PP_TRY(PP_NEW(&c->made, n));
     PP_TRY(PP_NEW(&c->used, n));
     for (int64_t i = 0; i < n; i++) c->made[i] = c->used[i] = -1;
@@ -243,7 +255,7 @@ static pp_status write_run(struct chrome *c, struct pp_db *db, int64_t run, cons
     free(c->lane_of);
     c->made = c->used = c->lane_of = NULL;
     c->lanes = NULL;
-    c->microbatches = 0;
+    c->replicas = c->neighbours = c->microbatches = 0;
     pp_timeline_free(&timeline);
     return status;
 }

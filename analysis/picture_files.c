@@ -25,12 +25,12 @@ typedef char file_name[PP_FOLDER_FILE_NAME];
 /* The files of one picture, number = 1, 2, ...; returns how many. */
 static int name_files(const struct pp_plot_names *of, int number, file_name names[FILES])
 {
-    char which[16] = "";
+    char picture[PP_PLOT_NAME];
     int n = 0;
-    if (number > 1) snprintf(which, sizeof which, "-%d", number);
+    pp_plot_name(of, number, picture);
     for (int i = 0; i < FILES; i++) {
         const char *end = i < ENDS ? ends[i] : of->data[i - ENDS];
-        if (end) snprintf(names[n++], sizeof names[0], "/%s%s%s", of->picture, which, end);
+        if (end) snprintf(names[n++], sizeof names[0], "/%s%s", picture, end);
     }
     return n;
 }

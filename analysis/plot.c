@@ -69,6 +69,13 @@ void pp_plot_discard(const struct pp_plots *plots, const char *name, FILE *file)
     remove_half(plots, name);
 }
 
+const char *pp_plot_name(const struct pp_plot_names *of, int number, char buf[PP_PLOT_NAME])
+{
+    const int n = snprintf(buf, PP_PLOT_NAME, "%s", of->picture);
+    if (number > 1) snprintf(buf + n, PP_PLOT_NAME - (size_t)n, "-%d", number);
+    return buf;
+}
+
 enum { CAPTION_BYTES = PP_WORKLOAD_BYTES + 96 }; /* of a workload, a device and threads */
 
 /* In single quotes gnuplot takes all characters as they are, but for these quotes themselves and ends of lines. */

@@ -46,6 +46,9 @@ struct pp_plot_names {
     const char *picture;
     const char *data[2]; /* ends of the names of a picture's data files, such as "-measured.dat"; NULL: one less */
 };
+/* The name of the kind's picture `number` (1, 2, ...), which is written to buf and returned. */
+enum { PP_PLOT_NAME = 40 };
+const char *pp_plot_name(const struct pp_plot_names *of, int number, char buf[PP_PLOT_NAME]);
 
 /* For each row of plots.def: pp_plot_NAME() in plot_NAME.c, which writes data and scripts of its pictures, of one row
  * of the table; pp_plot_NAME_names, which tells all files that these may be; and pp_plot_NAME_gp, the text of

@@ -220,11 +220,10 @@ pp_status pp_plot_chunks(struct pp_plots *plots, int64_t shown)
     const int most = plots->room;
     int number = 0;
     for (int64_t row = 0; row < plots->table->nrows; row++) {
-        char name[32] = "ms-per-batch";
+        char name[PP_PLOT_NAME];
         struct picture picture = {.table = plots->table, .first = row, .low = INFINITY};
         if (!begins_picture(plots->table, row)) continue;
-        if (number++) snprintf(name, sizeof name, "ms-per-batch-%d", number);
-        if (number <= most) PP_TRY(draw(plots, &picture, name));
+        if (++number <= most) PP_TRY(draw(plots, &picture, pp_plot_name(&pp_plot_chunks_names, number, name)));
     }
     if (number > most)
         pp_info("%d of %d pictures of ms/batch by chunks are left out; the tables have all. --run ID draws that of one "
