@@ -58,6 +58,7 @@ static const struct pp_program_info info = {
 
 struct session {
     struct pp_config config;
+    struct pp_blocks *blocks;   /* of config */
     struct pp_predictor common; /* what all targets share */
     struct pp_target *targets;
     int ntargets;
@@ -344,8 +345,10 @@ static pp_status answer(struct session *s)
     PP_TRY(pp_ways_prepare(config));
     PP_TRY(pp_data_survey(config, &s->common.data_bytes));
     PP_TRY(find_ways(s));
-    if (pp_predict_only_times(config) && pp_times_file(config->times) > 0)
-        PP_TRY(pp_blocks_read(config->times, &config->blocks));
+    if (pp_predict_only_times(config) && pp_times_file(config->times) > 0) {
+        PP_TRY(pp_blocks_read(config->times, &s->blocks));
+        config->blocks = s->blocks;
+    }
     PP_TRY(check_usage(s));
     if (config->db && !config->emit) pp_remarks_all_database(config->db, s->ways, s->nways, pp_targets_count(config));
     PP_TRY(open_database(s));
@@ -364,7 +367,7 @@ static void release(struct session *s)
     pp_remarks_all_free(&s->remarks_all);
     free(s->remarks);
     pp_targets_free(s->targets, s->ntargets);
-    pp_blocks_free(s->config.blocks);
+    pp_blocks_free(s->blocks);
 }
 
 static pp_status run(void *session, const char *operand)

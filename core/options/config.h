@@ -80,8 +80,8 @@ struct pp_config {
     bool no_eval;
     /* simulating */
     const char *times, *straggler; /* see core/job/given_times.h */
-    struct pp_blocks *blocks;      /* of the file that --times names, once the program has read it; else NULL */
-    double jitter;                 /* percent */
+    const struct pp_blocks *blocks; /* of the file that --times names, once it was read: borrowed; else NULL */
+    double jitter;                  /* percent */
     int library_attention;         /* 1: times of attention are those of other software */
     int host_order;                /* hosts are filled with 0: the ranks of a replica, 1: the replicas of a rank */
     const char *profile, *emit;

@@ -76,11 +76,13 @@ static double regret_of(const char *schedule, int ranks, int chunks, int blocks,
     static char path[] = "blocks.tsv", *argv[] = {"ppsim", "--times", path};
     const struct pp_point point = {schedule, ranks, 1, chunks};
     struct pp_config config;
+    struct pp_blocks *read;
     write_blocks(path, blocks, equal);
     if (pp_config_parse(PP_PPSIM, 3, argv, &config, NULL) != PP_OK) fail_msg("%s", pp_message());
-    if (pp_blocks_read(path, &config.blocks) != PP_OK) fail_msg("%s", pp_message());
+    if (pp_blocks_read(path, &read) != PP_OK) fail_msg("%s", pp_message());
+    config.blocks = read;
     const double taken = step_ns(&config, &point), best = quickest(&config, &point, "", ranks, blocks);
-    pp_blocks_free(config.blocks);
+    pp_blocks_free(read);
     return taken / best - 1;
 }
 
