@@ -32,6 +32,11 @@ OPTIMIZER = """
 def optimizer(parameters):
     return torch.optim.SGD(parameters, momentum=0.9)
 """
+DICT = """
+class Dict(nn.Module):
+    def forward(self, x):
+        return {"x": x}
+"""
 FLOAT, ADAM = 4, 16  # bytes of a number; of a parameter, its gradient and AdamW's state
 MIB = 1 << 20
 
@@ -70,6 +75,28 @@ def check_bytes(rows):
             raise SystemExit(f"times: {row}")
 
 
+def check_inputs(rows, wanted):
+    """Whose backward makes a gradient of its input."""
+    expect([float(row["input_ms"]) > 0 for row in rows], wanted, "gradients of inputs")
+
+
+def check_refused(folder):
+    """One line says what is wrong; nothing is printed that could be taken for the table of a smaller model."""
+    for broken, words, message in (
+        (MODEL.replace("def example", "def sample"), (), "no function example()"),
+        (MODEL.replace("yield nn.Linear(16, 4", "yield 'head' #"), (), "which is no module"),
+        (MODEL.replace("yield nn.Linear(16, 4", "yield nn.Linear(17, 4"), (), "block 4 (Linear): RuntimeError: "),
+        (MODEL.replace("output.square().sum()", "output.no_such"), (), "'no_such' (model.py, line 14)"),
+        (MODEL.replace("yield lambda: nn.Linear(16, 16), 3", "yield Dict()") + DICT, (), "block 1 (Dict): it returns dict"),
+        (MODEL.replace("bias=False).requires_grad_(False)", "bias=False), 2"), (), "so it stands alone"),
+        (MODEL.replace("yield ", "return []; yield ", 1), (), "blocks() has none"),
+        (MODEL, ("--device", "nowhere"), "--device nowhere: "),
+    ):
+        done = measure(folder, broken, *words)
+        expect((done.returncode, done.stdout, message in done.stderr), (1, "", True), f"{message}: {done.stderr}")
+        expect(len(done.stderr.splitlines()), 1, f"lines of: {done.stderr}")
+
+
 def check_optimizer(rows):
     expect("step_ms" in rows[0] and float(rows[0]["step_ms"]) > 0, True, "the step of an optimizer")
     parameters = 8 * 16 + 16
@@ -96,14 +123,14 @@ def main():
             raise SystemExit(done.stderr)
         rows = table(done.stdout)
         check_bytes(rows)
+        check_inputs(rows, [False, True, True, True, True])
         path = pathlib.Path(folder) / "blocks.tsv"
         path.write_text(done.stdout, encoding="utf-8")
         check_prediction(args.ppsim, str(path), rows)
         check_optimizer(table(measure(folder, MODEL + OPTIMIZER).stdout))
-        for broken, message in ((MODEL.replace("def example", "def sample"), "no function example()"),
-                                (MODEL.replace("yield nn.Linear(16, 4", "yield 'head' #"), "which is no module")):
-            done = measure(folder, broken)
-            expect((done.returncode, message in done.stderr), (1, True), f"{message}: {done.stderr}")
+        asks = MODEL.replace("torch.zeros(5, 8)", "torch.zeros(5, 8, requires_grad=True)")
+        check_inputs(table(measure(folder, asks).stdout), [True] * 5)
+        check_refused(folder)
     print("block-times says what was counted")
 
 
