@@ -59,8 +59,7 @@ pp_status pp_collect(struct pp_session *s, struct pp_worker *w)
     const struct pp_processes *processes = &s->world->processes;
     struct pp_worker_summary mine = {.nevents = w->trace.nevents,
                                      .device_uncertainty_ns = w->uncertainty_ns,
-                                     .traced_ns = w->traced_ns,
-                                     .traced_cpu_ns = w->traced_cpu_ns},
+                                     .traced = pp_core_time_median(w->traced, w->ntraced)},
                              *all;
     if (w->me == s->world->first) {
         mine.resident_bytes = pp_process_resident_bytes();

@@ -42,7 +42,7 @@ struct pp_result {
     struct pp_run_result stored; /* times, bubble, test loss; NAN where there is none */
     int64_t *peak_bytes;         /* [ranks] */
     int64_t *process_bytes;      /* [workers] resident bytes of a process at its first worker; 0 at its others */
-    double taken; /* the part of traced tasks' time in which others had their cores; NAN: it is not known */
+    double taken; /* in the median traced step, the part of tasks' time in which others had the cores; NAN: not known */
     int nlosses, nvalid;
     double *losses, *valid_losses;
     bool complete; /* all of the above is there */

@@ -84,8 +84,8 @@ static double taken(const struct pp_session *s)
 {
     double all = 0, had = 0;
     for (int i = 0; i < s->world->workers; i++) {
-        all += (double)s->summaries[i].traced_ns;
-        had += (double)s->summaries[i].traced_cpu_ns;
+        all += (double)s->summaries[i].traced.ns;
+        had += (double)s->summaries[i].traced.cpu_ns;
     }
     const int64_t threads = (int64_t)s->world->workers * s->config->threads;
     if (all == 0 || threads > (int64_t)pp_processes_cores(&s->world->processes) * s->world->processes.hosts) return NAN;

@@ -6,6 +6,7 @@
 #ifndef PP_EXEC_TRAIN_H
 #define PP_EXEC_TRAIN_H
 
+#include "core/base/stats.h"
 #include "exec/losses.h"
 #include "exec/restart.h"
 
@@ -35,7 +36,7 @@ pp_status pp_agenda_begin(const struct pp_config *config, const struct pp_restar
 /* Figures of a worker at the end. Those of its process (memory, clock) are 0 except at the process's first worker. */
 struct pp_worker_summary {
     int64_t nevents, resident_bytes, clock_offset_ns, clock_uncertainty_ns;
-    int64_t traced_ns, traced_cpu_ns; /* see struct pp_worker */
+    struct pp_core_time traced;    /* of the median step: see struct pp_worker */
     int64_t device_uncertainty_ns; /* how far its device's times may be off the process's clock; 0: it has that clock */
 };
 

@@ -76,6 +76,7 @@ static pp_status open_parts(struct pp_worker *w, int trace_steps)
     if (pp_plan_tensor(w->job->train) > 1) PP_TRY(pp_shares_create_plain(&w->parts));
     PP_TRY(w->ops->open(w, most, trace_steps > 0));
     const struct pp_walk *walk = w->tracks[PP_TRACK_TRAIN].walk;
+    PP_TRY(PP_NEW(&w->traced, trace_steps));
     return pp_trace_reserve(&w->trace, trace_steps * (walk->nstops + pp_walk_transfers(walk)));
 }
 
@@ -121,6 +122,7 @@ void pp_worker_close(struct pp_worker *w)
     for (int i = 0; i < PP_TRACKS; i++) close_track(&w->tracks[i]);
     free(w->parts);
     free(w->reductions);
+    free(w->traced);
     pp_trace_clear(&w->trace);
     if (w->arena) w->backend->release(w->device, w->arena, w->job->layout->arena_bytes[w->rank]);
     if (w->device) w->backend->close(w->device);
@@ -237,6 +239,7 @@ static void begin_step(struct pp_worker *w, const struct pp_step *step)
     w->position = w->reductions_asked = w->reductions_begun = w->reductions_done = 0;
     w->norm_ready = false;
     if (step->track == PP_TRACK_TRAIN) w->whole = false;
+    if (step->traced) w->ntraced++;
     for (int i = 0; i < w->track->walk->nrecv; i++)
         w->track->recv[i].posted = w->track->recv[i].done = w->track->recv[i].retired = 0;
     for (int i = 0; i < w->track->walk->nsend; i++) w->track->send[i].base = w->track->send[i].posted;

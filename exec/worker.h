@@ -15,6 +15,7 @@
 #ifndef PP_EXEC_WORKER_H
 #define PP_EXEC_WORKER_H
 
+#include "core/base/stats.h"
 #include "core/job/job.h"
 #include "core/plan/trace.h"
 #include "exec/collective.h"
@@ -145,9 +146,10 @@ struct pp_worker {
     struct pp_trace trace;
     int64_t uncertainty_ns; /* how far the times of its events may be off the clock of its process */
     int64_t waits;          /* how often it found nothing to do and had to wait */
-    /* How long traced tasks took, and for how long of it the thread had a core. 0: it is not known, because the device
-     * computes elsewhere, or tasks wait for other workers. */
-    int64_t traced_ns, traced_cpu_ns;
+    /* [ntraced] the tasks of each traced step; zeros: it is not known, because the device computes elsewhere, or tasks
+     * wait for other workers. */
+    struct pp_core_time *traced;
+    int ntraced;
     pp_status status; /* a failure inside a callback (poll, join), which the next wait returns */
 };
 

@@ -182,7 +182,7 @@ static pp_status run(struct pp_worker *w, const struct pp_stop *stop, struct pp_
     PP_TRY(w->backend->run(w->device, &phase->programs[phase->plan->tasks[stop->task].cls], frame, &progress, NULL));
     if (!w->step.traced) return PP_OK;
     event.end_ns = pp_now_ns();
-    if (told) w->traced_cpu_ns += pp_cpu_ns() - cpu_ns, w->traced_ns += event.end_ns - event.start_ns;
+    if (told) pp_core_time_add(&w->traced[w->ntraced - 1], event.end_ns - event.start_ns, pp_cpu_ns() - cpu_ns);
     return pp_worker_record(w, &event);
 }
 

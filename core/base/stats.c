@@ -30,6 +30,24 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static double taken_of(const struct pp_core_time *time)
+{
+    return time->ns > 0 ? 1 - (double)time->cpu_ns / (double)time->ns : 0;
+}
+
+static int by_taken(const void *a, const void *b)
+{
+    const double x = taken_of(a), y = taken_of(b);
+    return (x > y) - (x < y);
+}
+
+struct pp_core_time pp_core_time_median(struct pp_core_time *times, int n)
+{
+    if (n == 0) return (struct pp_core_time){0};
+    qsort(times, (size_t)n, sizeof *times, by_taken);
+    return times[(n - 1) / 2];
+}
+
 static const double taken_most = 0.05; /* ten times that of an idle machine, and about the error of predictions */
 
 bool pp_taken_remark(double taken, const char *program, char *buf, size_t size)

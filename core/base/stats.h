@@ -36,6 +36,18 @@ void pp_times_free(struct pp_times *times);
  */
 struct pp_quantiles pp_times_quantiles(struct pp_times *times);
 
+/* How long something took, and for how long of that the thread had a core. */
+struct pp_core_time {
+    int64_t ns, cpu_ns;
+};
+static inline void pp_core_time_add(struct pp_core_time *time, int64_t ns, int64_t cpu_ns)
+{
+    time->ns += ns;
+    time->cpu_ns += cpu_ns;
+}
+/* Of n such, the one that others took the median part of, the lower of the middle two; sorts the list. n = 0: zeros. */
+struct pp_core_time pp_core_time_median(struct pp_core_time *times, int n);
+
 /* taken: the part (0 to 1) of the time of a profile's tasks, or of a run's, in which its workers had no core, because
  * others used it. If it is so large that the times are not to be trusted, writes a remark to buf, a sentence without
  * its end, and returns true; else writes "" and returns false (docs/METRICS.md). program: "ppprof", or "ppexec". */

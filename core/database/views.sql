@@ -32,21 +32,34 @@ SELECT r.id AS run, coalesce(r.ms_per_batch, s.median_ms) AS ms, s.median_ms, s.
 FROM run r LEFT JOIN spread s ON s.run = r.id
 WHERE r.plan IS NOT NULL;
 
--- Idle share of each worker's compute lane over the traced steps; `bubble` of all together is their mean.
+-- Idle share of each worker's compute lane: medians over the traced steps, so that a disturbed one does not count.
 DROP VIEW IF EXISTS v_bubble;
 CREATE VIEW v_bubble AS
-SELECT b.run, b.worker, b.worker / (r.stages * r.tensor) AS replica, b.worker / r.tensor % r.stages AS rank,
-    b.worker % r.tensor AS tensor_rank, count(*) AS steps,
-    avg(b.busy_ns) / 1e6 AS busy_ms, avg(w.makespan_ns) / 1e6 AS makespan_ms,
-    1.0 - sum(b.busy_ns) * 1.0 / sum(w.makespan_ns) AS bubble,
-    1.0 - sum(b.busy_ns - b.recompute_ns) * 1.0 / sum(w.makespan_ns) AS useful_bubble
-FROM busy b JOIN run r ON r.id = b.run
-    JOIN (
-        SELECT o.run, o.step, o.worker / (q.stages * q.tensor) AS replica, max(o.last_ns) - min(o.first_ns) AS makespan_ns
-        FROM busy o JOIN run q ON q.id = o.run
-        GROUP BY o.run, o.step, o.worker / (q.stages * q.tensor)
-    ) w ON w.run = b.run AND w.step = b.step AND w.replica = b.worker / (r.stages * r.tensor)
-GROUP BY b.run, b.worker, r.stages, r.tensor;
+WITH traced AS (
+    SELECT b.run, b.worker, r.stages, r.tensor, b.busy_ns / 1e6 AS busy_ms, w.makespan_ns / 1e6 AS makespan_ms,
+        1.0 - b.busy_ns * 1.0 / w.makespan_ns AS bubble,
+        1.0 - (b.busy_ns - b.recompute_ns) * 1.0 / w.makespan_ns AS useful_bubble
+    FROM busy b JOIN run r ON r.id = b.run
+        JOIN (
+            SELECT o.run, o.step, o.worker / (q.stages * q.tensor) AS replica, max(o.last_ns) - min(o.first_ns) AS makespan_ns
+            FROM busy o JOIN run q ON q.id = o.run
+            GROUP BY o.run, o.step, o.worker / (q.stages * q.tensor)
+        ) w ON w.run = b.run AND w.step = b.step AND w.replica = b.worker / (r.stages * r.tensor)
+), placed AS (
+    SELECT *, count(*) OVER (PARTITION BY run, worker) AS n,
+        row_number() OVER (PARTITION BY run, worker ORDER BY busy_ms) AS busy_place,
+        row_number() OVER (PARTITION BY run, worker ORDER BY makespan_ms) AS makespan_place,
+        row_number() OVER (PARTITION BY run, worker ORDER BY bubble) AS bubble_place,
+        row_number() OVER (PARTITION BY run, worker ORDER BY useful_bubble) AS useful_place
+    FROM traced
+)
+SELECT run, worker, worker / (stages * tensor) AS replica, worker / tensor % stages AS rank, worker % tensor AS tensor_rank,
+    n AS steps,
+    avg(busy_ms) FILTER (WHERE busy_place IN ((n + 1) / 2, n / 2 + 1)) AS busy_ms,
+    avg(makespan_ms) FILTER (WHERE makespan_place IN ((n + 1) / 2, n / 2 + 1)) AS makespan_ms,
+    avg(bubble) FILTER (WHERE bubble_place IN ((n + 1) / 2, n / 2 + 1)) AS bubble,
+    avg(useful_bubble) FILTER (WHERE useful_place IN ((n + 1) / 2, n / 2 + 1)) AS useful_bubble
+FROM placed GROUP BY run, worker, stages, tensor, n;
 
 -- Bytes of each worker. The kinds that the arena is made of are in table memory.
 DROP VIEW IF EXISTS v_memory;

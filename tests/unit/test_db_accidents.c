@@ -87,6 +87,23 @@ static void test_older(void **state)
     must(pp_db_close(db));
 }
 
+/* A traced step that was interrupted among others does not count. */
+static void test_interrupted_step(void **state)
+{
+    (void)state;
+    struct pp_db *db = open_db(PP_DB_WRITE);
+    script("INSERT INTO run(id, tool, version, host, started, workload, stages, replicas, tensor)"
+           " VALUES(1, 'ppexec', '0.1.0', 'here', 'then', 'w', 1, 1, 1);"
+           "INSERT INTO busy VALUES(1, 0, 0, 0, 1000000, 500000, 100000), (1, 1, 0, 0, 99000000, 700000, 0),"
+           " (1, 2, 0, 0, 1000000, 600000, 200000), (1, 3, 0, 0, 2000000, 600000, 0);");
+    near(number(db, "SELECT steps FROM v_bubble"), 4);
+    near(number(db, "SELECT busy_ms FROM v_bubble"), 0.6);
+    near(number(db, "SELECT makespan_ms FROM v_bubble"), 1.5);
+    near(number(db, "SELECT bubble FROM v_bubble"), (0.5 + 0.7) / 2);
+    near(number(db, "SELECT useful_bubble FROM v_bubble"), (0.6 + 0.7) / 2);
+    must(pp_db_close(db));
+}
+
 /* Pages that were overwritten are noticed, not believed. */
 static void test_damaged(void **state)
 {
@@ -270,8 +287,9 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, empty_folder)
     const struct CMUnitTest tests[] = {
-        TEST(test_refused_files), TEST(test_older),      TEST(test_damaged),   TEST(test_killed_writer),
-        TEST(test_two_writers),   TEST(test_in_a_hurry), TEST(test_full_disk), TEST(test_close_after),
+        TEST(test_refused_files), TEST(test_older),       TEST(test_damaged),
+        TEST(test_killed_writer), TEST(test_two_writers), TEST(test_in_a_hurry),
+        TEST(test_full_disk),     TEST(test_close_after), TEST(test_interrupted_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -131,8 +131,8 @@ static void test_taken(void **state)
         struct pp_result result;
         begin(&run);
         add_traced(&run, 5);
-        run.summary.traced_ns = cases[i].all;
-        run.summary.traced_cpu_ns = cases[i].had;
+        run.summary.traced.ns = cases[i].all;
+        run.summary.traced.cpu_ns = cases[i].had;
         finish(&run, &result);
         if (isnan(cases[i].taken))
             assert_true(isnan(result.taken));
@@ -140,6 +140,17 @@ static void test_taken(void **state)
             expect_near(result.taken, cases[i].taken, 1e-9, "taken");
         end(&run, &result);
     }
+}
+
+/* A step that was interrupted among others does not count. */
+static void test_taken_once(void **state)
+{
+    (void)state;
+    struct pp_core_time once[] = {{100, 99}, {5000, 90}, {100, 98}, {0, 0}}, empty = pp_core_time_median(once, 0);
+    const struct pp_core_time of_three = pp_core_time_median(once, 3), of_four = pp_core_time_median(once, 4);
+    assert_int_equal(of_three.cpu_ns, 98);
+    assert_int_equal(of_four.cpu_ns, 99);
+    assert_int_equal(empty.ns, 0);
 }
 
 /* Threads that share cores take them from each other. The cores are those of all processes of the host: a launcher may
@@ -155,8 +166,8 @@ static void test_taken_from_whom(void **state)
         begin(&run);
         config.threads = MANY;
         run.world.processes.host_cores = cores[i];
-        run.summary.traced_ns = 100;
-        run.summary.traced_cpu_ns = 80;
+        run.summary.traced.ns = 100;
+        run.summary.traced.cpu_ns = 80;
         add_step(&run, 1, false);
         finish(&run, &result);
         if (cores[i] < MANY)
@@ -170,6 +181,7 @@ static void test_taken_from_whom(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_medians), cmocka_unit_test(test_no_plain_step),
-                                       cmocka_unit_test(test_taken), cmocka_unit_test(test_taken_from_whom)};
+                                       cmocka_unit_test(test_taken), cmocka_unit_test(test_taken_once),
+                                       cmocka_unit_test(test_taken_from_whom)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
