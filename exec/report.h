@@ -20,6 +20,9 @@ struct pp_report {
     bool lost;               /* the database failed: nothing more is stored */
 };
 
+/* What will run, and where: a line about each. */
+void pp_report_header(const struct pp_exec *exec, const struct pp_session *session);
+
 /* Prints the header, and begins the run in the database. */
 pp_status pp_report_begin(struct pp_report *report, struct pp_exec *exec,
                           const struct pp_session *session) PP_MUST_CHECK;
