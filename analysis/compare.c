@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/text.h"
+#include "core/options/devices.h"
 
 #define COUNT_OF(array) ((int)(sizeof(array) / sizeof *(array)))
 
@@ -139,6 +140,23 @@ void pp_compare_shared(const struct pp_table *table, int64_t row, char buf[PP_SH
     write_degrees(table, row, 0, buf);
 }
 
+bool pp_compare_given(const struct pp_table *table, int64_t row)
+{
+    return strcmp(pp_table_text(table, row, PP_CONF_PRESET), PP_GIVEN_PRESET) == 0;
+}
+
+const char *pp_compare_about(const struct pp_table *table, int64_t row, char buf[PP_ABOUT_TEXT])
+{
+    const char *workload = pp_table_text(table, row, PP_CONF_WORKLOAD),
+               *device = pp_table_text(table, row, PP_CONF_DEVICE);
+    const int threads = whole_of(table, row, PP_CONF_THREADS);
+    if (pp_compare_given(table, row) && !pp_device_kind(device)->waits)
+        snprintf(buf, PP_ABOUT_TEXT, "%s", workload);
+    else
+        snprintf(buf, PP_ABOUT_TEXT, "%s, on %s, %d thread%s a worker", workload, device, threads, pp_plural(threads));
+    return buf;
+}
+
 const char *pp_compare_title(const struct pp_table *table, int64_t row, char *buf, size_t size)
 {
     int chunks = whole_of(table, row, PP_CONF_CHUNKS), microbatches = whole_of(table, row, PP_CONF_MICROBATCHES);
@@ -204,12 +222,10 @@ static pp_status print_text(struct pp_db *db, const struct pp_table *table, FILE
 {
     for (int64_t row = 0; row < table->nrows;) {
         int64_t end = block_end(table, row);
-        int threads = whole_of(table, row, PP_CONF_THREADS);
-        char shared[PP_SHARED_TEXT];
+        char about[PP_ABOUT_TEXT], shared[PP_SHARED_TEXT];
         write_degrees(table, row, OF_TABLE, shared);
-        fprintf(out, "%s%s: %s, on %s, %d thread%s a worker%s\n", row ? "\n" : "",
-                pp_table_text(table, row, PP_CONF_PRESET), pp_table_text(table, row, PP_CONF_WORKLOAD),
-                pp_table_text(table, row, PP_CONF_DEVICE), threads, pp_plural(threads), shared);
+        fprintf(out, "%s%s: %s%s\n", row ? "\n" : "", pp_table_text(table, row, PP_CONF_PRESET),
+                pp_compare_about(table, row, about), shared);
         pp_table_print(table, row, end - row, out);
         row = end;
     }

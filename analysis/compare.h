@@ -24,6 +24,12 @@ int64_t pp_compare_main(const struct pp_table *table);
 /* Writes how the workers of a rank share its work, ", T = 2, N = 4"; numbers that are 1 are left out. */
 enum { PP_SHARED_TEXT = 40 };
 void pp_compare_shared(const struct pp_table *table, int64_t row, char buf[PP_SHARED_TEXT]);
+/* Have all tasks of the row times that were given? Then its batch grows with the microbatches. */
+bool pp_compare_given(const struct pp_table *table, int64_t row);
+/* Writes what a row is about and what it ran on, "WORKLOAD, on cpu, 1 thread a worker"; of given times, which are no
+ * device's, the former alone. Returns buf. */
+enum { PP_ABOUT_TEXT = PP_WORKLOAD_BYTES + 96 };
+const char *pp_compare_about(const struct pp_table *table, int64_t row, char buf[PP_ABOUT_TEXT]);
 /* Writes the configuration of a row, "small, 1f1b, P = 2, V = 1, 4 chunks, D = 1, checkpoint never"; returns buf. */
 const char *pp_compare_title(const struct pp_table *table, int64_t row, char *buf, size_t size);
 /* The same with the runs of the row: ", runs 3 and 8" or ", run 8". */

@@ -76,37 +76,26 @@ const char *pp_plot_name(const struct pp_plot_names *of, int number, char buf[PP
     return buf;
 }
 
-enum { CAPTION_BYTES = PP_WORKLOAD_BYTES + 96 }; /* of a workload, a device and threads */
-
 /* In single quotes gnuplot takes all characters as they are, but for these quotes themselves and ends of lines. */
 void pp_plot_text(const char *prefix, const char *text, FILE *script)
 {
-    char printable[CAPTION_BYTES]; /* longer than any title */
+    char printable[PP_ABOUT_TEXT]; /* longer than any title */
     snprintf(printable, sizeof printable, "%s", text);
     fprintf(script, "%s'", prefix);
     for (const char *c = pp_printable(printable); *c; c++) fputs(*c == '\'' ? "''" : (char[]){*c, '\0'}, script);
     fputc('\'', script);
 }
 
-static void write_workload(const struct pp_table *table, int64_t row, FILE *out)
-{
-    char text[CAPTION_BYTES];
-    int threads = (int)pp_table_integer(table, row, PP_CONF_THREADS);
-    snprintf(text, sizeof text, "%s, on %s, %d thread%s a worker", pp_table_text(table, row, PP_CONF_WORKLOAD),
-             pp_table_text(table, row, PP_CONF_DEVICE), threads, pp_plural(threads));
-    pp_plot_text("\nworkload = ", text, out);
-}
-
 FILE *pp_plot_begin(struct pp_plots *plots, const char *name, const char *title, int64_t row)
 {
-    char file_name[80];
+    char file_name[80], about[PP_ABOUT_TEXT];
     snprintf(file_name, sizeof file_name, "%s.gp", name);
     FILE *script = pp_plot_open(plots, file_name);
     if (!script) return NULL;
     fprintf(script, PP_PLOT_MARK " To draw again: gnuplot %s\nreset session\n", file_name);
     pp_plot_text("name = ", name, script);
     pp_plot_text("\ntitle = ", title, script);
-    write_workload(plots->table, row, script);
+    pp_plot_text("\nworkload = ", pp_compare_about(plots->table, row, about), script);
     fputc('\n', script);
     return script;
 }

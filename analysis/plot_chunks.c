@@ -202,6 +202,7 @@ static pp_status draw(struct pp_plots *plots, struct picture *picture, const cha
     for (int line = 0; line < picture->nlines; line++)
         pp_plot_text(line ? ", " : "", line_text(picture, line, text), script);
     fputs("]\n", script);
+    fprintf(script, "batch_grows = %d\n", pp_compare_given(table, picture->first));
     write_tics(picture, script);
     pp_status status = write_lines(plots, picture, name, "predicted", PP_CONF_PREDICTED_MS, script);
     if (status == PP_OK) status = write_lines(plots, picture, name, "measured", PP_CONF_MEASURED_MS, script);

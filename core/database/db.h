@@ -61,6 +61,9 @@ struct pp_run {
     int processes, cores;
 };
 
+/* Column preset of runs whose tasks take given times (--times): each microbatch takes as long, whatever the batch. */
+#define PP_GIVEN_PRESET "times"
+
 /* Adds a row of table run and the options of the run, as rows of run_config. job NULL: the run has no plan (ppprof).
  * *run_id: the key of the run in all tables. */
 pp_status pp_db_run_begin(struct pp_db *db, const struct pp_run *run, const struct pp_config *config,

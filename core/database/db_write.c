@@ -57,7 +57,7 @@ static pp_status insert_run(struct pp_db *db, const struct pp_run *run, const st
                          PP_VALUES(PP_TEXT(run->tool), PP_TEXT(PP_VERSION), PP_TEXT(host), PP_TEXT(run->device),
                                    PP_TEXT(run->device_text), PP_TEXT(run->transport), PP_TEXT(run->cost_source),
                                    PP_INT(run->processes), PP_INT(run->cores), PP_INT(config->threads),
-                                   PP_TEXT(config->times ? "times" : config->preset), PP_TEXT(workload)));
+                                   PP_TEXT(config->times ? PP_GIVEN_PRESET : config->preset), PP_TEXT(workload)));
 }
 
 static pp_status set_job(struct pp_db *db, int64_t run_id, const struct pp_job *job)
