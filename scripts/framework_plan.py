@@ -14,7 +14,7 @@ TEXTS = {
     "host_order": ("pipeline", "replicas"),
 }
 FLAGS = ("sequence_parallel", "overlap_grad_reduce", "grad_reduce_in_bf16", "overlap_param_gather")
-FROM_0 = ("zero", "shard_degree", "overlap_tensor_sums", "overlap_expert_exchange")
+FROM_0 = ("zero", "shard_degree", "experts", "overlap_tensor_sums", "overlap_expert_exchange")
 FROM_1 = ("stages", "virtual", "microbatches", "rows", "tokens", "replicas", "tensor")
 FROM_1 += ("expert_parallel", "context_parallel")
 NUMBERS = {**dict.fromkeys(FROM_0, 0), **dict.fromkeys(FROM_1, 1)}
@@ -125,7 +125,7 @@ class Plan:
             self.checkpoint, self.recomputed = "layers", 0
         self.micro_rows, self.batch_rows = self.rows // self.microbatches, self.rows * self.replicas
         self.sharing = self.replicas * self.context_parallel  # workers that sum gradients
-        self.has_experts = "--expert-parallel " in self.options
+        self.has_experts = self.experts > 0
         self.expert_workers = self.tensor * self.expert_parallel if self.has_experts else 1
         self.is_piped = self.stages > 1
         self.is_bf16 = self.precision in ("bf16", "fp8")

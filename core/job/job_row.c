@@ -22,6 +22,7 @@ static void set_batch(json_t **row, const struct pp_job *job)
     const bool known = job->model;
     set(row, "rows", known ? json_integer(config->rows) : json_null());
     set(row, "tokens", known ? json_integer(config->tokens) : json_null());
+    set(row, "experts", known ? json_integer(config->model.experts) : json_null());
     set(row, "precision", known ? json_string(pp_precision_names[config->model.precision]) : json_null());
 }
 

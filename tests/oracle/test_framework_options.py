@@ -430,6 +430,14 @@ class Options(unittest.TestCase):
                 self.assertEqual((status, line), (1, ""))
                 self.told(lines, [message])
 
+    def test_experts_are_told_by_their_number(self):
+        """Not by the command that predicts the plan, which is for people."""
+        raw = plans(EXPERTS + "--stages 1 --schedule 1f1b --replicas 2 --expert-parallel 2")
+        row = {**json.loads(raw)[0], "options": ""}
+        for framework in ("megatron", "torchtitan"):
+            self.assertEqual(run(framework, json.dumps([row]).encode()), run(framework, raw))
+            self.assertNotEqual(run(framework, json.dumps([{**row, "experts": 0}]).encode()), run(framework, raw))
+
     def test_every_schedule(self):
         listed = subprocess.run([PPSIM, "--list"], capture_output=True, check=True, text=True).stdout
         names = [
