@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A plan of ppsim, for framework-options: what the fields of its JSON must be, and what follows from them."""
 
-from weight_files import Refused
+from weight_files import MOST_LAYERS, Refused
 
-MOST_LAYERS = 1 << 16  # of ppkit's options
 # Fields that are read here: texts, of some what they may be before a colon; flags; numbers, and the least.
 TEXTS = {
     "schedule": None,

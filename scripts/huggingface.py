@@ -8,9 +8,9 @@ import json
 import rotations
 import weight_files
 from rotations import is_number
-from weight_files import Refused
+from weight_files import MOST_LAYERS, Refused
 
-MOST_LAYERS, MOST = 1 << 16, 1 << 24  # of ppkit's options
+MOST = 1 << 24  # of ppkit's options
 MOST_EXPERTS = 1 << 12  # of a layer; of all layers together this many times 256
 
 

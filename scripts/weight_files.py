@@ -19,6 +19,7 @@ except ImportError:
 BLOCK = 1 << 24  # bytes that are read at once; a multiple of any type
 LARGEST_JSON = 100_000_000  # bytes; that of safetensors' headers
 MOST_DIMENSIONS = 16
+MOST_LAYERS = 1 << 16  # of ppkit's options
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 SUMS, SUM_DIGITS, PIECE = "crc32 of each MiB", 8, 1 << 20  # checksums of ppkit's files, as exec/weights_sums.h has them
 WIDTHS = {"F32": 4, "F16": 2, "BF16": 2}
