@@ -61,14 +61,20 @@ struct session {
     bool started;      /* the transport */
 };
 
-static void list_transports(FILE *out)
+static json_t *list_transports(void)
 {
-    for (int i = 0; pp_transports[i]; i++) pp_list_row(out, pp_transports[i]->name, "%s", pp_transports[i]->summary);
+    json_t *rows = json_array();
+    for (int i = 0; pp_transports[i]; i++)
+        rows = pp_json_append(rows, pp_list_row(pp_transports[i]->name, pp_transports[i]->summary));
+    return rows;
 }
 
-static void list_carriers(FILE *out)
+static json_t *list_carriers(void)
 {
-    for (int i = 0; pp_carriers[i]; i++) pp_list_row(out, pp_carriers[i]->name, "%s", pp_carriers[i]->summary);
+    json_t *rows = json_array();
+    for (int i = 0; pp_carriers[i]; i++)
+        rows = pp_json_append(rows, pp_list_row(pp_carriers[i]->name, pp_carriers[i]->summary));
+    return rows;
 }
 
 /* How many workers this process has in a configuration; at least 1, also where the configuration is impossible. */
@@ -324,9 +330,12 @@ static void leave(void *session, pp_status status)
 int main(int argc, char **argv)
 {
     static struct session session;
-    const struct pp_listing listings[] = {
-        {"schedules", pp_schedules.list}, {"presets", pp_config_list_presets},         {"devices", pp_backend_list},
-        {"transports", list_transports},  {"transports of GPU memory", list_carriers}, {0}};
+    const struct pp_listing listings[] = {{"schedules", NULL, pp_schedules.list},
+                                          {"presets", NULL, pp_config_list_presets},
+                                          {"devices", NULL, pp_backend_list},
+                                          {"transports", NULL, list_transports},
+                                          {"carriers", "transports of GPU memory", list_carriers},
+                                          {0}};
     const struct pp_main program = {.info = &info,
                                     .listings = listings,
                                     .config = &session.exec.config,

@@ -8,8 +8,9 @@
 #include <unistd.h>
 
 #include "core/base/log.h"
+#include "core/base/printable.h"
 #include "core/model/queue.h"
-#include "core/options/main.h"
+#include "core/options/listing.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/delay/delay.h"
 #include "kernels/plugin.h"
@@ -163,13 +164,16 @@ pp_status pp_backend_check_algorithms(const struct pp_backend *backend, const ch
                    backend->name);
 }
 
-void pp_backend_list(FILE *out)
+json_t *pp_backend_list(void)
 {
+    json_t *rows = json_array();
     for (int i = 0; i < DEVICES; i++) {
         const struct device *d = &devices[i];
-        char path[PATH_BYTES * 2];
+        char path[PATH_BYTES * 2], missing[PP_MESSAGE_BYTES];
         const bool there = !d->plugin || find_plugin(d, path, sizeof path) == PP_OK;
-        pp_list_row(out, d->backend->name, "%s%s%s%s", d->backend->summary, there ? "" : " (",
-                    there ? "" : pp_message(), there ? "" : ")");
+        snprintf(missing, sizeof missing, "%s", pp_message());
+        rows = pp_json_append(
+            rows, pp_list_row_missing(d->backend->name, d->backend->summary, there ? NULL : pp_printable(missing)));
     }
+    return rows;
 }

@@ -6,8 +6,7 @@
 #ifndef PP_KERNELS_BACKEND_H
 #define PP_KERNELS_BACKEND_H
 
-#include <stdio.h>
-
+#include "core/base/json.h"
 #include "core/model/backend.h"
 
 /* A device that this machine can use, loaded if need be. NULL: the cpu. "auto": the first that can be used; a line of
@@ -22,7 +21,7 @@ pp_status pp_backend_named(const char *name, const struct pp_backend **out) PP_M
 /* PP_USAGE where a file of algorithms is given to a device that has none to choose from. path: NULL is fine. */
 pp_status pp_backend_check_algorithms(const struct pp_backend *backend, const char *path) PP_MUST_CHECK;
 
-/* One line each, for --list. */
-void pp_backend_list(FILE *out);
+/* Their rows for --list (core/options/listing.h). */
+json_t *pp_backend_list(void);
 
 #endif

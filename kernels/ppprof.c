@@ -381,8 +381,10 @@ static void leave(void *session, pp_status status)
 int main(int argc, char **argv)
 {
     static struct session session;
-    const struct pp_listing listings[] = {
-        {"schedules", pp_schedules.list}, {"presets", pp_config_list_presets}, {"devices", pp_backend_list}, {0}};
+    const struct pp_listing listings[] = {{"schedules", NULL, pp_schedules.list},
+                                          {"presets", NULL, pp_config_list_presets},
+                                          {"devices", NULL, pp_backend_list},
+                                          {0}};
     const struct pp_main program = {.info = &info,
                                     .listings = listings,
                                     .config = &session.config,

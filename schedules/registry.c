@@ -5,7 +5,7 @@
 #include <strings.h>
 
 #include "core/base/text.h"
-#include "core/options/main.h"
+#include "core/options/listing.h"
 #include "schedules/builder.h"
 #include "schedules/file.h"
 #include "schedules/schedule.h"
@@ -78,9 +78,59 @@ static pp_status place(const char *name, int ranks, int virtual_stages, int *sta
     return PP_OK;
 }
 
-static void list(FILE *out)
+enum { SMALL_RANKS = 2, SMALL_MICROBATCHES = 8 };
+
+/* One that all schedules can do, and in which they look as in all others. */
+static struct pp_schedule_shape small_shape(const struct pp_schedule *schedule)
 {
-    for (int i = 0; i < SCHEDULES; i++) pp_list_row(out, table[i]->name, "%s", table[i]->summary);
+    const int virtual_stages = schedule->virtual_stages == PP_ONE_STAGE ? 1 : 2;
+    return (struct pp_schedule_shape){.ranks = SMALL_RANKS,
+                                      .virtual_stages = virtual_stages,
+                                      .stages = SMALL_RANKS * virtual_stages,
+                                      .microbatches = SMALL_MICROBATCHES,
+                                      .training = true};
+}
+
+/* Does it split backwards into I and W? Its orders say it. NULL if memory is short. */
+static json_t *backward(const struct pp_schedule *schedule)
+{
+    const struct pp_schedule_shape shape = small_shape(schedule);
+    struct pp_order orders[SMALL_RANKS] = {0};
+    bool splits = false;
+    const pp_status status = schedule->orders ? schedule->orders(&shape, orders) : schedule->order(&shape, 0, orders);
+    for (int64_t i = 0; i < orders[0].n; i++) splits = splits || orders[0].ops[i].kind == PP_I;
+    for (int r = 0; r < shape.ranks; r++) free(orders[r].ops);
+    return status == PP_OK ? json_string(splits ? "split" : "whole") : NULL;
+}
+
+static json_t *stage_ranks(const struct pp_schedule *schedule)
+{
+    const struct pp_schedule_shape shape = small_shape(schedule);
+    json_t *ranks = json_array();
+    for (int s = 0; s < shape.stages; s++)
+        ranks = pp_json_append(ranks, json_integer(pp_schedule_rank(schedule, &shape, s)));
+    return ranks;
+}
+
+/* docs/FORMATS.md says what the fields mean. */
+static json_t *list_schedule(const struct pp_schedule *schedule)
+{
+    static const char *const numbers[] = {[PP_NUMBER_HELD] = "held", [PP_NUMBER_IN_TURN] = "in turn"};
+    static const int stages[] = {[PP_ONE_STAGE] = 1, [PP_TWO_STAGES] = 2};
+    const bool any = schedule->virtual_stages == PP_ANY_STAGES, plain = schedule->number == PP_NO_NUMBER;
+    json_t *row = pp_list_row(schedule->name, schedule->summary);
+    row = pp_json_set(row, "virtual", any ? json_null() : json_integer(stages[schedule->virtual_stages]));
+    row = pp_json_set(row, "stage_ranks", stage_ranks(schedule));
+    row = pp_json_set(row, "backward", backward(schedule));
+    row = pp_json_set(row, "number", plain ? json_null() : json_string(numbers[schedule->number]));
+    return pp_json_set(row, "timed", json_boolean(schedule->timed));
+}
+
+static json_t *list(void)
+{
+    json_t *rows = json_array();
+    for (int i = 0; i < SCHEDULES; i++) rows = pp_json_append(rows, list_schedule(table[i]));
+    return rows;
 }
 
 static const char *names(void)

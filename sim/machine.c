@@ -11,7 +11,7 @@
 #include "core/base/hash.h"
 #include "core/base/log.h"
 #include "core/base/printable.h"
-#include "core/options/main.h"
+#include "core/options/listing.h"
 #include "core/shape/shape.h"
 #include "sim/embedded.h"
 
@@ -368,12 +368,14 @@ pp_status pp_machine_take_library(struct pp_machine *m)
     return PP_OK;
 }
 
-void pp_machine_list(FILE *out)
+json_t *pp_machine_list(void)
 {
+    json_t *rows = json_array();
     struct pp_machine found;
     for (const struct pp_embedded *m = pp_embedded_machines; m->name; m++)
         if (pp_machine_find(m->name, &found) == PP_OK)
-            pp_list_row(out, found.name, "%s", found.summary);
+            rows = pp_json_append(rows, pp_list_row(found.name, found.summary));
         else
             pp_warn("the list lacks machine %s: %s", m->name, pp_message());
+    return rows;
 }

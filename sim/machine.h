@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "core/base/json.h"
 #include "core/base/status.h"
 #include "core/options/config.h"
 #include "core/shape/work.h"
@@ -60,7 +61,7 @@ pp_status pp_machine_parse(const char *text, size_t size, const char *where, str
 void pp_machine_tell(const struct pp_machine *machine);
 void pp_machine_tell_sheet(const struct pp_machine *machine, const struct pp_config *config);
 
-/* One line for each embedded machine, for --list. */
-void pp_machine_list(FILE *out);
+/* Rows of the embedded machines for --list (core/options/listing.h). */
+json_t *pp_machine_list(void);
 
 #endif

@@ -383,9 +383,10 @@ static pp_status run(void *session, const char *operand)
 int main(int argc, char **argv)
 {
     static struct session session = {.db_lock = PTHREAD_MUTEX_INITIALIZER};
-    const struct pp_listing listings[] = {{"schedules", pp_schedules.list}, {"presets", pp_config_list_presets},
-                                          {"machines", pp_machine_list},    {"profiles of machines", pp_profiles_list},
-                                          {"devices", pp_backend_list},     {0}};
+    const struct pp_listing listings[] = {
+        {"schedules", NULL, pp_schedules.list}, {"presets", NULL, pp_config_list_presets},
+        {"machines", NULL, pp_machine_list},    {"profiles", "profiles of machines", pp_profiles_list},
+        {"devices", NULL, pp_backend_list},     {0}};
     const struct pp_main program = {
         .info = &info, .listings = listings, .config = &session.config, .run = run, .session = &session};
     return pp_main(&program, argc, argv);

@@ -7,7 +7,7 @@
 #include "core/base/log.h"
 #include "core/database/db_profile_text.h"
 #include "core/database/db_query.h"
-#include "core/options/main.h"
+#include "core/options/listing.h"
 #include "sim/embedded.h"
 
 /* The index is for pp_db_find_issue(): the profiles of a machine have thousands of such times. */
@@ -91,21 +91,23 @@ static void copy_column(const char *line, int i, char *out, size_t size)
     snprintf(out, size, "%.*s", (int)strcspn(line, "\t\n"), line);
 }
 
-/* Prints a line about the profile, from its first run. */
-static void list_profile(FILE *out, const struct pp_embedded *p)
+/* The row of a profile, from its first run. */
+static json_t *list_profile(const struct pp_embedded *p)
 {
     static const char start[] = "\nrun\t";
-    char device[16], date[DATE_CHARACTERS + 1], workload[80];
+    char device[16], date[DATE_CHARACTERS + 1], workload[80], summary[128];
     const char *run = strstr(p->text, start);
-    if (!run) return;
+    if (!run) return pp_list_row(p->name, "");
     copy_column(run + 1, RUN_DEVICE, device, sizeof device);
     copy_column(run + 1, RUN_DATE, date, sizeof date);
     copy_column(run + 1, RUN_WORKLOAD, workload, sizeof workload);
-    pp_list_row(out, p->name, "%s, %s: %s", device, date, workload);
+    snprintf(summary, sizeof summary, "%s, %s: %s", device, date, workload);
+    return pp_list_row(p->name, summary);
 }
 
-void pp_profiles_list(FILE *out)
+json_t *pp_profiles_list(void)
 {
-    if (!pp_embedded_profiles[0].name) fputs("  none\n", out);
-    for (const struct pp_embedded *p = pp_embedded_profiles; p->name; p++) list_profile(out, p);
+    json_t *rows = json_array();
+    for (const struct pp_embedded *p = pp_embedded_profiles; p->name; p++) rows = pp_json_append(rows, list_profile(p));
+    return rows;
 }

@@ -7,8 +7,7 @@
 #ifndef PP_SIM_PROFILES_H
 #define PP_SIM_PROFILES_H
 
-#include <stdio.h>
-
+#include "core/base/json.h"
 #include "core/database/db.h"
 
 /* Opens a database for reading, or reads a text into one in memory; the caller closes it. PP_INPUT if the file cannot
@@ -17,7 +16,7 @@ pp_status pp_profiles_of_file(const char *path, struct pp_db **out) PP_MUST_CHEC
 /* The same for all profiles of a machine; *out = NULL if there are none. */
 pp_status pp_profiles_of_machine(const char *machine, struct pp_db **out) PP_MUST_CHECK;
 
-/* One line for each embedded profile, for --list. */
-void pp_profiles_list(FILE *out);
+/* Rows of the embedded profiles for --list (core/options/listing.h). */
+json_t *pp_profiles_list(void);
 
 #endif

@@ -9,8 +9,7 @@
 #ifndef PP_CORE_JOB_JOB_H
 #define PP_CORE_JOB_JOB_H
 
-#include <stdio.h>
-
+#include "core/base/json.h"
 #include "core/job/given_times.h"
 #include "core/model/layout.h"
 #include "core/model/model.h"
@@ -42,7 +41,7 @@ struct pp_schedules {
     /* Writes the rank of each stage to stage_rank[ranks * virtual_stages]. `name` is one that find() accepts. For
      * shapes that check() refuses the result is arbitrary. */
     pp_status (*place)(const char *name, int ranks, int virtual_stages, int *stage_rank);
-    void (*list)(FILE *out);
+    json_t *(*list)(void);      /* their rows for --list (core/options/listing.h) */
     const char *(*names)(void); /* "gpipe|1f1b|..." */
 };
 

@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#include "core/base/json.h"
 #include "core/options/options.h"
 #include "core/plan/plan_spec.h"
 #include "core/shape/learning_rate.h"
@@ -224,7 +225,7 @@ int pp_config_recv_buffers(const struct pp_config *config, int microbatches, int
     "tutorial|tutorial-12|small|lab|gpt-small|gpt-1.3b|gpt-6.7b|gpt-175b|llama-2-7b|llama-3-8b|llama-3-70b|"           \
     "llama-3-405b|mistral-7b|mistral-nemo-12b|mixtral-8x7b|qwen3-8b|qwen3-30b-a3b|qwen2-57b-a14b|"                     \
     "glm-4.5-air|deepseek-v2-lite|deepseek-v3"
-/* A line about each, for --list. */
-void pp_config_list_presets(FILE *out);
+/* Their rows for --list (core/options/listing.h). */
+json_t *pp_config_list_presets(void);
 
 #endif

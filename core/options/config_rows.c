@@ -350,7 +350,7 @@ const struct pp_opt pp_config_rows[] = {
     {"format", PP_OPT_CHOICE, AT(format), PP_ALL_TOOLS, GENERAL, NULL, "table", 0, 0, "table|tsv|json",
      "format of the results on standard output", OWN},
     {"list", PP_OPT_FLAG, AT(list), PP_RUNS, GENERAL, NULL, NULL, 0, 0, NULL,
-     "list what can be named (schedules, presets, devices, ...), and exit", 0},
+     "list what can be named (schedules, presets, devices, ...), and exit; --format json says more of schedules", 0},
     {"version", PP_OPT_FLAG, AT(version), PP_ALL_TOOLS, GENERAL, NULL, NULL, 0, 0, NULL, "print the version and exit",
      0},
     {"help", PP_OPT_FLAG, AT(help), PP_ALL_TOOLS, GENERAL, NULL, NULL, 0, 0, NULL, "print this and exit (or -h)", 0},

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
@@ -61,30 +60,15 @@ pp_status pp_catch_signals(void (*handler)(int), int flags)
     return PP_OK;
 }
 
-static void list(const struct pp_listing *listings, FILE *out)
+/* Answers --help, --version or --list. *answered: one of them was given. */
+static pp_status answer(const struct pp_main *program, bool *answered)
 {
-    for (; listings->heading; listings++) {
-        fprintf(out, "%s:\n", listings->heading);
-        listings->print(out);
-    }
-}
-
-void pp_list_row(FILE *out, const char *name, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    fprintf(out, "  %-16s ", name);
-    vfprintf(out, fmt, args);
-    fputc('\n', out);
-    va_end(args);
-}
-
-/* Answers --help, --version or --list; false: none was given. */
-static bool answer(const struct pp_main *program)
-{
-    if (pp_config_answer(program->config, program->info, stdout)) return true;
-    if (program->config->list) list(program->listings, stdout);
-    return program->config->list;
+    const struct pp_config *config = program->config;
+    *answered = true;
+    if (pp_config_answer(config, program->info, stdout)) return PP_OK;
+    if (config->list) return pp_listings_print(program->listings, config->format, stdout);
+    *answered = false;
+    return PP_OK;
 }
 
 pp_status pp_flush_output(void)
@@ -124,12 +108,13 @@ static void tell_failure(void)
 int pp_main(const struct pp_main *program, int argc, char **argv)
 {
     const char *operand = NULL;
-    bool begun = false;
+    bool answered = false, begun = false;
     pp_log_init(program->info->name, false);
     prepare_last_words(program->info->name);
     signal(SIGXFSZ, SIG_IGN);
     pp_status status = parse(program, argc, argv, &operand);
-    if (status == PP_OK && !answer(program)) {
+    if (status == PP_OK) status = answer(program, &answered);
+    if (status == PP_OK && !answered) {
         status = pp_check_distinct_files(program->config, program->info->tool, operand);
         begun = status == PP_OK;
     }

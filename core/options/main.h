@@ -6,22 +6,12 @@
 #ifndef PP_CORE_OPTIONS_MAIN_H
 #define PP_CORE_OPTIONS_MAIN_H
 
-#include <stdio.h>
-
 #include "core/options/config.h"
-
-/* A section of what --list prints. */
-struct pp_listing {
-    const char *heading;
-    void (*print)(FILE *out);
-};
-
-/* Prints a row of a section. */
-void pp_list_row(FILE *out, const char *name, const char *fmt, ...) PP_PRINTF(3, 4);
+#include "core/options/listing.h"
 
 struct pp_main {
     const struct pp_program_info *info; /* if info->operands is not "", the program takes at most one operand */
-    const struct pp_listing *listings;  /* ends with a heading of NULL; NULL: the program has no --list */
+    const struct pp_listing *listings;  /* ends with a key of NULL; NULL: the program has no --list */
     struct pp_config *config;           /* pp_main() fills it in before it calls run() */
     /* Does the work. operand: that of the command line, or NULL. */
     pp_status (*run)(void *session, const char *operand);

@@ -38,7 +38,7 @@
 
 #include <string.h>
 
-#include "core/options/main.h"
+#include "core/options/listing.h"
 
 struct setting {
     const char *option, *value;
@@ -150,9 +150,11 @@ static const struct preset presets[] = {
 
 enum { PRESETS = sizeof presets / sizeof *presets };
 
-void pp_config_list_presets(FILE *out)
+json_t *pp_config_list_presets(void)
 {
-    for (int i = 0; i < PRESETS; i++) pp_list_row(out, presets[i].name, "%s", presets[i].summary);
+    json_t *rows = json_array();
+    for (int i = 0; i < PRESETS; i++) rows = pp_json_append(rows, pp_list_row(presets[i].name, presets[i].summary));
+    return rows;
 }
 
 static const struct preset *find_preset(const char *name)

@@ -15,7 +15,9 @@
 #include <cmocka.h>
 
 #include "core/base/log.h"
+#include "core/options/config.h"
 #include "core/options/devices.h"
+#include "core/options/listing.h"
 
 static void use_plugin(const char *file, const char *why)
 {
@@ -60,15 +62,9 @@ static void test_names(void **state)
 static void test_rows(void **state)
 {
     (void)state;
-    char *text = NULL;
-    size_t size = 0;
-    int lines = 0;
-    FILE *out = open_memstream(&text, &size);
-    pp_backend_list(out);
-    fclose(out);
-    for (const char *at = text; (at = strchr(at, '\n')); at++) lines++;
-    free(text);
-    assert_int_equal(lines, pp_ndevice_kinds);
+    json_t *rows = pp_backend_list();
+    assert_int_equal(json_array_size(rows), pp_ndevice_kinds);
+    json_decref(rows);
     for (int i = 0; i < pp_ndevice_kinds; i++) {
         const struct pp_backend *backend;
         assert_int_equal(pp_backend_named(pp_device_kinds[i].name, &backend), PP_OK);
@@ -158,15 +154,20 @@ static void test_auto_falls_back(void **state)
 static void test_list(void **state)
 {
     (void)state;
+    const struct pp_listing listings[] = {{"devices", NULL, pp_backend_list}, {0}};
     char *text = NULL;
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
-    use_plugin("/no/such.so", NULL);
-    pp_backend_list(out);
+    use_plugin("/no/such\xff.so", NULL);
+    assert_int_equal(pp_listings_print(listings, PP_FORMAT_TABLE, out), PP_OK);
+    assert_int_equal(pp_listings_print(listings, PP_FORMAT_JSON, out), PP_OK);
     use_plugin(FAKE_1, NULL);
-    pp_backend_list(out);
+    assert_int_equal(pp_listings_print(listings, PP_FORMAT_TABLE, out), PP_OK);
+    assert_int_equal(pp_listings_print(listings, PP_FORMAT_JSON, out), PP_OK);
+    assert_int_equal(pp_listings_print(listings, PP_FORMAT_TSV, out), PP_USAGE);
     fclose(out);
-    assert_non_null(strstr(text, "NVIDIA GPUs; products by cuBLAS (PPKIT_CUDA_BACKEND=/no/such.so: No such file"));
+    assert_non_null(strstr(text, "NVIDIA GPUs; products by cuBLAS (PPKIT_CUDA_BACKEND=/no/such?.so: No such file"));
+    assert_non_null(strstr(text, "\"missing\": \"PPKIT_CUDA_BACKEND=/no/such?.so: No such file"));
     assert_non_null(strstr(text, "NVIDIA GPUs; products by cuBLAS\n"));
     assert_non_null(strstr(text, "\n  cpu "));
     free(text);
