@@ -24,9 +24,8 @@ def some(rng, values, least=1):
 
 def known_schedules():
     """All that ppsim has, but zb-auto, whose searches take long."""
-    listed = subprocess.run(["ppsim", "--list"], capture_output=True, text=True, check=True).stdout.partition("schedules:\n")[2]
-    names = [line.split()[0] for line in listed.partition("\npresets:")[0].splitlines()]
-    return [name for name in names if name != "zb-auto"]
+    listed = subprocess.run(["ppsim", "--list", "--format", "json"], capture_output=True, check=True).stdout
+    return [schedule["name"] for schedule in json.loads(listed)["schedules"] if schedule["name"] != "zb-auto"]
 
 
 def machine_options(rng, preset):

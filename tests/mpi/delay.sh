@@ -7,7 +7,7 @@
 source "$(dirname "$0")/common.sh"
 need jq
 ranks=${1:-8} chunks=${2:-8} times=${3:-5,6,4,1} tolerance=${4:-10} tries=5
-schedules=$(ppsim --list | sed -n '/^schedules:/,/^presets:/p' | awk '/^ / {print $1}' | paste -sd,)
+schedules=$(ppsim --list --format json | jq -r '[.schedules[].name] | join(",")')
 [ -n "$schedules" ] || fail "ppsim --list shows no schedules"
 
 # The smallest model: only its number of layers counts. Two stages on a rank at most.

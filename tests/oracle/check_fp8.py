@@ -35,7 +35,7 @@ SMALL = 0.05  # part of a gradient that counts as that distance where nothing is
 FAR = 0.15  # of the models, at most, are not near
 
 
-def random_options(dice):
+def random_options(dice, schedules):
     """No relu: of numbers near its kink the last digits decide."""
     heads, stages = dice.choice((1, 2)), dice.choice((1, 2))
     made = dict(preset=dice.choice(("lab", "small")), d_model=16 * dice.randint(1, 4), heads=heads, d_ff=16 * dice.randint(1, 6))
@@ -47,7 +47,7 @@ def random_options(dice):
     if odd:
         made[odd] += 8
     layout = dict(stages=stages, schedule=dice.choice(("gpipe", "1f1b", "zb-h1")))
-    layout["checkpoint"] = dice.choice(check_golden.checkpoints(layout["schedule"], made["activation"]))
+    layout["checkpoint"] = dice.choice(check_golden.checkpoints(schedules[layout["schedule"]], made["activation"]))
     return made, layout
 
 
@@ -83,7 +83,7 @@ def check_training(args):
     torch.set_num_threads(1)
     dice, runner, failures, fars, products = random.Random(args.dice), check_golden.Runner(args), 0, 0, 0
     for _ in range(args.random):
-        given, layout = random_options(dice)
+        given, layout = random_options(dice, check_golden.schedules(args.ppexec))
         title = " ".join(check_golden.arguments({**given, **layout}))
         with tempfile.TemporaryDirectory() as keep:
             try:

@@ -30,10 +30,7 @@ import safetensors_file
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "golden"
 PIECES = ("never", "except_last", "always")
 CHECKPOINTS = PIECES + ("layers", "layers:1", "layers:2")
-WHOLE = ("gpipe", "1f1b", "interleaved", "bfs")  # their backwards are in one piece, which checkpoints of layers need
-# How many stages a rank may have.
-VIRTUAL = {"gpipe": (1,), "1f1b": (1,), "interleaved": (1, 2), "bfs": (2,), "zb-h1": (1,), "zb-h2": (1,)}
-VIRTUAL.update({"interleaved-zb": (2,), "zbv": (2,), "v-half": (2,), "v-min": (2,)})
+LEFT_OUT = ("dualpipev",)  # needs more microbatches than the cases have
 OPTIMIZER = ("optimizer", "adam_beta1", "adam_beta2", "adam_eps", "weight_decay")
 RATE = ("warmup_steps", "lr_schedule", "lr_steps", "min_lr")
 SHARED = ("tensor", "sequence_parallel", "context_parallel", "attention", "cp_comm_type")
@@ -41,6 +38,13 @@ TOLERANCE = 1e-4
 TINY = 1e-30  # below, float32 has few digits left
 SKIP = 77
 SECONDS = 120  # no run takes more than a few; a hang must not stop the tests
+
+
+@functools.lru_cache(maxsize=None)
+def schedules(program):
+    """{name: what its --list says of it}"""
+    listed = subprocess.run([program, "--list", "--format", "json"], stdout=subprocess.PIPE, check=True).stdout
+    return {each["name"]: each for each in json.loads(listed)["schedules"] if each["name"] not in LEFT_OUT}
 
 
 class Failure(Exception):
@@ -155,25 +159,27 @@ def shared_layouts(options):
     return made
 
 
-def layouts(options, most):
+def layouts(program, options, most):
     """(schedule, P, V, checkpoint, what workers share) that the case can have; at most so many of each way to share,
     always the same ones; 0: all."""
-    return [{**layout, **same} for same in shared_layouts(options) for layout in whole_layouts(options, most, same)]
+    shared = shared_layouts(options)
+    return [{**layout, **same} for same in shared for layout in whole_layouts(program, options, most, same)]
 
 
 def checkpoints(schedule, activation):
-    """The modes that the two can have."""
-    again = activation != "relu" and (activation != "swiglu" or schedule in WHOLE)
-    return (CHECKPOINTS if schedule in WHOLE else PIECES) + (("activation",) if again else ())
+    """The modes that the two can have; schedule: of schedules(). Those of layers need backwards in one piece."""
+    whole = schedule["backward"] == "whole"
+    again = activation != "relu" and (activation != "swiglu" or whole)
+    return (CHECKPOINTS if whole else PIECES) + (("activation",) if again else ())
 
 
-def whole_layouts(options, most, same):
-    layers = options.get("layers", 2)
+def whole_layouts(program, options, most, same):
+    layers, activation = options.get("layers", 2), options.get("activation", "relu")
     made = []
-    for schedule, ranks, checkpoint in itertools.product(VIRTUAL, (1, 2, 4), CHECKPOINTS + ("activation",)):
-        for virtual in VIRTUAL[schedule]:
-            if ranks * virtual <= layers and checkpoint in checkpoints(schedule, options.get("activation", "relu")):
-                made.append(dict(schedule=schedule, stages=ranks, virtual=virtual, checkpoint=checkpoint))
+    for schedule, ranks in itertools.product(schedules(program).values(), (1, 2, 4)):
+        for checkpoint, virtual in itertools.product(checkpoints(schedule, activation), (1, 2)):
+            if ranks * virtual <= layers and schedule["virtual"] in (virtual, None):
+                made.append(dict(schedule=schedule["name"], stages=ranks, virtual=virtual, checkpoint=checkpoint))
     if most == 0:
         return made
     text = "T" * same["tensor"] + "S" * ("sequence_parallel" in same) + "C" * same.get("context_parallel", 0)
@@ -249,7 +255,7 @@ def check_case(runner, case, layout, processes):
 
 def check_golden(runner, args):
     for name, case in load_cases(args.case).items():
-        for layout in layouts(case["options"], args.most):
+        for layout in layouts(args.ppexec, case["options"], args.most):
             for processes in process_counts(case["options"], layout, args.mpirun):
                 yield (
                     f"golden {name} {describe(layout, processes)}",
@@ -279,7 +285,7 @@ def check_bits(runner, args):
     for name, case in load_cases(args.case).items():
         options = {**case["options"], **steps, "seed": 7}
         references = {}
-        for layout in layouts(options, args.most)[1:]:
+        for layout in layouts(args.ppexec, options, args.most)[1:]:
             for processes in process_counts(options, layout, args.mpirun):
                 yield (
                     f"bits {name} {describe(layout, processes)}",

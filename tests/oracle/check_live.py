@@ -67,13 +67,13 @@ def given_options(words):
     return made
 
 
-def random_options(dice):
+def random_options(dice, known):
+    """known: check_golden.schedules()"""
     shared = dice.random() < 0.5  # by workers, which numbers drawn otherwise seldom allow
     heads = 4 if shared else dice.choice((1, 2, 3, 4))  # with a width of 2, LayerNorm knows only signs
     ranks, virtual = dice.choice((1, 2, 3, 4)), dice.choice((1, 2))
     rows = dice.randint(2, 9)
-    one, several = ("gpipe", "1f1b", "zb-h1", "zb-h2"), ("interleaved", "interleaved-zb", "bfs")
-    schedule = dice.choice(one if virtual == 1 else several + ("zbv", "v-half", "v-min") * (virtual == 2))
+    schedule = dice.choice([name for name, each in known.items() if each["virtual"] in (virtual, None)])
     chunks = dice.randint(1, rows)
     made = dict(
         preset=dice.choice(("small", "lab")),
@@ -100,7 +100,7 @@ def random_options(dice):
         data=str(TEXT),
         seed=dice.randint(0, 999),
     )
-    made["checkpoint"] = dice.choice(check_golden.checkpoints(schedule, made["activation"]))
+    made["checkpoint"] = dice.choice(check_golden.checkpoints(known[schedule], made["activation"]))
     if dice.random() < 0.75:
         made["d_ff"] = 8 * dice.randint(1, 9)
     if shared:
@@ -200,11 +200,11 @@ def random_options(dice):
         if made.get("max_positions"):
             made["max_positions"] = max(made["max_positions"], made["tokens"])
     if made["replicas"] * made.get("context_parallel", 1) > 1 and dice.random() < 0.5:
-        cuts = schedule not in check_golden.WHOLE or made.get("batch_w", 1) > 1
+        cuts = known[schedule]["backward"] == "split" or made.get("batch_w", 1) > 1
         groups = [n for n in range(1, made["replicas"] + 1) if made["replicas"] % n == 0]
         possible = [n for n in groups if n % made.get("expert_parallel", 1) == 0]
         made.update(zero=1 if cuts else dice.choice((1, 2, 3)), shard_degree=dice.choice(possible))
-    pieces = -(-made["rows"] // -(-made["rows"] // made["chunks"]))  # microbatches as torch.chunk cuts them
+    pieces = len(torch.empty(made["rows"]).chunk(made["chunks"]))
     if schedule.startswith("interleaved") and pieces % max(1, pieces // ranks):
         made["chunks"] = 1
     return made
@@ -414,7 +414,11 @@ def main():
     if args.facts:
         return 1 if check_facts(args) else 0
     dice = random.Random(args.dice)
-    configurations = [given_options(words)] if words else [random_options(dice) for _ in range(args.random)]
+    if words:
+        configurations = [given_options(words)]
+    else:
+        known = check_golden.schedules(args.ppexec)
+        configurations = [random_options(dice, known) for _ in range(args.random)]
     return 1 if check_configurations(args, configurations) else 0
 
 

@@ -439,20 +439,21 @@ class Options(unittest.TestCase):
             self.assertNotEqual(run(framework, json.dumps([{**row, "experts": 0}]).encode()), run(framework, raw))
 
     def test_every_schedule(self):
-        listed = subprocess.run([PPSIM, "--list"], capture_output=True, check=True, text=True).stdout
-        names = [
-            line.split()[0] for line in listed.partition("schedules:\n")[2].partition("\npresets:")[0].splitlines()
-        ]
-        self.assertLessEqual(HAS["torchtitan"], set(names))
-        for name in names:
+        listed = json.loads(subprocess.run([PPSIM, "--list", "--format", "json"], capture_output=True, check=True).stdout)
+        schedules = {schedule["name"]: schedule for schedule in listed["schedules"]}
+        self.assertLessEqual(HAS["torchtitan"], set(schedules))
+        for name, schedule in schedules.items():
             row = json.loads(plans(PIPELINE + "--no-eval"))[0]
-            two = name in ("interleaved", "bfs", "interleaved-zb", "zbv", "dualpipev", "v-half", "v-min")
+            two = schedule["virtual"] != 1
             row.update(schedule=name, virtual=2 if two else 1, stage_layers=[4] * 8 if two else [8] * 4)
             for framework, has in HAS.items():
                 with self.subTest(name=name, framework=framework):
                     status, line, lines = run(framework, json.dumps([row]).encode())
                     self.assertEqual((status, bool(line)), (0, True) if name in has else (1, False))
                     self.assertEqual(any(f" {name}" in text for text in lines), name not in has)
+            line = run("torchtitan", json.dumps([row]).encode(), "--csv", "mine.csv")[1]
+            on_a_v = named(line)["pipeline_parallel_schedule"] == "ZBVZeroBubble"
+            self.assertEqual(on_a_v, schedule["stage_ranks"] == [0, 1, 1, 0], name)
 
     def test_the_csv_that_is_named(self):
         """The command of the message writes a file, one line for each rank."""
