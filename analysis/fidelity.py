@@ -51,6 +51,10 @@ class Failed(Exception):
     """A program ended with an error; the others may work."""
 
 
+class Impossible(Failed):
+    """A program refused all that it was asked for."""
+
+
 class Untimed(Failed):
     """Workers take turns on a GPU: so would as many of any other configuration."""
 
@@ -83,11 +87,21 @@ class Tools:
         try:
             done = subprocess.run(command, cwd=folder, env=self.environment, **settings)
             if done.returncode:
-                raise Failed(f"exit status {done.returncode}: {shlex.join(command)}\n{done.stderr[-2000:]}")
+                kind = Impossible if done.returncode == 2 else Failed
+                raise kind(f"exit status {done.returncode}: {shlex.join(command)}\n{done.stderr[-2000:]}")
             self.said = done.stderr[-2000:]
             return json.loads(done.stdout) if json_output else None
         except (OSError, ValueError, subprocess.TimeoutExpired) as error:
             raise Failed(f"{error}: {shlex.join(command)}") from error
+
+
+    def possible(self, folder, words):
+        """What ppsim does not refuse of a sweep."""
+        try:
+            return self.run(folder, "ppsim", [*words, "--no-eval"])
+        except Impossible as error:
+            say(error)
+            return []
 
 
 def query(database, text, *values):
@@ -327,16 +341,23 @@ def numbers(text):
     return tuple(int(word) for word in text.split(",") if word)
 
 
+def schedules(folder):
+    """The names of those that its ppsim has."""
+    command = [pathlib.Path(folder) / "ppsim", "--list", "--format", "json"]
+    listed = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
+    return [schedule["name"] for schedule in json.loads(listed)["schedules"]]
+
+
 def parse(words=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    transports, schedules = tuple(PROCESSES), tuple(design.VIRTUAL)
+    transports = tuple(PROCESSES)
     tools = "ppprof", "ppsim", "ppexec"
     add("--bin", required=True, type=folder_of(*tools), help=f"folder with {', '.join(tools)}")
     add("--out", required=True, help="folder for profiles, predictions, runs and table")
     add("--models", type=names(design.MODELS), default=("small", "wide", "deep"), help="(default small,wide,deep)")
     add("--transports", type=names(transports), default=transports, help="(default threads,mpi)")
-    add("--schedules", type=names(schedules), default=design.SCHEDULES, help="(default gpipe,1f1b,interleaved)")
+    add("--schedules", type=lambda text: tuple(text.split(",")), default=design.SCHEDULES, help="(default gpipe,1f1b,interleaved)")
     add("--checkpoints", type=names((*design.CHECKPOINTS, "layers")), default=(), help="(default never,except_last,always)")
     add("--chunks", type=numbers, default=(), help="(default 1,2,4,5,8,10,20, as far as rows allow)")
     add("--stages", type=numbers, default=(), help="numbers of ranks (default 2; with --p4 2,4)")
@@ -365,6 +386,9 @@ def parse(words=None):
     args = parser.parse_args(words)
     if args.at_once < 1:
         parser.error("--at-once: at least 1")
+    known = schedules(args.bin)
+    if not set(args.schedules) <= set(known):
+        parser.error(f"--schedules: not all of {','.join(args.schedules)} are among {','.join(known)}")
     args.repeats = args.repeats or (1 if args.quick else 3)
     args.out, args.started = pathlib.Path(args.out).resolve(), time.monotonic()
     return args
@@ -374,7 +398,10 @@ def main():
     args = parse()
     tools = Tools(args)
     args.out.mkdir(parents=True, exist_ok=True)
-    made = design.blocks(design.configurations(args, len(tools.cores)), bool(args.profile))
+    configs = design.configurations(args, len(tools.cores), lambda words: tools.possible(args.out, words))
+    if not configs:
+        raise SystemExit("nothing of what is asked for can be run")
+    made = design.blocks(configs, bool(args.profile))
     blocks = [Block(args.out, name, configs) for name, configs in made.items()]
     failed = left = 0
     for block in blocks:

@@ -11,27 +11,25 @@ LLAMA.update(tokens=48, norm="pre", normalization="rmsnorm", activation="swiglu"
 LLAMA.update(attention="flash", mask="causal", dropout=0, optimizer="adamw", lr=3e-4)
 EXPERTS = dict(LLAMA, d_ff=256, experts=8, aux_loss=0.01)
 TINY = dict(preset="tutorial", replicas=1, d_model=8, heads=2, d_ff=8, layers=4, vocab=20, rows=8, tokens=2)
-# Options for the programs; rows and layers that decide which configurations there are; steps of a run.
+# Options for the programs; steps of a run.
 MODELS = {
-    "small": dict(options={"preset": "small"}, rows=20, layers=2, steps=16),
-    "wide": dict(options=WIDE, rows=16, layers=8, steps=10),
-    "deep": dict(options=DEEP, rows=20, layers=16, steps=16),
-    "llama": dict(options=LLAMA, rows=20, layers=8, steps=16),
-    "experts": dict(options=EXPERTS, rows=20, layers=8, steps=16),
-    "lab": dict(options={"preset": "lab"}, rows=4, layers=2, steps=16),
-    "tiny": dict(options=TINY, rows=8, layers=4, steps=5),
-    "tutorial": dict(options={"preset": "tutorial", "replicas": 1}, rows=20, layers=8, steps=8),
-    "tutorial-12": dict(options={"preset": "tutorial-12", "replicas": 1}, rows=20, layers=12, steps=8),
+    "small": dict(options={"preset": "small"}, steps=16),
+    "wide": dict(options=WIDE, steps=10),
+    "deep": dict(options=DEEP, steps=16),
+    "llama": dict(options=LLAMA, steps=16),
+    "experts": dict(options=EXPERTS, steps=16),
+    "lab": dict(options={"preset": "lab"}, steps=16),
+    "tiny": dict(options=TINY, steps=5),
+    "tutorial": dict(options={"preset": "tutorial", "replicas": 1}, steps=8),
+    "tutorial-12": dict(options={"preset": "tutorial-12", "replicas": 1}, steps=8),
 }
-VIRTUAL = {"gpipe": 1, "1f1b": 1, "1f1b-eager": 1, "interleaved": 2, "bfs": 2, "zb-h1": 1, "zb-h2": 1, "zb-auto": 1}
-VIRTUAL.update({"interleaved-zb": 2, "zbv": 2, "dualpipev": 2, "v-half": 2, "v-min": 2})
 SCHEDULES = ("gpipe", "1f1b", "interleaved")  # if nothing else is asked for
 CHUNKS = (1, 2, 4, 5, 8, 10, 20)
 CHECKPOINTS = ("never", "except_last", "always")  # if nothing else is asked for
-WHOLE = ("gpipe", "1f1b", "1f1b-eager", "interleaved", "bfs")  # schedules that can have checkpoints of layers
 QUICK = dict(chunks=(1, 4, 10), checkpoints=("never", "always"))
 KEY = ("model", "transport", "stages", "tensor", "schedule", "chunks", "checkpoint", "precision")
 POINT = ("schedule", "stages", "tensor", "virtual", "chunks", "checkpoint")  # what lines of --points have
+POSSIBLE = ("model", "tensor", "schedule", "stages", "checkpoint", "chunks")  # what decides whether ppkit can run it
 BLOCK = ("model", "stages", "tensor", "checkpoint", "precision")
 
 
@@ -39,48 +37,61 @@ def workers(config):
     return config["stages"] * config["tensor"]
 
 
-def microbatches(rows, chunks):
-    """As torch.chunk cuts."""
-    return -(-rows // -(-rows // chunks))
-
-
-def fits(config, asked):
-    """Can ppkit run it, and is it no double of a smaller chunk count among those asked for?"""
-    info, stages, chunks = MODELS[config["model"]], config["stages"], config["chunks"]
-    m = microbatches(info["rows"], chunks)
-    if chunks > info["rows"] or stages * config["virtual"] > info["layers"]:
-        return False
-    if any(microbatches(info["rows"], c) == m for c in asked if c < chunks):
-        return False
-    if stages == 1 and config["schedule"] != "gpipe":
-        return False
-    if chunks == 1 and config["checkpoint"] == "except_last":
-        return False
-    if config["checkpoint"] == "layers" and config["schedule"] not in WHOLE:
-        return False
-    if config["schedule"] == "dualpipev" and m < stages * config["virtual"]:
-        return False
-    return not config["schedule"].startswith("interleaved") or m % max(1, m // stages) == 0
-
-
-def configurations(args, cores):
-    """Dicts of KEY, and `virtual`, `sequence` (parallelism); `held_out`: its shapes are not profiled; `crowded`: more
-    workers than `cores`."""
+def lists(args):
+    """What is asked for, by the names of the options; chunks that are held out, too."""
     chunks = args.chunks or (QUICK["chunks"] if args.quick else CHUNKS)
-    checkpoints = args.checkpoints or (QUICK["checkpoints"] if args.quick else CHECKPOINTS)
-    stages = args.stages or ((2, 4) if args.p4 else (2,))
-    asked = sorted({*chunks, *args.held_out})
-    made = []
+    return dict(
+        schedule=args.schedules,
+        stages=args.stages or ((2, 4) if args.p4 else (2,)),
+        chunks=sorted({*chunks, *args.held_out}),
+        checkpoint=args.checkpoints or (QUICK["checkpoints"] if args.quick else CHECKPOINTS),
+    )
+
+
+def possible(args, predict):
+    """{what POSSIBLE names: row of ppsim} of all that it does not refuse. predict(options): rows"""
+    made, asked = {}, {name: ",".join(map(str, values)) for name, values in lists(args).items()}
+    for model, tensor in itertools.product(args.models, args.tensors):
+        sweep = dict(asked, model=model, tensor=tensor, sequence=args.sequence_parallel and tensor > 1)
+        for row in predict(options(sweep, ("tensor", *asked))):
+            made[tuple({**row, "model": model}[name] for name in POSSIBLE)] = row
+    return made
+
+
+def is_double(config, rows):
+    """Of a smaller chunk count, or of another schedule or mode; rows: of possible()."""
+    if config["stages"] == 1 and config["schedule"] != "gpipe":
+        return True
+    if config["chunks"] == 1 and config["checkpoint"] == "except_last":
+        return True
+    *like, chunks = (config[name] for name in POSSIBLE)
+    cut = {name[-1]: row["microbatches"] for name, row in rows.items() if name[:-1] == tuple(like)}
+    return any(cut[fewer] == cut[chunks] for fewer in cut if fewer < chunks)
+
+
+def configurations(args, cores, predict):
+    """Dicts of KEY, and `virtual`, `sequence` (parallelism); `held_out`: its shapes are not profiled; `crowded`: more
+    workers than `cores`. predict(options): ppsim's rows for a sweep; it knows what can be run."""
+    asked, rows, made = lists(args), possible(args, predict), []
     for values in itertools.product(
-        args.models, args.transports, stages, args.tensors, args.schedules, asked, checkpoints, args.precisions
+        args.models,
+        args.transports,
+        asked["stages"],
+        args.tensors,
+        asked["schedule"],
+        asked["chunks"],
+        asked["checkpoint"],
+        args.precisions,
     ):
         config = dict(zip(KEY, values))
-        config["virtual"] = VIRTUAL[config["schedule"]]
+        name = tuple(config[name] for name in POSSIBLE)
+        if name not in rows or is_double(config, rows):
+            continue
+        config["virtual"] = rows[name]["virtual"]
         config["sequence"] = args.sequence_parallel and config["tensor"] > 1
         config["held_out"] = config["chunks"] in args.held_out
         config["crowded"] = args.device == "cpu" and workers(config) > cores
-        if fits(config, asked):
-            made.append(config)
+        made.append(config)
     return draw(made, args.sample, args.seed) if args.sample else made
 
 

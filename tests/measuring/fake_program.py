@@ -4,8 +4,11 @@
 Adds a line to the file $FAKE_LOG, as ppexec for each configuration of --points; ends with an error if $FAKE_FAIL is its name and some of its options; as ppexec
 it takes $FAKE_SECONDS, and with the options $FAKE_REFUSES it tells no times. Figures depend on the chunks alone:
 predicted 100 + chunks ms, measured 2 % more; the reference kernel takes 1000 ns in the profile and 1010 in runs.
+
+ppsim --list, and what it is asked outside of a block, which is what can be run (all but 64 stages), is answered and not noted.
 """
 
+import itertools
 import json
 import os
 import sys
@@ -30,6 +33,14 @@ def store(path, script):
     connection.close()
 
 
+def possible(option):
+    """A row for each value of the lists."""
+    names = ("schedule", "stages", "chunks", "checkpoint")
+    for values in itertools.product(*(option["--" + name].split(",") for name in names)):
+        row = dict(zip(names, values), tensor=int(option["--tensor"]), virtual=1, microbatches=int(values[2]))
+        yield {**row, "stages": int(values[1]), "chunks": int(values[2])}
+
+
 def main():
     name, words = os.path.basename(sys.argv[0]), sys.argv[1:]
     if name == "mpirun":  # -n 2 PROGRAM option ...
@@ -37,6 +48,15 @@ def main():
         os.environ["FAKE_PROCESSES"] = words[at - 1]
         os.execv(words[at], words[at:])
     option = {word: value for word, value in zip(words, words[1:]) if word.startswith("--")}
+    if "--list" in words:
+        print(json.dumps({"schedules": [{"name": schedule} for schedule in ("gpipe", "1f1b", "interleaved")]}))
+        return 0
+    if name == "ppsim" and os.path.basename(os.getcwd()) == "out":
+        if option["--stages"] == "64":
+            print("64 stages are more than layers", file=sys.stderr)
+            return 2
+        print(json.dumps(list(possible(option))))
+        return 0
     written = 0
     if os.path.exists("predictions.json"):
         with open("predictions.json", encoding="utf-8") as predictions:

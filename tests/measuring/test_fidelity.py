@@ -4,7 +4,6 @@
 
 import argparse
 import collections
-import itertools
 import json
 import os
 import pathlib
@@ -73,6 +72,13 @@ class Started(unittest.TestCase):
             self.assertEqual(collections.Counter(of_block), {(p, c): 2 for p in (0, 2) for c in "124"})
             self.assertGreater(sum(a[0] != b[0] for a, b in zip(of_block, of_block[1:])), 1)
         self.assertNotEqual(*runs)
+
+    def test_what_cannot_be_run_is_told(self):
+        log, message = self.start(*SMALL, "--stages", "64", status=1)
+        self.assertEqual(log, [])
+        self.assertIn("64 stages are more than layers", message)
+        self.assertIn("nothing of what is asked for can be run", message)
+        self.assertIn("not all of gpipe,no are among gpipe,1f1b", self.start("--schedules", "gpipe,no", status=2)[1])
 
     def test_held_out_chunks_are_run_but_not_profiled(self):
         log, _ = self.start(*SMALL, "--checkpoints", "never", "--transports", "threads", "--held-out", "4,5")
@@ -367,47 +373,31 @@ class Statistics(unittest.TestCase):
         self.assertEqual([cells(line)[0] for line in lines[2:]], ["m", "a long name", "all", "goal"])
 
 
+def rows_of_ppsim(words):
+    """Of the built one, which says what can be run."""
+    command = [pathlib.Path(os.environ["PP_BIN"]) / "ppsim", *words, "--no-eval", "--format", "json"]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
 @unittest.skipUnless("PP_BIN" in os.environ, "PP_BIN is no folder of programs")
-class Schedules(unittest.TestCase):
-    """All that the built ppsim has, on as many stages as it takes; and what it can run."""
-
-    def ppsim(self, *words):
-        command = [pathlib.Path(os.environ["PP_BIN"]) / "ppsim", *words]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-    def test_are_those_of_the_program(self):
-        _, _, listed = self.ppsim("--list").partition("schedules:\n")
-        names = [line.split()[0] for line in listed.partition("\npresets:")[0].splitlines()]
-        self.assertEqual(set(design.VIRTUAL), set(names))
-        stages, chunks, checkpoints = (2, 4), (1, 2, 4, 5, 10, 20), ("never", "layers")
-        fit = set()
-        for point in itertools.product(design.VIRTUAL.items(), stages, chunks, checkpoints):
-            config = dict(model="deep", schedule=point[0][0], virtual=point[0][1])
-            config.update(stages=point[1], chunks=point[2], checkpoint=point[3])
-            if design.fits(config, chunks):
-                fit.add(tuple(config[name] for name in design.POINT if name in config))
-        sweep = ["--schedule", ",".join(names), "--checkpoint", ",".join(checkpoints), "--machine", "cpu"]
-        sweep += ["--stages", ",".join(map(str, stages)), "--chunks", ",".join(map(str, chunks)), "--format", "json"]
-        rows = json.loads(self.ppsim("--preset", "lab", "--layers", "16", "--rows", "20", *sweep))
-        self.assertEqual(fit, {tuple(row[name] for name in design.POINT if name != "tensor") for row in rows})
-
-
 class Design(unittest.TestCase):
     ARGS = dict(models=["wide"], transports=["threads"], schedules=["interleaved"], checkpoints=(), chunks=())
     ARGS.update(stages=(), tensors=(1,), quick=False, p4=False, held_out=(), precisions=["fp32"])
     ARGS.update(sequence_parallel=False, device="cpu", foreign=0, repeats=1, seed=1, sample=0)
 
+    def configurations(self, cores=2, **more):
+        return design.configurations(argparse.Namespace(**{**self.ARGS, **more}), cores, rows_of_ppsim)
+
     def test_doubles_and_what_cannot_run_are_left_out(self):
-        made = design.configurations(argparse.Namespace(**self.ARGS), 2)
+        made = self.configurations()
         found = {(c["chunks"], c["checkpoint"]) for c in made}
         expected = {(c, k) for c in (1, 2, 4, 8) for k in design.CHECKPOINTS if (c, k) != (1, "except_last")}
         self.assertEqual(found, expected)  # 5 of 16 rows are 4 microbatches, 10 are 8, 20 are too many
 
     def test_a_sample_is_drawn_by_the_seed_and_keeps_the_order(self):
-        everything = design.configurations(argparse.Namespace(**self.ARGS), 2)
+        everything = self.configurations()
         first, again, other, all_of_them = (
-            design.configurations(argparse.Namespace(**{**self.ARGS, "sample": n, "seed": seed}), 2)
-            for n, seed in ((5, 1), (5, 1), (5, 2), (99, 1))
+            self.configurations(sample=n, seed=seed) for n, seed in ((5, 1), (5, 1), (5, 2), (99, 1))
         )
         self.assertEqual(len(first), 5)
         self.assertEqual(first, [config for config in everything if config in first])
@@ -416,9 +406,9 @@ class Design(unittest.TestCase):
         self.assertEqual(all_of_them, everything)
 
     def test_a_sample_has_of_everything_and_some_held_out(self):
-        args = {**self.ARGS, "models": ["tutorial"], "schedules": ["gpipe", "1f1b", "interleaved", "zb-h1"]}
+        args = dict(models=["tutorial"], schedules=["gpipe", "1f1b", "interleaved", "zb-h1"])
         args.update(chunks=(1, 2, 4, 10, 20), held_out=(5,), stages=(1, 2, 4), precisions=["fp32", "tf32", "bf16"])
-        made = design.configurations(argparse.Namespace(**{**args, "sample": 60, "device": "cuda"}), 16)
+        made = self.configurations(16, **args, sample=60, device="cuda")
         self.assertEqual(len(made), 60)
         self.assertEqual(sum(config["held_out"] for config in made), 15)
         groups = collections.Counter((config["stages"], config["precision"]) for config in made)
@@ -428,14 +418,12 @@ class Design(unittest.TestCase):
             self.assertEqual(len({config[name] for config in made}), values)
 
     def test_four_ranks_are_crowded_on_two_cores_only(self):
-        args = argparse.Namespace(**{**self.ARGS, "p4": True})
         for cores, expected in ((2, {2: False, 4: True}), (4, {2: False, 4: False})):
-            made = design.configurations(args, cores)
+            made = self.configurations(cores, p4=True)
             self.assertEqual({c["stages"]: c["crowded"] for c in made}, expected)
 
     def test_workers_of_ranks_crowd_cores_too(self):
-        args = argparse.Namespace(**{**self.ARGS, "tensors": (1, 2)})
-        made = design.configurations(args, 2)
+        made = self.configurations(tensors=(1, 2))
         self.assertEqual({c["tensor"]: c["crowded"] for c in made}, {1: False, 2: True})
         self.assertIn("--tensor", design.options(made[-1]))
         self.assertEqual({name.split("-")[2] for name in design.blocks(made)}, {"1", "2"})
@@ -443,8 +431,7 @@ class Design(unittest.TestCase):
     def test_parts_of_tokens_are_a_name_of_their_own(self):
         made = {}
         for asked in (False, True):
-            args = argparse.Namespace(**{**self.ARGS, "tensors": (1, 2), "sequence_parallel": asked})
-            made[asked] = design.configurations(args, 2)
+            made[asked] = self.configurations(tensors=(1, 2), sequence_parallel=asked)
         keys, blocks = ({k: f(configs) for k, configs in made.items()} for f in (lambda c: {*map(design.key, c)}, design.blocks))
         self.assertEqual(len(keys[False] & keys[True]), len(keys[True]) // 2)  # those of T = 1
         self.assertIn("wide-2-2-never-fp32-sequence", blocks[True])
@@ -455,7 +442,7 @@ class Design(unittest.TestCase):
 
     def test_the_order_is_the_same_at_each_start_and_another_in_each_block(self):
         args = argparse.Namespace(**{**self.ARGS, "repeats": 3, "foreign": 2})
-        configs = design.configurations(args, 2)
+        configs = self.configurations()
         self.assertEqual(design.order("a", configs, args), design.order("a", configs, args))
         self.assertNotEqual(design.order("a", configs, args), design.order("b", configs, args))
         self.assertEqual(sum(foreign for _, foreign in design.order("a", configs, args)), 2)
