@@ -41,6 +41,7 @@ import fidelity_gpu as gpu  # noqa: E402
 import fidelity_load as load  # noqa: E402
 import fidelity_table as table  # noqa: E402
 import json_lines  # noqa: E402
+import profile_text  # noqa: E402
 from arguments import file, folder_of, names  # noqa: E402
 
 PROCESSES = {"threads": 0, "mpi": 1}
@@ -155,10 +156,11 @@ class Block:
         asked = {"words": ["--profile", hashlib.sha256(text).hexdigest()], "processes": 0}
         if self.is_profiled(asked):
             return
+        rows = profile_text.rows(text.decode(), args.profile)
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "profile.tsv").write_bytes(text)
-        runs = [line.split("\t") for line in text.decode().splitlines() if line.startswith("run\t")]
-        known = [float(run[9]) for run in runs if len(run) > 9 and float(run[9]) > 0]
+        runs = profile_text.of_kind(rows, profile_text.Run)
+        known = [float(run.reference_ns) for run in runs if float(run.reference_ns) > 0]
         reference = statistics.median(known) if known else None
         self.profile = {**asked, "when": time.time(), "others": None, "reference_ns": reference}
         self.write("profile.json", self.profile)

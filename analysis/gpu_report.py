@@ -24,6 +24,7 @@ sys.dont_write_bytecode = True
 import bench_gpu as bench  # noqa: E402
 import fidelity_design as design  # noqa: E402
 import json_lines  # noqa: E402
+import profile_text  # noqa: E402
 from fidelity_table import markdown  # noqa: E402
 from kernel_cases import MACHINES, Predictor, measured_products  # noqa: E402
 from product_fit import measured_fits  # noqa: E402
@@ -89,7 +90,7 @@ def known_machine(args):
 
 
 def ppsim(args, family, precision, folder):
-    """(workers, the source of task times, of links, ms/batch) or None."""
+    """Cells: workers, the source of task times, of links, ms/batch; or why there are none."""
     # As part of --machine: copies inside one GPU do not stand for a link between GPUs.
     text = read(folder / "profiles" / f"{args.machine}-{family}.tsv").splitlines(keepends=True)
     words = [str(pathlib.Path(args.bin) / "ppsim"), "--preset", family, "--precision", precision, "--device", "cuda"]
@@ -102,7 +103,8 @@ def ppsim(args, family, precision, folder):
         words += ["--profile", profile.name, "--format", "json"]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
-        return None
+        said = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+        return f"MISSING ({said[-1]})", "-", "-", "-"
     row = json.loads(done.stdout)[0]
     link = "data sheet" if row["link_source"] == "machine" else row["link_source"] or "-"
     return f"P {row['stages']}, D {row['replicas']}", row["cost_source"], link, f"{row['ms_per_batch']:.2f}"
@@ -112,23 +114,28 @@ def profile_section(args, folder, steps):
     lines, rows, missing = ["## Profile", ""], [], []
     for family in FAMILIES:
         path = folder / "profiles" / f"{args.machine}-{family}.tsv"
-        text = [line.split("\t") for line in read_lines(path)]
-        if not text:
+        try:
+            found = profile_text.read(path)
+        except FileNotFoundError:
             missing.append(f"the profile of {family}")
             continue
+        except profile_text.NoProfile as error:
+            missing.append(str(error))
+            continue
+        runs, tasks = set(profile_text.of_kind(found, profile_text.Run)), profile_text.of_kind(found, profile_text.Task)
         # What several runs have measured counts once; all but the figures name it.
-        names = {"run": text, "task": [line[:4] for line in text], "kernel": [line[:4] for line in text]}
-        count = {kind: len({tuple(name) for name in of if name[0] == kind}) for kind, of in names.items()}
-        cut_short = sum(line[0] == "run" and "interrupted" in line for line in text)
-        shares = sorted({(line[2].rsplit("share ", 1) + ["whole"])[1] for line in text if line[0] == "task"})
-        runs = f"{count['run']}, {cut_short} cut short" if cut_short else count["run"]
-        rows.append([path.name, runs, count["task"], count["kernel"], ", ".join(shares)])
+        names = {(task.signature, task.context, task.busy) for task in tasks}
+        kernels = {(row.name, row.share, row.busy) for row in profile_text.of_kind(found, profile_text.Kernel)}
+        cut_short = sum(run.status == "interrupted" for run in runs)
+        shares = sorted({(task.context.rsplit("share ", 1) + ["whole"])[1] for task in tasks})
+        runs = f"{len(runs)}, {cut_short} cut short" if cut_short else len(runs)
+        rows.append([path.name, runs, len(names), len(kernels), ", ".join(shares)])
     if rows:
         lines += markdown(["file", "runs of ppprof", "tasks", "kernels", "shares of the GPU"], rows)
         lines += ["", *commands(steps, "profile."), *commands(steps, "sweep.")]
     if rows and args.bin:
         head = ["preset", "precision", "workers", "task times from", "links from", "predicted ms/batch"]
-        found = [[f, p, *(ppsim(args, f, p, folder) or ["MISSING"] * 4)] for f in FAMILIES[:3] for p in bench.TOLERANCE]
+        found = [[f, p, *ppsim(args, f, p, folder)] for f in FAMILIES[:3] for p in bench.TOLERANCE]
         lines += ["", FROM.format(known_machine(args)), "", *markdown(head, found)]
     return lines, missing
 
@@ -136,7 +143,10 @@ def profile_section(args, folder, steps):
 def products_section(args, folder, _):
     """What a machine file would have said, where there is one."""
     machine = known_machine(args)
-    cases = measured_products(sorted((folder / "profiles").glob(f"{args.machine}-*.tsv")))
+    try:
+        cases = measured_products(sorted((folder / "profiles").glob(f"{args.machine}-*.tsv")))
+    except profile_text.NoProfile as error:
+        return [], [str(error)]
     if not args.kernel_times or not cases or not (MACHINES / f"{machine}.json").exists():
         return [], []
     predictor = Predictor(args.kernel_times)

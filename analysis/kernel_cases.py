@@ -7,6 +7,7 @@ import pathlib
 import subprocess
 import tempfile
 
+import profile_text
 from published_facts import read_facts
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -77,20 +78,19 @@ class Measured(Timed):
         self.line = " ".join(map(str, ("product", self.precision, times, *shape, *wide, *adds)))
 
     @classmethod
-    def of(cls, line):
-        """None if it is another line"""
-        cells = line.rstrip("\n").split("\t")
-        words = cells[1].split() if len(cells) > 1 else []
-        if cells[0] != "kernel" or not words[0].startswith("gemm_") or cells[2:4] != ["-", "1"]:
+    def of(cls, kernel):
+        """None if it is another kernel, or not alone"""
+        name, *words = kernel.name.split()
+        if not name.startswith("gemm_") or (kernel.share, kernel.busy) != ("-", "1"):
             return None
-        return cls(words[0], tuple(map(int, words[1].split("x"))), words[2:], float(cells[5]))
+        return cls(name, tuple(map(int, words[0].split("x"))), words[1:], float(kernel.mean_ns))
 
 
 def measured_products(paths):
     """Of profiles as text, each once"""
     found = {}
-    for line in (line for path in paths for line in path.read_text(encoding="utf-8").splitlines()):
-        case = Measured.of(line)
+    for kernel in (row for path in paths for row in profile_text.of_kind(profile_text.read(path), profile_text.Kernel)):
+        case = Measured.of(kernel)
         if case:
             found.setdefault((case.name, case.line), case)
     return list(found.values())

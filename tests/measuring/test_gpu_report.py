@@ -22,6 +22,7 @@ sys.path.insert(0, str(ANALYSIS))
 import bench_gpu as bench  # noqa: E402
 import gpu_report as report  # noqa: E402
 import json_lines  # noqa: E402
+import profile_text  # noqa: E402
 
 
 def line(**more):
@@ -31,6 +32,17 @@ def line(**more):
     made["command"] = "ppexec --x"
     made["ceilings"] = {"flops": {"fp32": 5e13, "tf32": 4e14, "bf16": 7.9e14}, "bytes": 4.3e12}
     return {**made, **more}
+
+
+RUN = "run\tcuda\ta GPU\t16\t1\t1\twhen\t0.1\tok\t1000\tw"
+
+
+def task(context, ns):
+    return f"task\tF 1l\t{context}\t1\t20\t{ns}\t{ns}\t{ns}\t{ns}"
+
+
+def profile(*lines):
+    return "\n".join([profile_text.VERSION, *lines, "end\n"])
 
 
 class Programs(unittest.TestCase):
@@ -161,8 +173,9 @@ class Page(InFolder):
         learned.update(peak_bytes=[5 * 10**9, 6 * 10**9], gpu={"used_mib": 20000.0})
         (self.folder / "learning.json").write_text(json.dumps(learned))
         (self.folder / "profiles").mkdir()
-        tasks = "run\tcuda\ntask\tF 1l\t1f1b always share 1/2\t1\ntask\tF 1l\t1f1b always\t1\nkernel\tk\nend\n"
-        (self.folder / "profiles" / "h200-tutorial.tsv").write_text(tasks)
+        (self.folder / "profiles" / "h200-tutorial.tsv").write_text(
+            profile(RUN, task("1f1b always share 1/2", 5), task("1f1b always", 5), "kernel\tk\t-\t1\t20\t5")
+        )
         text = self.make()
         self.assertIn("GPU: NVIDIA H200", text)
         self.assertIn("12.20 ±1.6 %", text)
@@ -194,20 +207,34 @@ class Page(InFolder):
 
     def test_copies_inside_one_gpu_are_no_link_between_gpus(self):
         (self.folder / "profiles").mkdir()
-        (self.folder / "profiles" / "h200-small.tsv").write_text("run\tx\nlink\tinproc p2p\tlatency_ns\t1\nend\n")
+        (self.folder / "profiles" / "h200-small.tsv").write_text(profile(RUN, "link\tinproc p2p\tlatency_ns\t1"))
         text = """while [ "$1" != --profile ]; do shift; done
 grep -q inproc "$2" && link=inproc || link=machine
 grep -q "^run" "$2" && printf '[{"stages": 2, "replicas": 1, "cost_source": "profile", "link_source": "%s", "ms_per_batch": 3}]' $link
 """
         self.program("ppsim", text)
         text = self.make("--bin", str(self.folder / "bin"))
-        self.assertRegex(text, r"\| small +\| fp32 +\| P 2, D 1 +\| profile +\| data sheet +\| 3.00")
+        self.assertRegex(text, r"\| small +\| fp32 +\| P 2, D 1 +\| profile +\| data sheet +\| +3.00")
+        # Of those without a profile it says nothing here, and ends as grep does.
+        self.assertRegex(text, r"\| tutorial +\| fp32 +\| MISSING \(exit status 1\) +\| +- ")
+
+    def test_why_there_is_no_prediction(self):
+        (self.folder / "profiles").mkdir()
+        (self.folder / "profiles" / "h200-small.tsv").write_text(profile(RUN))
+        self.program("ppsim", "echo 'ppsim: warning: something else' >&2; echo 'ppsim: no such preset' >&2; exit 2\n")
+        text = self.make("--bin", str(self.folder / "bin"))
+        self.assertRegex(text, r"\| small +\| bf16 +\| MISSING \(ppsim: no such preset\) +\| +- ")
+
+    def test_a_profile_that_cannot_be_read_is_missing(self):
+        (self.folder / "profiles").mkdir()
+        (self.folder / "profiles" / "h200-small.tsv").write_text("# ppkit profile 0\nend\n")
+        self.assertRegex(self.make("--kernel-times", sys.executable), r'MISSING: .*h200-small.tsv: its first line is not "')
 
     def test_what_several_runs_have_measured_counts_once(self):
         (self.folder / "profiles").mkdir()
-        task = "task\tF 1l\t1f1b always share 1/2\t1\t{}\n"
-        runs = "run\tcuda\t1\tinterrupted\n" + task.format(4) + "run\tcuda\t2\tok\n" + task.format(5) + "end\n"
-        (self.folder / "profiles" / "h200-tutorial.tsv").write_text(runs)
+        share = "1f1b always share 1/2"
+        text = profile(RUN.replace("\tok\t", "\tinterrupted\t"), task(share, 4), RUN, task(share, 5))
+        (self.folder / "profiles" / "h200-tutorial.tsv").write_text(text)
         self.assertRegex(self.make(), r"\| 2, 1 cut short \| +1 \| +0 \| 1/2 ")
 
     def test_runs_that_failed_are_named(self):

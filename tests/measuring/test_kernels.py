@@ -21,6 +21,7 @@ import gpu_report  # noqa: E402
 import kernel_cases  # noqa: E402
 import openxla_tables  # noqa: E402
 import product_fit  # noqa: E402
+import profile_text  # noqa: E402
 import published_kernels  # noqa: E402
 
 PROGRAM = os.environ["PP_KERNEL_TIMES"]
@@ -214,6 +215,7 @@ class Fit(unittest.TestCase):
 
 
 PROFILE = """\
+# ppkit profile 1
 kernel\tgemm_nt 1024x2048x512 bf16\t-\t1\t20\t{nt}
 kernel\tgemm_nt 1024x2048x512 bf16\tshare 1/2\t1\t20\t1
 kernel\tgemm_nt 1024x2048x512 bf16\t-\t2\t20\t1
@@ -221,10 +223,39 @@ kernel\tgemm_tn 1024x2048x512 times3 writes bf16 wide\t-\t1\t20\t{tn}
 kernel\tgemm_nn 64x64x64\t-\t1\t20\t{nn}
 kernel\tgap\t-\t1\t20\t5
 task\tF 2l\t-\t1\t20\t1\t1\t1\t1
+end
 """
 
 
 class Profile(unittest.TestCase):
+    def test_all_profiles_of_the_source_are_read(self):
+        for path in sorted((ROOT / "profiles").glob("*.tsv")):
+            found = profile_text.read(path)
+            lines = path.read_text(encoding="utf-8").splitlines()
+            for word, kind in profile_text.KINDS.items():
+                count = sum(line.startswith(word + "\t") for line in lines)
+                self.assertEqual(len(profile_text.of_kind(found, kind)), count, (path, word))
+
+    def test_lines_have_names(self):
+        text = f"{profile_text.VERSION}\n\n# a remark\nrun\tcuda\ta GPU\t16\t1\t2\twhen\t0.1\tok\t900\tw\n"
+        text += "link\tmpi\tlatency_ns\t1.5\ntask\tF 2l\tgpipe\t1\t20\t5\t6\t7\t8\nend\n"
+        run, link, task = profile_text.rows(text, "x")
+        self.assertEqual((run.description, run.processes, run.status, run.reference_ns), ("a GPU", "2", "ok", "900"))
+        self.assertEqual(link, profile_text.Link("mpi", "latency_ns", "1.5"))
+        self.assertEqual((task.context, task.mean_ns, task.median_ns, task.p95_ns), ("gpipe", "5", "6", "8"))
+
+    def test_what_is_no_profile_of_this_version_is_refused(self):
+        for text, said in (
+            ("", "x: its first line is not"),
+            ("# ppkit profile 2\nend\n", "x: its first line is not"),
+            ("kernel\tgap\t-\t1\t20\t5\n", "x: its first line is not"),
+            ("# ppkit profile 1\nkernel\tgap\t-\t1\t20\n", "x:2: is no line"),
+            ("# ppkit profile 1\n\nkernels\tgap\t-\t1\t20\t5\n", "x:3: is no line"),
+        ):
+            with self.assertRaises(profile_text.NoProfile) as caught:
+                profile_text.rows(text, "x")
+            self.assertIn(said, str(caught.exception))
+
     def test_products_alone_are_held_against_the_machine_file(self):
         predictor = kernel_cases.Predictor(PROGRAM)
         with tempfile.TemporaryDirectory() as folder:
@@ -244,7 +275,7 @@ class Profile(unittest.TestCase):
         lines = [f"kernel\tgemm_tn 4096x4096x128{word} bf16 wide\t-\t1\t20\t1\n" for word in ("", " writes")]
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "h100-x.tsv"
-            path.write_text("".join(lines))
+            path.write_text(f"{profile_text.VERSION}\n" + "".join(lines))
             cases = kernel_cases.measured_products([path])
         self.assertEqual([case.line.endswith(" wide adds") for case in cases], [True, False])
         added, written = kernel_cases.Predictor(PROGRAM).microseconds("h100", cases)
@@ -278,8 +309,8 @@ class Profile(unittest.TestCase):
         self.assertEqual([row[1:4] for row in rows], [["bf16", name, "all"] for name in ("gemm_nt", "gemm_tn")])
 
     def test_products_in_fp8_are_told_by_their_name(self):
-        line = "kernel\tgemm_fp8 1024x2048x512 times2 e5m2 writes bf16 wide\t-\t1\t20\t5000\n"
-        case = kernel_cases.Measured.of(line)
+        name = "gemm_fp8 1024x2048x512 times2 e5m2 writes bf16 wide"
+        case = kernel_cases.Measured.of(profile_text.Kernel(name, "-", "1", "20", "5000"))
         self.assertEqual((case.name, case.precision, case.line), ("gemm_fp8", "fp8", "product fp8 2 1024 2048 512 wide"))
         predictor = kernel_cases.Predictor(PROGRAM)
         case.us = predictor.microseconds("h100", [case])[0]
