@@ -20,16 +20,17 @@ GOALS = {
 }
 GROUP = ["model", "transport", "P", "configurations"]
 TIME = ["mean %", "worst %", "norm. mean %", "norm. worst %"]
-LEGEND = """\
+LEGEND = f"""\
 - **error**: (predicted - measured) / measured ms/batch, where measured is the median of a configuration's runs. Minus:
   the prediction is too fast.
 - **spread**: (slowest - fastest run) / median.
-- **repeating**: configurations whose runs, two or more, spread less than 1.5 %.
+- **repeating**: configurations whose runs, two or more, spread less than {QUIET_SPREAD:g} %.
 - **normalised** (norm.): the error, if the prediction is multiplied by the reference kernel's time in the runs over
   that in the profile.
 - **drift**: of the reference kernel's time, from the profile to the runs.
 - **other load**: cores that others had, on average over a run.
-- **disturbed**: runs in which others had more than 0.05, or the reference kernel was over 5 % slower than in the
+- **disturbed**: runs in which others had more than {OTHERS_LIMIT:g}, or the reference kernel was over \
+{DRIFT_LIMIT:g} % slower than in the
   profile. Such runs count everywhere.
 - **memory error**: of the process that is furthest off.
 - **arena equal**, **plans equal**: bytes of the workers' arenas, and the plan, are those that were predicted.
@@ -135,15 +136,20 @@ def groups(rows):
 
 
 def mean_and_worst(values):
+    """Of their sizes; None: there are none."""
     values = [abs(value) for value in values if value is not None]
-    return [f"{statistics.mean(values):.2f}", f"{max(values):.2f}"] if values else ["-", "-"]
+    return (statistics.mean(values), max(values)) if values else (None, None)
+
+
+def mean_and_worst_cells(values):
+    return [show(value, ".2f") for value in mean_and_worst(values)]
 
 
 def time_cells(rows):
     return [
         len(rows),
-        *mean_and_worst(row["error"] for row in rows),
-        *mean_and_worst(row["normalised"] for row in rows),
+        *mean_and_worst_cells(row["error"] for row in rows),
+        *mean_and_worst_cells(row["normalised"] for row in rows),
     ]
 
 
@@ -189,9 +195,9 @@ def other_summary(rows, goals):
     head += ["process memory worst %", "runs", "disturbed"]
     lines = []
     for name, group in groups(rows).items():
-        cells = [*name, len(group), *mean_and_worst(map(bubble_points, group)), "{} of {}".format(*best_chunks(group))]
+        cells = [*name, len(group), *mean_and_worst_cells(map(bubble_points, group)), "{} of {}".format(*best_chunks(group))]
         cells += [f"{sum(row[what] for row in group)} of {len(group)}" for what in ("arena_equal", "plan_equal")]
-        cells.append(mean_and_worst(row["memory"] for row in group)[1])
+        cells.append(mean_and_worst_cells(row["memory"] for row in group)[1])
         lines.append([*cells, sum(row["runs"] for row in group), sum(row["disturbed"] for row in group)])
     bubble, memory = show(goals["bubble"], ".2f"), show(goals["process memory"], ".2f")
     lines.append(["goal", "", "", "", "", bubble, "all", "all", "all", memory, "", ""])
@@ -253,7 +259,7 @@ def block_table(blocks):
 
 def verdict(rows, goals):
     """Of all rows together, whatever was held out: the goals, and whether they are met."""
-    mean, worst = (float(cell) for cell in mean_and_worst(row["error"] for row in rows))
+    mean, worst = mean_and_worst(row["error"] for row in rows)
     bubbles = [abs(points) for points in map(bubble_points, rows) if points is not None]
     unequal = sum(not row["arena_equal"] for row in rows)
     checks = [("mean error", mean, goals["time"][2], "%"), ("worst error", worst, goals["time"][3], "%")]

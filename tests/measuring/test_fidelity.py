@@ -340,6 +340,11 @@ class Statistics(unittest.TestCase):
         self.assertEqual(line[3:9], ["4", "2", "2.00", "3.00", "1.00", "1.50"])
         self.assertEqual(line[9:], ["2", "7.00", "9.00", "3.50", "4.50"])
 
+    def test_goals_are_held_against_numbers_and_not_against_what_is_shown(self):
+        for error, words in ((3.0, "met"), (3.004, "NOT met")):
+            text = table.verdict([row(error, source="profile")], table.GOALS["cpu"])
+            self.assertIn(f"mean error 3.00 % (goal 3.00: {words})", text)
+
     def test_the_chunks_named_are_right_within_one_percent_of_the_best(self):
         def sweep(checkpoint, *measured):
             """The first of them is predicted to be the best."""
