@@ -132,8 +132,9 @@ def examples_table(predictor, cases):
     some = [case for shape in shapes for case in cases if case.shape == shape and case.machine == "h100"]
     some = [case for case in some if case.group == "bf16"]
     rows, found = [], (predictor.microseconds(machine, some) for machine in ("h100", flat("h100")))
+    peak = 1e3 * machine_file("h100")["precisions"]["bf16"]["peak_gflops"]  # operations in a microsecond
     for case, us, plain in zip(some, *found):
-        percent = 100 * case.flops / case.us / 989e6
+        percent = 100 * case.flops / case.us / peak
         rows.append([*case.shape, f"{case.us:.1f}", f"{percent:.0f}", f"{us:.1f}", f"{plain:.1f}"])
     return table(["times", "m", "n", "k", "measured us", "% of the peak", "ppsim us", "without tiles us"], rows)
 

@@ -8,6 +8,7 @@ import statistics
 import tempfile
 
 from fidelity_table import markdown, percent
+from kernel_cases import machine_file
 from published_facts import command, span
 
 KEYS = {  # what the text calls each model
@@ -19,14 +20,9 @@ KEYS = {  # what the text calls each model
 }
 RECIPES = ("gpt", "small", "wide")  # NVIDIA's
 WIDE = "Nemotron-4 340B"  # heads of 192 columns
-MACHINES = pathlib.Path(__file__).resolve().parents[1] / "sim" / "machines"
 OVERLAP = {"grad": ["--overlap-grad-reduce"], "both": ["--overlap-grad-reduce", "--overlap-param-gather"]}
 PIECES = 4  # of Transformer Engine's sums behind products, unless it is told otherwise (num_splits)
 GIB = 1 << 30
-
-
-def machine_file(name):
-    return json.loads((MACHINES / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def machine_as(name, folder):
