@@ -17,6 +17,7 @@ CASES = [
     (["bench_path.py", "--db", "text.db"], "argument --db: text.db: file is not a database"),
     (["bench_path.py", "--ppexec", sys.executable, "--models", "no"], "argument --models: not all of no are among small"),
     (["bench_pytorch.py", "--ppexec", "no"], "argument --ppexec: there is no program no"),
+    (["cuts.py", "--ppsim", "no"], "argument --ppsim: there is no program no"),
     (["fidelity.py", "--out", "out", "--bin", "no"], "argument --bin: there is no program no/ppprof"),
     (["published.py", "--out", "out", "--bin", "no"], "argument --bin: there is no program no/ppsim"),
 ]

@@ -2,14 +2,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """How far is the cut that `ppsim --split time` takes from the quickest? Predicts all cuts of random small plans.
 
-cuts.py [--plans N] [--first SEED]: a seed for each plan. Prints, without replicas and with them, how much longer the taken cut takes than the
-quickest one, and the worst plans with both cuts.
+  cuts.py [--ppsim build/bin/ppsim] [--plans N] [--first SEED]      # a seed for each plan
+
+Prints, without replicas and with them, how much longer the taken cut takes than the quickest one, and the worst plans
+with both cuts. docs/TIMES.md has the figures.
 """
+
 import argparse
 import json
 import random
 import statistics
 import subprocess
+import sys
+
+sys.dont_write_bytecode = True
+import arguments  # noqa: E402
 
 
 def random_options(rng):
@@ -18,9 +25,11 @@ def random_options(rng):
     layers = rng.choice([6, 7, 8, 9]) if stages * virtual <= 4 else 7
     schedule = rng.choice(["1f1b", "gpipe", "zb-h1", "1f1b-eager"] if virtual == 1 else ["interleaved", "zbv"])
     chunks, replicas = rng.choice([2, stages, 2 * stages, 8]), rng.choice([1, 2, 4])
-    options = f"--preset {rng.choice(['gpt-small', 'gpt-1.3b', 'llama-3-8b', 'tutorial'])} --layers {layers} --stages {stages} --virtual {virtual}"
-    options += f" --schedule {schedule} --chunks {chunks} --rows {chunks * rng.choice([1, 2, 4])} --replicas {replicas} --memory 4000G"
-    options += f" --machine {rng.choice(['h100', 'b200'])} --precision bf16 --checkpoint {rng.choice(['never', 'never', 'always', 'layers'])}"
+    options = f"--preset {rng.choice(['gpt-small', 'gpt-1.3b', 'llama-3-8b', 'tutorial'])} --layers {layers}"
+    options += f" --stages {stages} --virtual {virtual} --schedule {schedule} --chunks {chunks}"
+    options += f" --rows {chunks * rng.choice([1, 2, 4])} --replicas {replicas} --memory 4000G"
+    options += f" --machine {rng.choice(['h100', 'b200'])} --precision bf16"
+    options += f" --checkpoint {rng.choice(['never', 'never', 'always', 'layers'])}"
     if replicas > 1:
         options += f" --zero {rng.choice([0, 1, 2, 3])}" + rng.choice(["", " --overlap-grad-reduce"])
     options += rng.choice(["", "", " --tensor 2"]) + rng.choice(["", "", " --clip 0"])
@@ -37,16 +46,20 @@ def cuts(layers, stages, first=True):
             yield (n, *rest)
 
 
-def predict(options, split):
+def predict(ppsim, options, split):
     """The row of the only plan; None if it is impossible."""
-    run = subprocess.run(["ppsim", *options.split(), "--split", split, "--format", "json"], capture_output=True, text=True, check=False)
+    command = [ppsim, *options.split(), "--split", split, "--format", "json"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    if run.returncode not in (0, 2):
+        sys.exit(f"exit status {run.returncode}: {' '.join(command)}\n{run.stderr}")
     return json.loads(run.stdout)[0] if run.returncode == 0 else None
 
 
-def compare(seed):
+def compare(ppsim, seed):
     options, layers, stages = random_options(random.Random(seed))
-    taken = predict(options, "time")
-    rows = [row for row in (predict(options, ",".join(map(str, cut))) for cut in cuts(layers, stages)) if row]
+    taken = predict(ppsim, options, "time")
+    rows = [predict(ppsim, options, ",".join(map(str, cut))) for cut in cuts(layers, stages)]
+    rows = [row for row in rows if row]
     if not taken or not rows:
         return None
     best = min(rows, key=lambda row: row["ms_per_batch"])
@@ -54,15 +67,18 @@ def compare(seed):
 
 
 def main():
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ppsim", type=arguments.program, default="ppsim")
     parser.add_argument("--plans", type=int, default=400)
     parser.add_argument("--first", type=int, default=1)
     args = parser.parse_args()
-    found = [result for result in map(compare, range(args.first, args.first + args.plans)) if result]
+    compared = (compare(args.ppsim, seed) for seed in range(args.first, args.first + args.plans))
+    found = [result for result in compared if result]
     for words, alone in (("without replicas", True), ("with replicas", False)):
         some = [result[0] for result in found if ("--replicas 1 " in result[3]) == alone]
         if some:
-            print(f"{words}: {len(some)} plans, {100 * statistics.mean(some):.2f} % longer on average, {100 * max(some):.1f} % at most")
+            mean, most = 100 * statistics.mean(some), 100 * max(some)
+            print(f"{words}: {len(some)} plans, {mean:.2f} % longer on average, {most:.1f} % at most")
     for more, taken, best, options in sorted(found, reverse=True)[:10]:
         print(f"{100 * more:.1f} %: {taken}, the quickest is {best}: {options}")
 
