@@ -6,6 +6,8 @@ its own losses on the cpu, and learning.
   bench_gpu.py speed --ppexec PATH --out FILE.jsonl [--models tutorial,tutorial-12] [--precisions fp32,tf32,bf16]
       [--chunks 1,8] [--turns 2] [--steps 12] [--device cuda|cpu] [--tiny] [--ppprof PATH] [--tuned bf16]
       a line for each model, precision and number of chunks; what is in FILE.jsonl already is not measured again
+  bench_gpu.py metrics
+      what ncu is asked for, with commas between
   bench_gpu.py slower FILE.jsonl
       "model precision chunks" of the lines in which ppexec misses a goal
   bench_gpu.py follow --ppexec PATH --preset lab|small [--precision fp32] [--keep FOLDER]
@@ -57,6 +59,10 @@ WARMUP = 3
 EVALUATED = 50  # batches of an evaluation: all of WikiText-2's would take minutes after each epoch
 # Largest difference of a loss over the first steps: rounding of products, then of activations.
 TOLERANCE = {"fp32": 1e-3, "tf32": 1e-2, "bf16": 5e-2}
+
+# What ncu measures of a kernel, for scripts/gpu to ask and gpu_report.py to read.
+NCU = ("gpu__time_duration.sum", *(f"{u}__throughput.avg.pct_of_peak_sustained_elapsed" for u in ("sm", "dram")))
+NCU += ("launch__waves_per_multiprocessor",)
 
 
 def microbatch_rows(rows, chunks):
@@ -334,6 +340,11 @@ def verdict(row):
     return floor, peer, peer <= 1 and (row["microbatches"] > 1 or floor <= GOAL)
 
 
+def metrics(_):
+    print(",".join(NCU))
+    return 0
+
+
 def slower(args):
     for row in json_lines.read(args.file):
         if verdict(row)[2] is False:
@@ -378,11 +389,14 @@ def learn(args):
     return 0
 
 
+COMMANDS = (speed, metrics, slower, follow, learn)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
-    known = {function.__name__: commands.add_parser(function.__name__) for function in (speed, slower, follow, learn)}
-    for function in (speed, slower, follow, learn):
+    known = {function.__name__: commands.add_parser(function.__name__) for function in COMMANDS}
+    for function in COMMANDS:
         known[function.__name__].set_defaults(run=function)
     for name in ("speed", "follow", "learn"):
         known[name].add_argument("--ppexec", required=True)

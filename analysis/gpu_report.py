@@ -30,8 +30,7 @@ from kernel_cases import MACHINES, Predictor, measured_products  # noqa: E402
 from product_fit import measured_fits  # noqa: E402
 from published_kernels import measured_table  # noqa: E402
 
-FAMILIES = ("tutorial", "tutorial-12", "small", "gpt")
-HELD_OUT = ("5",)  # chunks, as scripts/gpu has them
+FAMILIES = ("tutorial", "tutorial-12", "small", "gpt")  # of profiles, as scripts/gpu has them
 PLOTS = pathlib.Path(__file__).resolve().parent / "plots"
 TUTORIAL = """\
 The tutorial's program does the same on four GPUs, one for each worker; here four workers share one GPU, a quarter each.
@@ -166,6 +165,13 @@ def fidelity_rows(folder):
     return [(predictions[key]["ms_per_batch"], statistics.median(times), key) for key, times in runs.items()]
 
 
+def held_out(steps):
+    """Chunks of predictions that were not profiled: as fidelity.py was asked."""
+    words = [shlex.split(cells[2]) for name, cells in steps.items() if name.startswith(("fidelity.", "again."))]
+    asked = [each[each.index("--held-out") + 1] for each in words if "--held-out" in each[:-1]]
+    return {chunks for text in asked for chunks in text.split(",")}
+
+
 def fidelity_section(args, folder, steps):
     lines, missing = ["## Predictions against runs", ""], []
     text = read_lines(folder / "fidelity" / "table.md")
@@ -179,8 +185,8 @@ def fidelity_section(args, folder, steps):
     points = []
     for predicted, measured, key in rows:
         config = dict(zip(design.KEY, key.split()))
-        held_out = int(config["chunks"] in HELD_OUT)
-        points.append(f"{measured} {100 * (predicted - measured) / measured} {config['stages']} {held_out}")
+        unknown = int(config["chunks"] in held_out(steps))
+        points.append(f"{measured} {100 * (predicted - measured) / measured} {config['stages']} {unknown}")
     data = "\n".join(points)
     return lines + plot(args, "fidelity", "Error of the prediction against measured ms/batch", {"$data": data}), missing
 
@@ -260,10 +266,6 @@ def speed_section(args, folder, steps):
     return lines + plot(args, "speed", "ms/batch of one worker", {"$data": "\n".join(data)}), missing
 
 
-NCU = ("gpu__time_duration.sum", *(f"{u}__throughput.avg.pct_of_peak_sustained_elapsed" for u in ("sm", "dram")))
-NCU += ("launch__waves_per_multiprocessor",)
-
-
 def ncu_rows(text, most=12):
     """Cells of the kernels that take the most time, of ncu's raw page as CSV in base units (ns). Waves: how often the
     thread blocks of a call fill the GPU; 1.1 take as long as 2."""
@@ -271,7 +273,7 @@ def ncu_rows(text, most=12):
     kernels = {}
     for row in csv.DictReader(table):
         try:
-            ns, *shares = (float(row[name].replace(",", "")) for name in NCU)
+            ns, *shares = (float(row[name].replace(",", "")) for name in bench.NCU)
         except (KeyError, ValueError, AttributeError):  # the line of units
             continue
         kernels.setdefault(row["Kernel Name"], []).append((ns, *shares))

@@ -17,6 +17,7 @@ import unittest.mock
 
 HERE = pathlib.Path(__file__).resolve().parent
 ANALYSIS = HERE.parent.parent / "analysis"
+RUNS = HERE.parent.parent / "docs" / "results" / "h200-runs"
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ANALYSIS))
 import bench_gpu as bench  # noqa: E402
@@ -237,6 +238,13 @@ grep -q "^run" "$2" && printf '[{"stages": 2, "replicas": 1, "cost_source": "pro
         (self.folder / "profiles" / "h200-tutorial.tsv").write_text(text)
         self.assertRegex(self.make(), r"\| 2, 1 cut short \| +1 \| +0 \| 1/2 ")
 
+    def test_what_was_held_out_is_what_was_asked_for(self):
+        asked = "python3 analysis/fidelity.py --models tutorial --held-out"
+        steps = {"fidelity.runs": ["ok", "1.0", f"{asked} 5,7"], "again.runs": ["ok", "1.0", f"{asked} 5 --seed 2"]}
+        steps.update({"speed.runs": ["ok", "1.0", f"{asked} 9"], "again.more": ["ok", "1.0", "fidelity.py --seed 1"]})
+        self.assertEqual(report.held_out(steps), {"5", "7"})
+        self.assertEqual(report.held_out(report.last_steps(RUNS)), {"5"})
+
     def test_runs_that_failed_are_named(self):
         block = self.folder / "fidelity" / "all"
         block.mkdir(parents=True)
@@ -245,7 +253,7 @@ grep -q "^run" "$2" && printf '[{"stages": 2, "replicas": 1, "cost_source": "pro
         self.assertIn("a run of tutorial threads 4 1f1b 5 never fp32, which failed", self.make())
 
     def test_kernels_of_ncu_are_summed_up(self):
-        names = ["ID", "Kernel Name", *report.NCU]
+        names = ["ID", "Kernel Name", *bench.NCU]
         rows = [names, ["", "", "ns", "%", "%", ""], ["0", "gemm", "3,000", "50", "10", "1.5"]]
         rows += [["1", "gemm", "1000", "90", "30", "0.7"], ["2", "add", "1000", "5", "80", "4"]]
         text = "==PROF== x\n" + "\n".join(",".join(f'"{cell}"' for cell in row) for row in rows)

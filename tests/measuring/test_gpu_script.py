@@ -15,6 +15,10 @@ import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(ROOT / "analysis"))
+import bench_gpu  # noqa: E402
+
 PROGRAM = """#!/bin/sh
 case "$*" in *--version*) exit 0 ;; *"--precision $FAIL "*) exit 1 ;; esac
 echo "$(basename "$0") $*" >>"$CALLS"
@@ -217,6 +221,14 @@ class Script(unittest.TestCase):
         self.assertIn("All 8 together: mean error 2.50 %\n", said)
         self.assertRegex(said, r"\| tutorial \| bf16 .* 12\.25 .* 13\.50 ")
         self.assertNotIn("other", said)
+
+    def test_ncu_is_asked_for_what_the_report_reads(self):
+        row = dict(model="tutorial", precision="bf16", chunks=8, microbatches=7, floor_ms=10.0, torch_ms=[13.5])
+        (self.results / "speed.jsonl").write_text(json.dumps({**row, "ppexec_ms": [14.0]}) + "\n")
+        self.start("ncu", **self.fake("ncu", '#!/bin/sh\necho "ncu $*" >>"$CALLS"\n'))
+        asked = self.calls.read_text().split("--metrics ")[1].split()[0]
+        self.assertEqual(tuple(asked.split(",")), bench_gpu.NCU)
+        self.assertIn("sm__throughput.avg.pct_of_peak_sustained_elapsed", asked)
 
     def test_a_fresh_host_goes_on_from_the_archives_beside_the_bundle(self):
         self.start("profile")
