@@ -359,7 +359,8 @@ def parse(words=None):
     add("--out", required=True, help="folder for profiles, predictions, runs and table")
     add("--models", type=names(design.MODELS), default=("small", "wide", "deep"), help="(default small,wide,deep)")
     add("--transports", type=names(transports), default=transports, help="(default threads,mpi)")
-    add("--schedules", type=lambda text: tuple(text.split(",")), default=design.SCHEDULES, help="(default gpipe,1f1b,interleaved)")
+    schedules_help = "(default gpipe,1f1b,interleaved)"
+    add("--schedules", type=lambda text: tuple(text.split(",")), default=design.SCHEDULES, help=schedules_help)
     add("--checkpoints", type=names((*design.CHECKPOINTS, "layers")), default=(), help="(default never,except_last,always)")
     add("--chunks", type=numbers, default=(), help="(default 1,2,4,5,8,10,20, as far as rows allow)")
     add("--stages", type=numbers, default=(), help="numbers of ranks (default 2; with --p4 2,4)")

@@ -195,7 +195,8 @@ def other_summary(rows, goals):
     head += ["process memory worst %", "runs", "disturbed"]
     lines = []
     for name, group in groups(rows).items():
-        cells = [*name, len(group), *mean_and_worst_cells(map(bubble_points, group)), "{} of {}".format(*best_chunks(group))]
+        cells = [*name, len(group), *mean_and_worst_cells(map(bubble_points, group))]
+        cells.append("{} of {}".format(*best_chunks(group)))
         cells += [f"{sum(row[what] for row in group)} of {len(group)}" for what in ("arena_equal", "plan_equal")]
         cells.append(mean_and_worst_cells(row["memory"] for row in group)[1])
         lines.append([*cells, sum(row["runs"] for row in group), sum(row["disturbed"] for row in group)])

@@ -23,7 +23,7 @@ def rows(text, name):
     """name: of the file, for messages"""
     version, *lines = text.splitlines() or [""]
     if version != VERSION:
-        raise NoProfile(f'{name}: its first line is not "{VERSION}": it is no profile as text, or one of another version')
+        raise NoProfile(f'{name}: its first line is not "{VERSION}": no profile as text, or one of another version')
     made = []
     for number, line in enumerate(lines, 2):
         if line == "end":

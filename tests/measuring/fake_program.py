@@ -5,7 +5,8 @@ Adds a line to the file $FAKE_LOG, as ppexec for each configuration of --points;
 it takes $FAKE_SECONDS, and with the options $FAKE_REFUSES it tells no times. Figures depend on the chunks alone:
 predicted 100 + chunks ms, measured 2 % more; the reference kernel takes 1000 ns in the profile and 1010 in runs.
 
-ppsim --list, and what it is asked outside of a block, which is what can be run (all but 64 stages), is answered and not noted.
+ppsim --list, and what it is asked outside of a block, which is what can be run (all but 64 stages), is answered and not
+noted.
 """
 
 import itertools

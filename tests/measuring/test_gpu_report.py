@@ -229,7 +229,8 @@ grep -q "^run" "$2" && printf '[{"stages": 2, "replicas": 1, "cost_source": "pro
     def test_a_profile_that_cannot_be_read_is_missing(self):
         (self.folder / "profiles").mkdir()
         (self.folder / "profiles" / "h200-small.tsv").write_text("# ppkit profile 0\nend\n")
-        self.assertRegex(self.make("--kernel-times", sys.executable), r'MISSING: .*h200-small.tsv: its first line is not "')
+        text = self.make("--kernel-times", sys.executable)
+        self.assertRegex(text, r'MISSING: .*h200-small.tsv: its first line is not "')
 
     def test_what_several_runs_have_measured_counts_once(self):
         (self.folder / "profiles").mkdir()

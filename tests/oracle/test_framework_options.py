@@ -439,8 +439,8 @@ class Options(unittest.TestCase):
             self.assertNotEqual(run(framework, json.dumps([{**row, "experts": 0}]).encode()), run(framework, raw))
 
     def test_every_schedule(self):
-        listed = json.loads(subprocess.run([PPSIM, "--list", "--format", "json"], capture_output=True, check=True).stdout)
-        schedules = {schedule["name"]: schedule for schedule in listed["schedules"]}
+        listed = subprocess.run([PPSIM, "--list", "--format", "json"], capture_output=True, check=True).stdout
+        schedules = {schedule["name"]: schedule for schedule in json.loads(listed)["schedules"]}
         self.assertLessEqual(HAS["torchtitan"], set(schedules))
         for name, schedule in schedules.items():
             row = json.loads(plans(PIPELINE + "--no-eval"))[0]
