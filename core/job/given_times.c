@@ -6,6 +6,7 @@
 
 #include "core/base/decimal.h"
 #include "core/base/mix.h"
+#include "core/options/times_file.h"
 #include "core/plan/longest.h"
 #include "core/plan/plan_spec.h"
 
@@ -39,6 +40,8 @@ pp_status pp_given_times_parse(const char *text, struct pp_given_times *out)
     double value[FIELDS] = {0};
     const char *at = text;
     int n = 0;
+    if (pp_times_file(text) > 0)
+        return bad(text, "has no numbers, and times of blocks from a file are for ppsim, without --device delay");
     for (;;) {
         if (n == FIELDS) return bad(text, "has more than four numbers");
         PP_TRY(parse_number(text, &at, &value[n++]));
