@@ -189,6 +189,15 @@ static pp_status seen_alone(const struct pp_exec *exec, pp_status status)
     return status == PP_USAGE && exec->processes.count > 1 ? PP_IO : status;
 }
 
+/* Weights of a training that did not end are gone, unless there are checkpoints. */
+static void tell_lost_weights(const struct pp_config *config)
+{
+    if (config->save && config->save_every == 0)
+        pp_warn("--save: %s was not written, since the training has not ended; --save-every N keeps checkpoints to go "
+                "on from",
+                config->save);
+}
+
 /* The first process: with report and result. Where all results were collected and something failed after that (its
  * weights could not be saved), they are stored, and the failure is told. Who stops a run by a signal gets none. */
 static pp_status run_first(struct pp_exec *exec, struct pp_session *s, struct pp_result *out)
@@ -199,6 +208,7 @@ static pp_status run_first(struct pp_exec *exec, struct pp_session *s, struct pp
     PP_TRY(pp_report_begin(&report, exec, s));
     const pp_status ran = pp_keep(&failure, run_crew(s, &report));
     const bool has_results = s->collected && ran != PP_INTERRUPTED;
+    if (ran == PP_INTERRUPTED && !s->collected) tell_lost_weights(s->config);
     const pp_status stored = end_report(&report, has_results ? pp_result_make(s, out) : ran, out);
     if (!has_results || ran == PP_OK) return stored;
     if (stored != PP_OK) pp_warn("%s", pp_message());

@@ -11,13 +11,15 @@ need jq
 for signal in INT TERM HUP; do
     rm -f run.db*
     # A shell without job control starts background processes with SIGINT ignored; env puts it back.
-    env --default-signal=INT,HUP "${long_run[@]}" --stages 2 >out.log 2>err.log &
+    env --default-signal=INT,HUP "${long_run[@]}" --stages 2 --save lost.st >out.log 2>err.log &
     await_steps
     kill -s "$signal" $!
     await_end $!
     [ "$status" -eq 130 ] || fail "SIG$signal: exit status $status, not 130"
     [ ! -s out.log ] || fail "SIG$signal: something was printed"
     grep -q 'stopped by a signal' err.log || fail "SIG$signal: no message"
+    grep -q -- '--save: lost.st was not written' err.log || fail "SIG$signal: weights are lost without a word"
+    [ ! -e lost.st ] || fail "SIG$signal: weights of a training that has not ended"
     check_database
     [ "$(sqlite3 run.db 'SELECT status FROM run')" = interrupted ] || fail "SIG$signal: the database does not say so"
 done
