@@ -109,7 +109,7 @@ def check_prediction(ppsim, path, rows):
                            check=True, capture_output=True, text=True)
     all_ms = sum(float(row["forward_ms"]) + float(row["backward_ms"]) for row in rows)
     for row in json.loads(found.stdout):
-        if abs(row["ms_per_batch"] - all_ms) > 1e-3 * all_ms:
+        if not abs(row["ms_per_batch"] - all_ms) <= 1e-3 * all_ms:
             raise SystemExit(f"one microbatch on {row['stages']} ranks: {row['ms_per_batch']} ms, not {all_ms}")
 
 

@@ -64,11 +64,11 @@ def furthest(weights, o, batch, got):
     """(linears in FP8, others, the largest distance of a gradient, or of the loss, in parts of FP8's)"""
     step, plain = (fp8_model.Step(weights, o, in_fp8) for in_fp8 in (True, False))
     (loss, exact), (other, unrounded) = step.run(*batch), plain.run(*batch)
-    worst = abs(got[0] - loss) / max(abs(loss - other), 1e-5 * loss)
+    away = [abs(got[0] - loss) / max(abs(loss - other), 1e-5 * loss)]
     for name, gradient in exact.items():
         unit = max(distance(gradient, unrounded[name]), SMALL * float(gradient.norm()))
-        worst = max(worst, distance(got[1][name], gradient) / unit)
-    return step.products[True], step.products[False], worst
+        away.append(distance(got[1][name], gradient) / unit)
+    return step.products[True], step.products[False], check_golden.worst_of(away)
 
 
 def compare(runner, given, layout, keep):

@@ -17,6 +17,7 @@ import argparse
 import functools
 import itertools
 import json
+import math
 import os
 import pathlib
 import random
@@ -99,6 +100,8 @@ class Runner:
         result = json.loads(done.stdout)
         if len(result) != 1:
             raise Failure(f"{len(result)} objects instead of one: {' '.join(command)}")
+        if None in result[0]["loss"] + result[0]["valid_loss"]:
+            raise Failure(f"a loss is no finite number: {' '.join(command)}")
         return result[0], safetensors_file.read(weights) if save else None
 
     def close(self):
@@ -109,11 +112,17 @@ def largest(values):
     return max(map(abs, values), default=0.0)
 
 
+def worst_of(distances):
+    """The largest; infinite if any is no finite number, which max() may pass over."""
+    found = list(distances)
+    return max(found, default=0.0) if all(map(math.isfinite, found)) else math.inf
+
+
 def compare_numbers(what, ours, theirs):
     if len(ours) != len(theirs):
         raise Failure(f"{what}: {len(ours)} values, PyTorch has {len(theirs)}")
     for i, (a, b) in enumerate(zip(ours, theirs)):
-        if not abs(a - b) <= TOLERANCE * abs(b):
+        if not abs(a - b) <= TOLERANCE * abs(b) < math.inf:
             raise Mismatch(f"{what}[{i}]: {a!r}, PyTorch has {b!r}")
 
 
@@ -123,10 +132,10 @@ def compare_tensors(what, ours, theirs, floor=None):
         raise Failure(f"{what}: other tensors than PyTorch: {sorted(set(ours) ^ set(theirs))}")
     for name, expected in theirs.items():
         limit = TOLERANCE * largest(expected) + (floor[name] if floor else TINY)
-        worst = max((abs(a - b) for a, b in zip(ours[name], expected)), default=0.0)
+        worst = worst_of(abs(a - b) for a, b in zip(ours[name], expected))
         if len(ours[name]) != len(expected):
             raise Failure(f"{what} of {name}: {len(ours[name])} values, PyTorch has {len(expected)}")
-        if not worst <= limit:
+        if not worst <= limit < math.inf:
             raise Mismatch(f"{what} of {name}: differs by {worst:.3g}, largest value {largest(expected):.3g}")
 
 

@@ -48,7 +48,7 @@ def check_lab(args):
     for i, (theirs, mine) in enumerate(zip(zip(*golden["curves"]), zip(*ours))):
         error = ((statistics.variance(theirs) + statistics.variance(mine)) / seeds) ** 0.5
         off = (statistics.mean(mine) - statistics.mean(theirs)) / error
-        failures += abs(off) > 4
+        failures += not abs(off) <= 4
         print(
             f"| {(i + 1) * golden['window']} | {statistics.mean(theirs):.4f} | {statistics.mean(mine):.4f} "
             f"| {off:+.1f} |"
@@ -95,8 +95,8 @@ def check_wikitext(args):
         if batches > len(losses):
             continue
         mine, last = statistics.mean(losses[batches - 200 : batches]), batches == len(losses)
-        failures += abs(mine - train) > TRAIN_MARGIN
-        failures += last and result["valid_loss"][0] > valid + VALID_MARGIN
+        failures += not abs(mine - train) <= TRAIN_MARGIN
+        failures += last and not result["valid_loss"][0] <= valid + VALID_MARGIN
         print(
             f"| {batches} | {train:.2f} | {mine:.2f} | {valid:.2f} "
             f"| {format(result['valid_loss'][0], '.2f') if last else ''} |"

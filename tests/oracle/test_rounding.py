@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""rounding.py over numbers made here: what it explains, and what not."""
+"""rounding.py over numbers made here: what it explains, and what not; what is no number agrees with nothing."""
 
 import random
 import unittest
 
+import check_fp8_golden
+import check_golden
 import rounding
 
 LIMITS = {"a": 1e-4, "b": 1e-3}
@@ -55,6 +57,38 @@ class Judge(unittest.TestCase):
         for bad in (float("nan"), float("inf")):
             self.assertFalse(self.explained({**self.exact, "b": [bad]}, self.steady))
             self.assertFalse(self.explained(self.exact, self.steady[1:] + [{**self.exact, "b": [bad]}]))
+
+
+class NoNumber(unittest.TestCase):
+    """Wherever it stands: max(0.0, nan) is 0.0."""
+
+    def setUp(self):
+        self.good = [1.0, 2.0, 3.0]
+        bad = [(i, x) for i in range(3) for x in (float("nan"), float("inf"), float("-inf"))]
+        self.bad = [self.good[:i] + [x] + self.good[i + 1 :] for i, x in bad]
+
+    def test_the_worst_distance(self):
+        self.assertEqual(check_golden.worst_of(self.good), 3)
+        self.assertEqual(check_golden.worst_of([]), 0)
+        for bad in self.bad:
+            self.assertEqual(check_golden.worst_of(bad), float("inf"), bad)
+
+    def test_numbers_and_tensors(self):
+        check_golden.compare_numbers("loss", self.good, self.good)
+        check_golden.compare_tensors("gradient", {"a": self.good}, {"a": self.good})
+        for bad in self.bad:
+            for ours, theirs in ((bad, self.good), (self.good, bad), (bad, bad)):
+                with self.assertRaises(check_golden.Mismatch, msg=(ours, theirs)):
+                    check_golden.compare_numbers("loss", ours, theirs)
+                with self.assertRaises(check_golden.Mismatch, msg=(ours, theirs)):
+                    check_golden.compare_tensors("gradient", {"a": ours}, {"a": theirs})
+
+    def test_gradients_of_fp8(self):
+        case, others = {"moved": {"a": 1.0, "b": 1.0}}, {"a": self.good, "b": self.good}
+        self.assertEqual(check_fp8_golden.furthest(case, others, others), 0)
+        for bad in self.bad:
+            for name in others:
+                self.assertEqual(check_fp8_golden.furthest(case, others, {**others, name: bad}), float("inf"), bad)
 
 
 if __name__ == "__main__":
