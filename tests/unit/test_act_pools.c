@@ -163,7 +163,7 @@ static void check_arenas(const char *words, const struct pp_job *job, int inputs
         if (layout->live_peak_bytes[r] > peak) peak = layout->live_peak_bytes[r];
     }
     const double over = 100 * ((double)most / (double)peak - 1);
-    if (percent > 0 && over > percent) fail_msg("%s: %.2f %% over", words, over);
+    if (percent > 0 && !(over <= percent)) fail_msg("%s: %.2f %% over", words, over);
 }
 
 /* No more than what a rank uses at once, where one stage of a rank has whatever its others have: the embedding, the

@@ -124,7 +124,7 @@ static void test_rate_of_attention(void **state)
             else
                 half.flops_per_ns[rate] /= 2;
             const double longer = all_tasks_ns(job, half, 1e9) / ns;
-            if (rate == cases[i].rate ? longer < 1.85 : longer > 1.85)
+            if (!(rate == cases[i].rate ? longer >= 1.85 : longer <= 1.85))
                 fail_msg("%s on %s: half of rate %d, %.2f times as long", cases[i].options, cases[i].machine, rate,
                          longer);
         }

@@ -53,7 +53,8 @@ static struct pp_roofline times_of(const struct pp_machine *m, const struct pp_w
 
 static void expect(double ns, double expected, const char *what, int sharers)
 {
-    if (fabs(ns - expected) > 1e-9 * expected) fail_msg("%s, %d sharers: %g ns, not %g", what, sharers, ns, expected);
+    if (!(fabs(ns - expected) <= 1e-9 * expected))
+        fail_msg("%s, %d sharers: %g ns, not %g", what, sharers, ns, expected);
 }
 
 /* Sharers divide what is computed, moved inside, and moved while all are busy. A worker that moves alone has all of

@@ -129,10 +129,10 @@ static void check_init(struct pp_model *model, int tensor, double deviation, dou
         most = fmax(most, fabs(w[i]));
     }
     const double n = (double)t->elements, slack = 6 / sqrt(n); /* six standard errors */
-    if (fabs(sum / n) > slack * deviation) fail_msg("%s: mean %g", t->name, sum / n);
-    if (fabs(sqrt(squares / n) - deviation) > slack * deviation)
+    if (!(fabs(sum / n) <= slack * deviation)) fail_msg("%s: mean %g", t->name, sum / n);
+    if (!(fabs(sqrt(squares / n) - deviation) <= slack * deviation))
         fail_msg("%s: deviation %g", t->name, sqrt(squares / n));
-    if (bound > 0 && (most > bound * (1 + 1e-6) || most < bound * (1 - 4 * slack)))
+    if (bound > 0 && !(most <= bound * (1 + 1e-6) && most >= bound * (1 - 4 * slack)))
         fail_msg("%s: extreme %g", t->name, most);
     free(w);
 }
@@ -187,7 +187,7 @@ static void check_normal(struct pp_model *model, int tensor, double deviation)
     check_init(model, tensor, deviation, 0);
     pp_model_init_tensor(model, tensor, 5, w);
     for (int64_t i = 0; i < t->elements; i++) fourth += pow(w[i] / deviation, 4) / n;
-    if (fabs(fourth - 3) > 6 * sqrt(96 / n)) fail_msg("%s: fourth moment %g", t->name, fourth);
+    if (!(fabs(fourth - 3) <= 6 * sqrt(96 / n))) fail_msg("%s: fourth moment %g", t->name, fourth);
     free(w);
 }
 

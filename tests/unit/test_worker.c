@@ -105,10 +105,10 @@ static void replicas_agree_with_more_rows(void **state)
         run(options, &several);
         assert_int_equal(one.nlosses, several.nlosses);
         for (int k = 0; k < one.nlosses; k++)
-            if (fabs(one.losses[k] - several.losses[k]) > 1e-5 * one.losses[k])
+            if (!(fabs(one.losses[k] - several.losses[k]) <= 1e-5 * one.losses[k]))
                 fail_msg("%s: loss %d is %g, not %g", pairs[i].several, k, several.losses[k], one.losses[k]);
         for (int64_t k = 0; k < one.parameters; k++)
-            if (fabsf(one.weights[k] - several.weights[k]) > 1e-5f * (1 + fabsf(one.weights[k])))
+            if (!(fabsf(one.weights[k] - several.weights[k]) <= 1e-5f * (1 + fabsf(one.weights[k]))))
                 fail_msg("%s: weight %lld is %g, not %g", pairs[i].several, (long long)k, several.weights[k],
                          one.weights[k]);
         free(one.weights);
