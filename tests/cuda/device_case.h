@@ -21,12 +21,7 @@
 #include "core/model/queue.h"
 #include "kernels/backend.h"
 #include "kernels/kernels.h"
-
-static inline bool emulated(void)
-{
-    const char *file = getenv("PPKIT_CUDA_BACKEND");
-    return file && strstr(file, "emulated");
-}
+#include "tests/cuda/emulated.h"
 
 /* In the process of a case: what must hold. */
 #define MUST(condition)                                                                                                \
@@ -77,8 +72,8 @@ static inline void must_be_ahead(struct pp_device *device, const struct pp_progr
     do {
         MUST_OK(measure(device, program, frame, &time, NULL));
         MUST(time.device_ns >= least_ns && time.host_ns > 0);
-    } while (emulated() && time.host_ns >= least_ns && ++measurements < 20);
-    MUST(!emulated() || time.host_ns < least_ns);
+    } while (is_emulated() && time.host_ns >= least_ns && ++measurements < 20);
+    MUST(!is_emulated() || time.host_ns < least_ns);
 }
 
 /* Polls until what is in the queue has run. */
@@ -139,7 +134,7 @@ static inline void assert_clean(const char *account)
 {
     static const char *const none[] = {"live_device_bytes", "live_host_bytes", "live_streams", "live_events",
                                        "complaints"};
-    for (size_t i = 0; emulated() && i < sizeof none / sizeof none[0]; i++)
+    for (size_t i = 0; is_emulated() && i < sizeof none / sizeof none[0]; i++)
         assert_int_equal(counted(account, none[i]), 0);
 }
 
@@ -163,7 +158,7 @@ static inline bool have_gpu(void)
 #define RUN_CASES(tests, n_on_gpu) run_cases(tests, sizeof(tests) / sizeof(tests)[0], n_on_gpu)
 static inline int run_cases(const struct CMUnitTest *tests, size_t n, size_t on_gpu)
 {
-    if (emulated()) return _cmocka_run_group_tests("emulated", tests, n, NULL, NULL);
+    if (is_emulated()) return _cmocka_run_group_tests("emulated", tests, n, NULL, NULL);
     return have_gpu() ? _cmocka_run_group_tests("gpu", tests, on_gpu, NULL, NULL) : 77;
 }
 

@@ -73,8 +73,6 @@ extern const struct parity_case parity_cases[], parity_expert_cases[], parity_la
 /* Runs the case in one variant on the device, twice, and on the cpu. Fails the test that calls it with a message. */
 void parity_call(const struct parity_device *d, const struct parity_case *c, unsigned variant);
 
-/* Is the device no GPU? */
-bool parity_is_emulated(void);
 /* Runs the call on the device and, where that is emulated, fails unless as much was queued as the backend says.
  * shifted: its operands are not aligned. */
 pp_status parity_run(const struct parity_device *d, const struct pp_call *call, const struct pp_frame *frame,

@@ -15,19 +15,15 @@
 
 #include <cmocka.h>
 
-typedef int64_t (*counter)(void);
+#include "tests/cuda/emulated.h"
 
-bool parity_is_emulated(void)
-{
-    const char *backend = getenv("PPKIT_CUDA_BACKEND");
-    return backend && (strstr(backend, "emulated") || strstr(backend, "races"));
-}
+typedef int64_t (*counter)(void);
 
 /* NULL on a GPU. The emulator came with the backend, for which alone its names are. */
 static counter emulated_counter(void)
 {
     static counter found;
-    if (found || !parity_is_emulated()) return found;
+    if (found || !is_emulated()) return found;
     void *const emulator = dlopen("libpp-cuda-emulator.so", RTLD_NOW | RTLD_NOLOAD);
     if (!emulator) fail_msg("%s", dlerror());
     found = (counter)dlsym(emulator, "pp_emu_queued");

@@ -19,7 +19,7 @@ static int by_value(const void *a, const void *b)
 /* The median, as ppexec takes it, of runs that begin after a rest; *quickest_ms: of a call. */
 static int64_t median_after_rest(struct pp_device *device, double *quickest_ms)
 {
-    const struct timespec rest = {.tv_sec = emulated() ? 0 : 2};
+    const struct timespec rest = {.tv_sec = is_emulated() ? 0 : 2};
     int64_t ns[RUNS];
     nanosleep(&rest, NULL);
     for (int i = 0; i < RUNS; i++) {

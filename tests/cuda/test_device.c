@@ -65,7 +65,7 @@ static void memory(void)
     MUST(cuda->alloc(device, (int64_t)3 << 50, &none) == PP_NOMEM);
     MUST(!none);
     MUST_SAY("needs 3145728.00 GiB");
-    MUST(!emulated() || strstr(pp_message(), "of 1.00"));
+    MUST(!is_emulated() || strstr(pp_message(), "of 1.00"));
     MUST_OK(cuda->alloc(device, 0, &none)); /* the failure is forgotten */
     cuda->release(device, none, 0);
     cuda->release(device, NULL, 0);
@@ -157,7 +157,7 @@ static void two_gpus(void)
     load_cuda();
     struct pp_device *device[2] = {open_device(0, 2), open_device(1, 2)};
     double *there[2], host[N], factor_there = 0;
-    MUST(!emulated() || !strstr(cuda->describe(device[0]), "share")); /* a host with one GPU: the same on shares */
+    MUST(!is_emulated() || !strstr(cuda->describe(device[0]), "share")); /* a host with one GPU: the same on shares */
     for (int i = 0; i < 2; i++) {
         MUST_OK(ops->use(device[i]));
         for (int k = 0; k < N; k++) host[k] = k + 0.25 * i;
@@ -258,7 +258,7 @@ static void times(void)
     static struct pp_call calls[CALLS];
     static int64_t ns[CALLS];
     const struct pp_program all = {.calls = calls, .ncalls = CALLS}, few = {.calls = calls, .ncalls = 5}, none = {0};
-    const int64_t least = emulated() ? atoll(getenv("PP_EMULATE_KERNEL_NS")) : 0, bytes = 16 * (CALLS + 1);
+    const int64_t least = is_emulated() ? atoll(getenv("PP_EMULATE_KERNEL_NS")) : 0, bytes = 16 * (CALLS + 1);
     struct pp_run_time time;
     struct pp_frame frame = {0};
     float *memory;
@@ -274,7 +274,7 @@ static void times(void)
     set_first(device, memory, 1);
     MUST_OK(cuda->run(device, &few, &frame, &progress, ns));
     check_chain(device, memory, 5, 1);
-    MUST(!emulated() || polls > 0); /* a GPU may be done before the first look */
+    MUST(!is_emulated() || polls > 0); /* a GPU may be done before the first look */
     for (int i = 0; i < 5; i++) MUST(ns[i] >= least);
 
     set_first(device, memory, 2);
@@ -303,7 +303,7 @@ static void test_times(void **state)
     static const char *const env[] = {"PP_EMULATE_STRICT=1", "PP_EMULATE_KERNEL_NS=200000", NULL};
     const char *account = run_case(times, env);
     assert_clean(account);
-    if (emulated()) assert_int_equal(counted(account, "host_functions"), 0); /* they would hold others up */
+    if (is_emulated()) assert_int_equal(counted(account, "host_functions"), 0); /* they would hold others up */
 }
 
 /* The activation slot of the second microbatch begins act_row rows further on. */
@@ -373,7 +373,7 @@ static void test_steps_make_nothing(void **state)
     snprintf(before, sizeof before, "%s", run_case(products, none));
     const char *after = run_case(products, many);
     assert_clean(after);
-    if (!emulated()) return;
+    if (!is_emulated()) return;
     assert_int_equal(counted(after, "products"), counted(before, "products") + 24);
     for (size_t i = 0; i < sizeof made / sizeof made[0]; i++)
         assert_int_equal(counted(after, made[i]), counted(before, made[i]));

@@ -163,7 +163,7 @@ static void test_probe(void **state)
     static const char *const ignored[] = {"PP_EMULATE_DEVICES=1", "PP_EMULATE_PARTITIONS=0", NULL};
     static const char *const one[] = {"PP_EMULATE_DEVICES=1", "CUDA_VISIBLE_DEVICES=0", NULL};
     assert_clean(run_case(share_and_probe, one));
-    if (!emulated()) return;
+    if (!is_emulated()) return;
     assert_clean(run_case(partitions_are_ignored, ignored));
     assert_clean(run_case(cannot_share, one));
 }

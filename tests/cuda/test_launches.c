@@ -196,7 +196,7 @@ static void test_groups(void **state)
     const long long none = counted(run_case(runs, ways[0]), "launches");
     for (int i = 1; i < 4; i++) {
         const long long launches = counted(run_case(runs, ways[i]), "launches") - none;
-        if (emulated()) assert_int_equal(launches, 3 * GROUPS + (i == 3 ? 2 : 0));
+        if (is_emulated()) assert_int_equal(launches, 3 * GROUPS + (i == 3 ? 2 : 0));
     }
     assert_true(GROUPS == (CALLS + GROUP - 1) / GROUP);
 }
@@ -231,7 +231,7 @@ static void test_columns(void **state)
     const long long none = counted(run_case(columns, no_rows), "launches");
     const long long one = counted(run_case(columns, few), "launches") - none;
     const long long two = counted(run_case(columns, many), "launches") - none;
-    if (!emulated()) return;
+    if (!is_emulated()) return;
     assert_int_equal(one, 1);
     assert_int_equal(two, 2);
 }

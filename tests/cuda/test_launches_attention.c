@@ -51,7 +51,7 @@ static void test_flash(void **state)
         char name[24];
         snprintf(name, sizeof name, "SHAPE=%d", i);
         const long long launches = counted(run_case(attend, (const char *const[]){name, NULL}), "launches") - none;
-        if (emulated()) assert_int_equal(launches, flash_launches[i]);
+        if (is_emulated()) assert_int_equal(launches, flash_launches[i]);
     }
 }
 
@@ -61,7 +61,7 @@ static void attend_long(void)
     struct pp_call call = {
         .kernel = PP_KERNEL_FLASH_GRAD, .precision = PP_BF16, .attention = {2, 1 << 17, 8, 128, 1, 2}};
     const struct pp_program program = {.calls = &call, .ncalls = 1};
-    const bool little = emulated() && atoi(getenv("PP_EMULATE_MEMORY")) < 160 << 20;
+    const bool little = is_emulated() && atoi(getenv("PP_EMULATE_MEMORY")) < 160 << 20;
     load_cuda();
     struct pp_device *device = open_device(0, 1);
     const pp_status status = ops->prepare(device, &program);

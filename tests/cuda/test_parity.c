@@ -22,6 +22,7 @@
 #include "kernels/backend.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cuda/attention_tiles.h"
+#include "tests/cuda/emulated.h"
 
 struct parity_device parity_devices[PP_PRECISIONS];
 
@@ -81,7 +82,7 @@ static bool is_worth_it(const struct parity_case *c, int precision)
 {
     const struct pp_attention_dims n = parity_call_of(c).attention;
     const bool attends = c->kernel >= PP_KERNEL_ATTENTION && c->kernel <= PP_KERNEL_FLASH_GRAD;
-    if (c->hopper && (precision != PP_TF32 || parity_is_emulated())) return false;
+    if (c->hopper && (precision != PP_TF32 || is_emulated())) return false;
     if (attends && n.seq > LONG_ROWS && precision == PP_TF32) return false;
     if (!is_brief()) return true;
     const double work = (double)n.rows * n.seq * n.seq * n.heads * n.dh;
