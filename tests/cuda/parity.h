@@ -70,8 +70,9 @@ extern const struct parity_kernel parity_kernels[PP_KERNELS];
 extern const struct parity_case parity_cases[], parity_expert_cases[], parity_latent_cases[], parity_context_cases[],
     parity_windows[], parity_update_cases[], parity_fp8_cases[];
 
-/* Runs the case in one variant on the device, twice, and on the cpu. Fails the test that calls it with a message. */
-void parity_call(const struct parity_device *d, const struct parity_case *c, unsigned variant);
+/* Runs the case in one variant on the device, twice, and on the cpu. Fails the test that calls it with a message.
+ * False: the device does not offer a product of such operands, and nothing was compared. */
+bool parity_call(const struct parity_device *d, const struct parity_case *c, unsigned variant);
 
 /* Runs the call on the device and, where that is emulated, fails unless as much was queued as the backend says.
  * shifted: its operands are not aligned. */

@@ -374,14 +374,13 @@ static void check(const struct run *r)
         const struct operand *o = &r->operand[i];
         if (o->present && o->written && !o->scratch) check_operand(r, o);
     }
-    const double *tolerance = r->kernel->tolerance;
-    if (has_loss(r)) check_double(r, "the loss", r->loss_at, r->loss, tolerance[PP_FP32]);
+    if (has_loss(r)) check_double(r, "the loss", r->loss_at, r->loss, r->kernel->tolerance[PP_FP32]);
     if (r->call.kernel == PP_KERNEL_SUMSQ)
         check_double(r, "the sum", r->sums_at + 8 * r->call.sumsq.index, r->sums[r->call.sumsq.index],
-                     tolerance[PP_FP32]);
+                     r->kernel->tolerance[PP_FP32]);
 }
 
-void parity_call(const struct parity_device *d, const struct parity_case *c, unsigned variant)
+bool parity_call(const struct parity_device *d, const struct parity_case *c, unsigned variant)
 {
     static const int poison[RUNS] = {0xff, 0x5a}; /* not a number, and a large one */
     struct run r = {.d = d, .c = c, .kernel = &parity_kernels[c->kernel], .variant = variant};
@@ -397,4 +396,5 @@ void parity_call(const struct parity_device *d, const struct parity_case *c, uns
     }
     for (int i = 0; i < PP_CALL_REFS; i++)
         if (!is_alias(&r, i)) free(r.operand[i].host);
+    return ran;
 }

@@ -5,6 +5,8 @@
  */
 #include "training.h"
 
+#include "tests/cuda/test_filter.h"
+
 const struct pp_backend *cuda;
 
 void training_run(const struct pp_backend *backend, const char *options, struct outcome *out)
@@ -341,7 +343,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(from_weights_of_the_device),
     };
     pp_log_init("test_training", true);
-    if (argc > 1) cmocka_set_test_filter(argv[1]);
+    if (argc > 1 && !filter_tests(argv[1], tests, sizeof tests / sizeof *tests)) return 2;
     if (pp_backend_find("cuda", &cuda) == PP_OK && (!cuda->available || cuda->available() == PP_OK))
         return cmocka_run_group_tests(tests, NULL, NULL);
     print_message("skipped: %s\n", pp_message());
