@@ -30,6 +30,8 @@ struct pp_emu_settings {
     int shared_bytes;         /* that a block may have */
     int64_t kernel_ns;        /* every launch takes at least so long */
     int64_t jitter_us;        /* every operation starts late by a random time up to this */
+    unsigned seed;            /* of these times */
+    bool reversed;            /* blocks and threads run from the last to the first */
     int64_t cold_ns;          /* the clock is slow until kernels have watched it so long */
     int64_t first_offer_us;   /* products by the heuristic's first offer take so much longer */
     bool unsteady;            /* the last offer adds in another order every time */
@@ -40,6 +42,7 @@ struct pp_emu_settings {
     bool partitions;          /* green contexts keep to their multiprocessors */
     int own_events;           /* which events their streams record, enum pp_emu_own_events */
     bool strict;
+    bool mute; /* NCCL does not notice that a peer is dead */
     const char *stats;
 };
 const struct pp_emu_settings *pp_emu_settings(void);
@@ -113,6 +116,7 @@ struct pp_emu_op {
 
 struct CUstream_st {
     struct CUstream_st *next; /* all live ones */
+    unsigned number;          /* streams that the process had made before */
     int device;
     unsigned flags;
     CUgreenCtx green;

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "emulator.h"
 #include "fiber.h"
 
 enum {
@@ -346,8 +347,7 @@ static struct runner *get_runner(void)
         perror("emulator");
         abort();
     }
-    const char *order = getenv("PP_EMULATE_ORDER");
-    runner->reversed = order && !strcmp(order, "reverse");
+    runner->reversed = pp_emu_settings()->reversed;
     return runner;
 }
 

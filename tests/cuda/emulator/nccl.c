@@ -127,8 +127,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int ranks, ncclUniqueId id,
     pp_emu_count(PP_EMU_LIVE_COMMUNICATORS, 1);
     comm->references = 1;
     comm->device = me.device;
-    const char *mute = getenv("PP_EMULATE_NCCL_MUTE");
-    comm->mute = mute && *mute == '1';
+    comm->mute = pp_emu_settings()->mute;
     const char *nvls = getenv("NCCL_NVLS_ENABLE");
     comm->switched = !nvls || *nvls != '0';
     ncclResult_t result = ncclSuccess;

@@ -9,7 +9,7 @@
 
 #include "emulator.h"
 
-enum { FAILURES = 16, ALWAYS = -1 };
+enum { SETTINGS = 32, FAILURES = 16, ALWAYS = -1 };
 
 /* "cudaMalloc:3", "cudaMalloc:3=2", "cudaStreamQuery:*": the third call fails (with error 2), each call does. */
 struct failure {
@@ -31,10 +31,55 @@ static const char *const count_names[PP_EMU_COUNTS] = {
     "live_device_bytes",  "live_host_bytes", "live_streams", "live_events",
     "live_communicators", "live_contexts",   "complaints"};
 
-static int64_t number(const char *name, int64_t other)
+static const char *read_names[SETTINGS]; /* of all settings */
+static int nread;
+
+/* A setting that is written wrongly would not be set, and its test see nothing. */
+static void refuse(const char *what, const char *why)
+{
+    fprintf(stderr, "emulator: %s %s\n", what, why);
+    abort();
+}
+
+/* NULL if it is not set, or empty. */
+static const char *word(const char *name)
 {
     const char *text = getenv(name);
-    return text && *text ? strtoll(text, NULL, 10) : other;
+    if (nread == SETTINGS) refuse(name, "is one too many");
+    read_names[nread++] = name;
+    return text && *text ? text : NULL;
+}
+
+static int64_t parse(const char *name, const char *text)
+{
+    char *end;
+    const int64_t value = strtoll(text, &end, 10);
+    if (end == text || *end) refuse(name, "is no number");
+    return value;
+}
+
+static int64_t number(const char *name, int64_t other)
+{
+    const char *text = word(name);
+    return text ? parse(name, text) : other;
+}
+
+static void refuse_unknown(void)
+{
+    for (char **variable = environ; *variable; variable++) {
+        bool good = strncmp(*variable, "PP_EMULATE_", strlen("PP_EMULATE_")) != 0;
+        for (int i = 0; i < nread && !good; i++) {
+            const size_t length = strlen(read_names[i]);
+            good = strncmp(*variable, read_names[i], length) == 0 && (*variable)[length] == '=';
+        }
+        if (!good) refuse(*variable, "is no setting");
+    }
+}
+
+static void read_order(const char *text)
+{
+    settings.reversed = text && strcmp(text, "reverse") == 0;
+    if (text && !settings.reversed) refuse("PP_EMULATE_ORDER", "is not 'reverse'");
 }
 
 static void read_failures(const char *text)
@@ -48,10 +93,11 @@ static void read_failures(const char *text)
             abort();
         }
         struct failure *f = &failures[nfailures++];
-        *turn = '\0';
+        *turn++ = '\0';
+        if (code) *code++ = '\0';
         snprintf(f->function, sizeof(f->function), "%s", item);
-        f->turn = turn[1] == '*' ? ALWAYS : atoi(turn + 1);
-        f->code = code ? atoi(code + 1) : 0;
+        f->turn = strcmp(turn, "*") == 0 ? ALWAYS : (int)parse("PP_EMULATE_FAIL: a turn", turn);
+        f->code = code ? (int)parse("PP_EMULATE_FAIL: a code", code) : 0;
     }
 }
 
@@ -67,6 +113,7 @@ static void read_settings(void)
     if (settings.shared_bytes > PP_EMU_SHARED_MOST) settings.shared_bytes = PP_EMU_SHARED_MOST;
     settings.kernel_ns = number("PP_EMULATE_KERNEL_NS", 0);
     settings.jitter_us = number("PP_EMULATE_JITTER_US", 0);
+    settings.seed = (unsigned)number("PP_EMULATE_SEED", 1);
     settings.queue = (uint64_t)number("PP_EMULATE_QUEUE", 1024);
     settings.partitions = number("PP_EMULATE_PARTITIONS", 1) != 0;
     settings.own_events = (int)number("PP_EMULATE_OWN_EVENTS", PP_EMU_ALL_EVENTS);
@@ -77,8 +124,11 @@ static void read_settings(void)
     settings.least_alignment = (uint32_t)number("PP_EMULATE_LEAST_ALIGNMENT", 1);
     settings.numbered = number("PP_EMULATE_NUMBERED", 0) != 0;
     settings.strict = number("PP_EMULATE_STRICT", 0) != 0;
-    settings.stats = getenv("PP_EMULATE_STATS");
-    read_failures(getenv("PP_EMULATE_FAIL"));
+    settings.mute = number("PP_EMULATE_NCCL_MUTE", 0) != 0;
+    settings.stats = word("PP_EMULATE_STATS");
+    read_order(word("PP_EMULATE_ORDER"));
+    read_failures(word("PP_EMULATE_FAIL"));
+    refuse_unknown();
 }
 
 const struct pp_emu_settings *pp_emu_settings(void)
@@ -185,7 +235,10 @@ void pp_emu_complain(const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
-    fprintf(stderr, "emulator: %s\n", text);
+    if (settings.jitter_us > 0)
+        fprintf(stderr, "emulator: %s (PP_EMULATE_SEED=%u)\n", text, settings.seed);
+    else
+        fprintf(stderr, "emulator: %s\n", text);
     pp_emu_count(PP_EMU_COMPLAINTS, 1);
 }
 

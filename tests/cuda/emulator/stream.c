@@ -2,6 +2,7 @@
  *
  * A stream is a thread with a list of operations. Handles of streams that were destroyed are known as such.
  */
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -27,7 +28,7 @@ static void delay(unsigned *seed)
 static void *stream_main(void *arg)
 {
     struct CUstream_st *s = arg;
-    unsigned seed = (unsigned)((uintptr_t)s >> 4);
+    unsigned seed = pp_emu_settings()->seed + 2654435761u * s->number; /* the same in every run */
     pp_emu_lock(&s->mutex);
     for (;;) {
         while (!s->head && !s->closing) pthread_cond_wait(&s->changed, &s->mutex);
@@ -55,9 +56,11 @@ static void *stream_main(void *arg)
 
 static cudaError_t create(int device, unsigned flags, CUgreenCtx green, cudaStream_t *out)
 {
+    static atomic_uint streams_made;
     struct CUstream_st *s = pp_emu_new(sizeof(*s));
     pthread_attr_t attributes;
     pthread_t thread;
+    s->number = atomic_fetch_add(&streams_made, 1);
     s->device = device;
     s->flags = flags;
     s->green = green;
