@@ -99,7 +99,9 @@ double parity_root_mean_square(const float *x, int64_t n);
 uint16_t parity_to_bf16(float x);
 float parity_from_bf16(uint16_t x);
 
-/* Whole steps of tiny models in this precision (parity_model.c). */
+/* Steps of a model in this precision; split: B as I and W (parity_model.c). */
+void parity_steps(const struct parity_device *d, int precision, const struct pp_shape *shape, bool split);
+/* Those of tiny models (parity_models.c). */
 void parity_model(const struct parity_device *d, int precision);
 
 /* Tests of CMocka (parity_draw.c, parity_extremes.c). */

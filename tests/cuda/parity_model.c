@@ -30,6 +30,9 @@ static const struct {
     double loss, tensor;
 } tolerances[] = {
     [PP_FP32] = {1e-6, 1e-5}, [PP_TF32] = {5e-4, 1.5e-1}, [PP_BF16] = {1e-3, 2.5e-1}, [PP_FP8] = {5e-3, 4e-1}};
+/* The distance of FP8's gradients from the same device's in bf16, all tensors together, in parts of their length. On
+ * the emulated device it is 0.063 to 0.158; no GPU has been asked. Less is not FP8, more another scale. */
+static const double least_moved = 0.04, most_moved = 0.2;
 
 /* A model with its memory on one device. */
 struct side {
@@ -248,14 +251,20 @@ static float *download_tensor(const struct side *s, int tensor, char *const *reg
     return out;
 }
 
+/* Their squares. */
+static void add_distance(const float *a, const float *b, int64_t n, double *distance, double *length)
+{
+    for (int64_t k = 0; k < n; k++) {
+        *distance += ((double)a[k] - b[k]) * ((double)a[k] - b[k]);
+        *length += (double)b[k] * b[k];
+    }
+}
+
 static void compare_tensor(const char *what, const char *name, const float *a, const float *b, int64_t n,
                            double tolerance)
 {
     double distance = 0, length = 0;
-    for (int64_t k = 0; k < n; k++) {
-        distance += ((double)a[k] - b[k]) * ((double)a[k] - b[k]);
-        length += (double)b[k] * b[k];
-    }
+    add_distance(a, b, n, &distance, &length);
     if (!(sqrt(distance) <= tolerance * (sqrt(length) + 1e-6)))
         fail_msg("%s of %s: %.3g from the cpu's, which is %.3g long (tolerance %g)", what, name, sqrt(distance),
                  sqrt(length), tolerance);
@@ -295,7 +304,35 @@ static void compare(const struct side *s, const struct side *cpu, int precision)
     }
 }
 
-static void check_shape(const struct parity_device *d, int precision, const struct pp_shape *shape, bool split)
+static void check_moved(const struct side *fp8, const struct side *bf16)
+{
+    double distance = 0, length = 0;
+    for (int i = 0; i < fp8->model->ntensors; i++) {
+        float *a = download_tensor(fp8, i, fp8->grad), *b = download_tensor(bf16, i, bf16->grad);
+        add_distance(a, b, fp8->model->tensors[i].elements, &distance, &length);
+        free(a);
+        free(b);
+    }
+    const double moved = sqrt(distance / length);
+    print_message("FP8 moves gradients by %.3f of bf16's\n", moved);
+    if (!(moved >= least_moved && moved <= most_moved))
+        fail_msg("FP8 moves gradients by %.3g of bf16's, not %g to %g", moved, least_moved, most_moved);
+}
+
+static void compare_with_bf16(const struct side *fp8, const struct pp_shape *shape)
+{
+    struct side bf16 = {.backend = parity_devices[PP_BF16].backend,
+                        .device = parity_devices[PP_BF16].device,
+                        .seq = fp8->seq,
+                        .tokens = fp8->tokens,
+                        .split = fp8->split};
+    open_side(&bf16, shape, PP_BF16);
+    for (int step = 0; step < STEPS; step++) run_step(&bf16, step);
+    check_moved(fp8, &bf16);
+    close_side(&bf16);
+}
+
+void parity_steps(const struct parity_device *d, int precision, const struct pp_shape *shape, bool split)
 {
     const int seq = precision == PP_FP8 ? FP8_SEQ : SEQ;
     struct side cpu = {.seq = seq, .tokens = ROWS * seq, .split = split}, device = cpu;
@@ -312,88 +349,8 @@ static void check_shape(const struct parity_device *d, int precision, const stru
         run_step(&cpu, step);
     }
     if (offered) compare(&device, &cpu, precision);
+    if (offered && precision == PP_FP8) compare_with_bf16(&device, shape);
     close_side(&device);
     close_side(&cpu);
     cpu.backend->close(cpu.device);
-}
-
-/* Mixtral's experts, Qwen2's and DeepSeek's, in layers of this shape. In FP8 tokens go to all of them: what is rounded
- * so much would change choices. */
-static void check_mixtures(const struct parity_device *d, int precision, struct pp_shape shape)
-{
-    shape.experts = 3;
-    shape.experts_per_token = precision == PP_FP8 ? shape.experts : 2;
-    shape.capacity_factor = 1;
-    shape.aux_loss = 0.01;
-    check_shape(d, precision, &shape, false);
-    shape.shared_ff = 40;
-    shape.shared_gate = shape.gates_of_all = true;
-    check_shape(d, precision, &shape, true);
-    shape.dense_layers = 1;
-    shape.dense_ff = 56;
-    shape.sigmoid_scores = true;
-    shape.gates_of_all = false;
-    shape.gate_scale = 2.5;
-    check_shape(d, precision, &shape, true);
-}
-
-void parity_model(const struct parity_device *d, int precision)
-{
-    const bool fp8 = precision == PP_FP8;
-    const struct pp_shape tutorial = {.d_model = fp8 ? 32 : 24,
-                                      .heads = 2,
-                                      .d_ff = fp8 ? 48 : 40,
-                                      .layers = 2,
-                                      .vocab = 101,
-                                      .mask = PP_MASK_CAUSAL,
-                                      .dropout = 0.2,
-                                      .scale_embedding = true,
-                                      .vocab_multiple = 64};
-    const struct pp_shape lab = {.d_model = 12,
-                                 .heads = 3,
-                                 .d_ff = 18,
-                                 .layers = 2,
-                                 .vocab = 37,
-                                 .dropout = 0.1,
-                                 .residual_only = true,
-                                 .lab_init = true};
-    struct pp_shape gpt = tutorial, gelu = tutorial, first = lab, flash = tutorial, llama, gpt2;
-    gpt.norm = first.norm = PP_NORM_FIRST;
-    gpt.activation = gelu.activation = PP_GELU;
-    gpt.attention = flash.attention = PP_ATTENTION_FLASH;
-    flash.activation = PP_GELU_TANH;
-    llama = gpt;
-    llama.normalization = PP_RMSNORM;
-    llama.activation = PP_SWIGLU;
-    llama.bias = PP_NO_BIAS;
-    llama.heads = 4;
-    llama.kv_heads = 2;
-    llama.positions = PP_POSITIONS_ROPE;
-    llama.rope_theta = 1000;
-    llama.scale_embedding = false;
-    check_shape(d, precision, &tutorial, false);
-    check_mixtures(d, precision, llama);
-    if (fp8) return; /* all but products of linears is as in bf16 */
-    llama.qk_norm = true;
-    llama.norm_epsilon = 1e-3;
-    llama.window = 5;
-    llama.window_skip = 2;
-    llama.rotary_dim = 2;
-    llama.rope_scaling =
-        (struct pp_rope_scaling){.kind = PP_ROPE_YARN, .factor = 4, .low = 1, .high = 8, .tokens = 64, .truncate = 1};
-    llama.score_factor = 1.5;
-    gelu.kv_heads = 1;
-    gpt2 = gpt;
-    gpt2.bias = PP_BIAS_LAYERS;
-    gpt2.positions = PP_POSITIONS_LEARNED;
-    gpt2.max_positions = 33;
-    gpt2.scale_embedding = false;
-    check_shape(d, precision, &tutorial, true);
-    check_shape(d, precision, &flash, false);
-    check_shape(d, precision, &gpt, false);
-    check_shape(d, precision, &llama, true);
-    check_shape(d, precision, &gelu, false);
-    check_shape(d, precision, &gpt2, true);
-    check_shape(d, precision, &first, true);
-    check_shape(d, precision, &lab, false);
 }
