@@ -3,16 +3,12 @@
  * Sound database files with other values in them. The input is a list of changes of twelve bytes: table, column, row,
  * type, value.
  */
-#include <sqlite3.h>
-
 #include "tests/fuzz/fuzz_db.h"
 
 enum { CHANGE = 12, CHANGES = 16 };
 
-static const char *const tables[] = {"plan",   "task",      "run",  "event",      "busy", "step",
-                                     "memory", "task_time", "link", "run_config", "wrap"};
-static char columns[sizeof tables / sizeof *tables][64][32];
-static int ncolumns[sizeof tables / sizeof *tables];
+static char tables[FUZZ_TABLES][FUZZ_NAME], columns[FUZZ_TABLES][64][FUZZ_NAME];
+static int ntables, ncolumns[FUZZ_TABLES];
 
 static void read_columns(sqlite3 *sql, int table)
 {
@@ -21,7 +17,7 @@ static void read_columns(sqlite3 *sql, int table)
     snprintf(text, sizeof text, "PRAGMA table_info(%s)", tables[table]);
     fuzz_must(sqlite3_prepare_v2(sql, text, -1, &statement, NULL) == SQLITE_OK, "columns are known");
     while (sqlite3_step(statement) == SQLITE_ROW)
-        snprintf(columns[table][ncolumns[table]++], 32, "%s", (const char *)sqlite3_column_text(statement, 1));
+        snprintf(columns[table][ncolumns[table]++], FUZZ_NAME, "%s", (const char *)sqlite3_column_text(statement, 1));
     sqlite3_finalize(statement);
 }
 
@@ -30,8 +26,9 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     sqlite3 *sql;
     (void)argc, (void)argv;
     fuzz_db_make(1);
+    ntables = fuzz_db_tables(tables);
     fuzz_must(sqlite3_open(fuzz_db_path(), &sql) == SQLITE_OK, "the database opens");
-    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) read_columns(sql, (int)i);
+    for (int i = 0; i < ntables; i++) read_columns(sql, i);
     sqlite3_close(sql);
     return 0;
 }
@@ -67,7 +64,7 @@ static void change(sqlite3 *sql, const uint8_t *data)
 {
     sqlite3_stmt *statement;
     char text[160];
-    int table = data[0] % (int)(sizeof tables / sizeof *tables);
+    int table = data[0] % ntables;
     snprintf(text, sizeof text, "UPDATE %s SET %s = ?1 WHERE %d = 255 OR rowid = %d", tables[table],
              columns[table][data[1] % ncolumns[table]], data[2], data[2]);
     fuzz_must(sqlite3_prepare_v2(sql, text, -1, &statement, NULL) == SQLITE_OK, sqlite3_errmsg(sql));
