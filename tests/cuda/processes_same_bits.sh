@@ -9,7 +9,6 @@ need jq
 
 model=(--d-model 24 --heads 2 --d-ff 40 --layers 2 --vocab 60 --rows 6 --tokens 11 --clip 0.25 --lr 1 --dropout 0.3
     --generated-tokens 3000 --max-batches 2 --epochs 1 --eval-batches 1 --eval-rows 5 --log-interval 1)
-losses='.[0] | [.loss, .valid_loss, .test_loss]'
 
 train() { # NAME [mpirun -n N] -- options...
     local name=$1 start=()
@@ -18,7 +17,7 @@ train() { # NAME [mpirun -n N] -- options...
     shift
     "${start[@]}" ppexec "${model[@]}" "$@" --format json --save "$name.safetensors" 2>"$name.log" >"$name.json" ||
         fail "$name $*: exit status $?"
-    jq -c "$losses" "$name.json" >"$name"
+    losses <"$name.json" >"$name" || fail "$name $*: no losses"
 }
 
 carriers=$(movers CARRIER)

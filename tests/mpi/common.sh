@@ -73,3 +73,16 @@ check_database() {
     [ "$(sqlite3 run.db 'PRAGMA integrity_check')" = ok ] || fail "the database is damaged"
     [ "$(sqlite3 run.db 'SELECT count(*) = max(step) + 1 FROM step')" = 1 ] || fail "steps are missing in the database"
 }
+
+# losses <RESULT: those of a run in JSON. There are some, and all are numbers; else it fails.
+losses() {
+    jq -ce '.[0] | [.loss, .valid_loss, .test_loss] | select(.[0] != [] and (flatten | all(type == "number")))'
+}
+
+# ends_as WHOLE REST: are the losses of a run that went on the last ones of the run that was left alone? There are some, and one of
+# the test where there are those of validation.
+ends_as() {
+    jq -es '.[1][0] as $r | .[0][0] | ($r.loss | length > 0 and all(type == "number")) and .loss[$r.first_step:] == $r.loss and
+        (.valid_loss | type) == "array" and .valid_loss[(.valid_loss | length) - ($r.valid_loss | length):] == $r.valid_loss and
+        (.test_loss != null) == (.valid_loss != []) and .test_loss == $r.test_loss' "$1" "$2" >/dev/null
+}

@@ -37,10 +37,11 @@ for options in "--save-every 1 --optimizer adamw" "--save-every 2 --optimizer ad
     echo "$options: $kills kills, the last after $(steps_done) steps were saved"
     "${run[@]}" "${saving[@]:2}" --save run.st --save-every 100 --resume --db run.db >rest 2>rest.log || fail "it does not go on"
     cmp whole.st run.st || fail "other weights"
-    jq -es '.[1][0] as $r | .[0][0] | .loss[$r.first_step:] == $r.loss and .test_loss == $r.test_loss and
-        (.valid_loss | .[length - ($r.valid_loss | length):]) == $r.valid_loss' whole rest >/dev/null || fail "other losses"
-    lines whole.log | tail -n "$(lines rest.log | wc -l)" | cmp - <(lines rest.log) || fail "other lines in the log"
-    [ "$(sqlite3 run.db "ATTACH 'whole.db' AS whole; SELECT count(*) FROM step s JOIN whole.step w USING(step)
-        WHERE s.loss IS NOT w.loss")" -eq 0 ] || fail "other losses in the database"
+    ends_as whole rest || fail "other losses"
+    lines rest.log >rest.lines
+    [ -s rest.lines ] || fail "no lines in the log"
+    lines whole.log | tail -n "$(wc -l <rest.lines)" | cmp - rest.lines || fail "other lines in the log"
+    [ "$(sqlite3 run.db "ATTACH 'whole.db' AS whole; SELECT count(*) > 0 AND sum(s.loss IS NULL OR s.loss IS NOT w.loss) = 0
+        FROM step s JOIN whole.step w USING(step)")" -eq 1 ] || fail "other losses in the database, or none"
     [ "$(echo run.st*)" = "run.st run.st.checkpoint" ] || fail "something was left: $(echo run.st*)"
 done

@@ -14,10 +14,10 @@ transports=$(movers TRANSPORT)
 compare() { # processes options...
     local n=$1 transport
     shift
-    ppexec "${model[@]}" "$@" --format json --save threads.safetensors 2>threads.log | jq -c '.[0] | [.loss, .valid_loss, .test_loss]' >threads
+    ppexec "${model[@]}" "$@" --format json --save threads.safetensors 2>threads.log | losses >threads || fail "$*: no losses"
     for transport in $transports; do
         mpirun -n "$n" ppexec "${model[@]}" "$@" --transport "$transport" --format json --save processes.safetensors \
-            2>processes.log | jq -c '.[0] | [.loss, .valid_loss, .test_loss]' >processes
+            2>processes.log | losses >processes || fail "$n processes, $transport, $*: no losses"
         grep -q "^transport   $transport: " processes.log || fail "$n processes, $*: not by $transport"
         cmp threads processes || fail "$n processes, $transport, $*: other losses"
         cmp threads.safetensors processes.safetensors || fail "$n processes, $transport, $*: other weights"
