@@ -8,7 +8,6 @@
 #define PP_TESTS_KERNEL_CASE_H
 
 #include <Random123/philox.h>
-#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +23,7 @@ enum { CASE_STEP = 3, CASE_SITE = 7, CASE_FIRST_ROW = 11 };
 static inline float *case_floats(int64_t n, uint32_t salt)
 {
     float *out = malloc(sizeof *out * (n > 0 ? (size_t)n : 1));
-    assert(out);
+    assert_non_null(out);
     *out = 0; /* where n is 0, says gcc 13, it would not be written */
     uint32_t x = salt * 2654435761u + 1;
     for (int64_t i = 0; i < n; i++) {
@@ -37,7 +36,7 @@ static inline float *case_floats(int64_t n, uint32_t salt)
 static inline float *case_copy(const float *from, int64_t n)
 {
     float *out = malloc(sizeof *out * (size_t)n);
-    assert(out);
+    assert_non_null(out);
     return memcpy(out, from, sizeof *out * (size_t)n);
 }
 

@@ -7,7 +7,6 @@
 #ifndef PP_TESTS_MODEL_RUNNER_H
 #define PP_TESTS_MODEL_RUNNER_H
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,7 +48,7 @@ struct runner {
 static inline void *runner_memory(int64_t bytes)
 {
     void *memory = calloc(1, bytes > 0 ? (size_t)bytes : 1);
-    assert(memory);
+    assert_non_null(memory);
     return memory;
 }
 

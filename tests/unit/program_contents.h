@@ -8,7 +8,6 @@
 #ifndef PP_TESTS_PROGRAM_CONTENTS_H
 #define PP_TESTS_PROGRAM_CONTENTS_H
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,7 +46,7 @@ static inline void insert_piece(struct contents *m, int at, struct piece piece)
     if (m->n == m->room) {
         m->room = 2 * m->room + 64;
         m->pieces = realloc(m->pieces, (size_t)m->room * sizeof *m->pieces);
-        assert(m->pieces);
+        assert_non_null(m->pieces);
     }
     memmove(m->pieces + at + 1, m->pieces + at, (size_t)(m->n++ - at) * sizeof *m->pieces);
     m->pieces[at] = piece;
