@@ -23,9 +23,42 @@ struct preset {
 };
 
 static const struct preset presets[] = {
-    {"small", {200, 2, 200, 2, 28782, PP_MASK_CAUSAL, PP_ATTENTION_MATH, 0.2, true, false, false}, 20, 35, 4},
-    {"wide", {512, 8, 2048, 8, 2000, PP_MASK_CAUSAL, PP_ATTENTION_MATH, 0.2, true, false, false}, 16, 64, 4},
-    {"lab", {12, 4, 24, 2, 100, PP_MASK_NONE, PP_ATTENTION_MATH, 0.1, false, true, true}, 4, 9, 2},
+    {.name = "small",
+     .shape = {.d_model = 200,
+               .heads = 2,
+               .d_ff = 200,
+               .layers = 2,
+               .vocab = 28782,
+               .mask = PP_MASK_CAUSAL,
+               .dropout = 0.2,
+               .scale_embedding = true},
+     .rows = 20,
+     .seq = 35,
+     .chunks = 4},
+    {.name = "wide",
+     .shape = {.d_model = 512,
+               .heads = 8,
+               .d_ff = 2048,
+               .layers = 8,
+               .vocab = 2000,
+               .mask = PP_MASK_CAUSAL,
+               .dropout = 0.2,
+               .scale_embedding = true},
+     .rows = 16,
+     .seq = 64,
+     .chunks = 4},
+    {.name = "lab",
+     .shape = {.d_model = 12,
+               .heads = 4,
+               .d_ff = 24,
+               .layers = 2,
+               .vocab = 100,
+               .dropout = 0.1,
+               .residual_only = true,
+               .lab_init = true},
+     .rows = 4,
+     .seq = 9,
+     .chunks = 2},
 };
 
 enum { PRESETS = sizeof presets / sizeof presets[0], KINDS = 4, MAX_CALLS = 512, MAX_CHUNKS = 32, ALONE = 5 };
@@ -70,7 +103,7 @@ static void open_bench(struct bench *b)
     check(b->backend->open(&(struct pp_device_spec){.workers = 1, .threads = 1}, &b->device));
     check(pp_model_create(&p->shape, 1, NULL, NULL, &b->model));
     for (int k = 0; k < KINDS; k++) {
-        const struct pp_class cls = {kinds[k], 0, chunk};
+        const struct pp_class cls = {.kind = kinds[k], .rows = chunk};
         struct pp_program_spec spec = {.seq = p->seq, .slot_rows = cls.rows, .training = true};
         check(pp_model_program(b->model, &cls, &spec, &b->program[k]));
         if (b->program[k].ncalls > MAX_CALLS) check(pp_fail(PP_UNSUPPORTED, "a task of more than %d calls", MAX_CALLS));
@@ -80,8 +113,8 @@ static void open_bench(struct bench *b)
     b->frame.base[PP_MEM_PARAM] = memory(b, b->model->stages[0].param_bytes);
     b->frame.base[PP_MEM_GRAD] = memory(b, b->model->stages[0].param_bytes);
     b->frame.base[PP_MEM_WORK] = memory(b, work);
-    for (int m = 0; m < p->chunks; m++)
-        b->act[m] = memory(b, pp_model_act_bytes(b->model, 0, &(struct pp_program_spec){p->seq, chunk, true, false}));
+    const struct pp_program_spec act = {.seq = p->seq, .slot_rows = chunk, .training = true};
+    for (int m = 0; m < p->chunks; m++) b->act[m] = memory(b, pp_model_act_bytes(b->model, 0, &act));
     for (int i = 0; i < b->model->ntensors; i++)
         pp_model_init_tensor(b->model, i, 1,
                              (float *)((char *)b->frame.base[PP_MEM_PARAM] + b->model->tensors[i].offset));

@@ -85,8 +85,13 @@ static inline int runner_slot_rows(const struct runner *r, int m)
 
 static inline struct pp_program_spec runner_spec(const struct runner *r)
 {
-    return (struct pp_program_spec){r->seq,   runner_slot_rows(r, 0), !r->evaluate, r->split, r->layers,
-                                    r->again, r->inner_again};
+    return (struct pp_program_spec){.seq = r->seq,
+                                    .slot_rows = runner_slot_rows(r, 0),
+                                    .training = !r->evaluate,
+                                    .split_backward = r->split,
+                                    .checkpoint_layers = r->layers,
+                                    .again = r->again,
+                                    .activation_again = r->inner_again};
 }
 
 /* Whoever makes activations anew finds none of before. */
