@@ -16,7 +16,7 @@ try:
 except ImportError:
     numpy = None
 
-BLOCK = 1 << 24  # bytes that are read at once; a multiple of any type
+BLOCK = 1 << 22  # numbers that are read at once
 LARGEST_JSON = 100_000_000  # bytes; that of safetensors' headers
 MOST_DIMENSIONS = 16
 MOST_LAYERS = 1 << 16  # of ppkit's options
@@ -124,23 +124,23 @@ class Tensor:
         self.start, self.size = data_start + self.first, self.end - self.first
 
     def blocks(self, first=0, count=None):
-        """float32, in pieces: `count` numbers from number `first` on, or all."""
+        """float32, in pieces of BLOCK numbers, whatever their type: `count` numbers from number `first` on, or all."""
         if self.kind not in WIDTHS:
             raise Refused(f"{self.path}: {self.name} has type {self.kind}; only {', '.join(WIDTHS)} are known")
         width = WIDTHS[self.kind]
         left = self.size - first * width if count is None else count * width
-        for raw in self.raw(first * width, left):
+        for raw in self.raw(first * width, left, width):
             if len(raw) % width:
                 raise Refused(f"{self.path} ends within {self.name}")
             yield widen(self.kind, raw)
 
-    def raw(self, first=0, left=None):
-        """The bytes as they are, in pieces: `left` bytes from byte `first` on, or all."""
+    def raw(self, first=0, left=None, width=4):
+        """The bytes as they are, in pieces of BLOCK times `width`: `left` bytes from byte `first` on, or all."""
         left = self.size if left is None else left
         with open(self.path, "rb") as file:
             file.seek(self.start + first)
             while left:
-                raw = file.read(min(left, BLOCK))
+                raw = file.read(min(left, BLOCK * width))
                 if not raw:
                     raise Refused(f"{self.path} ends within {self.name}")
                 left -= len(raw)

@@ -102,7 +102,7 @@ class There(Case):
             "layernorm --norm-epsilon 1e-05 --activation gelu-tanh --bias layers --positions learned --max-positions 5 "
             "--tie-embeddings yes",
         )
-        with mock.patch.object(convert.weight_files, "BLOCK", 8):  # read in many pieces
+        with mock.patch.object(convert.weight_files, "BLOCK", 2):  # read in many pieces
             self.convert()
         self.expect_gpt2(tensors)
 
@@ -158,6 +158,20 @@ class There(Case):
         self.put(dict(LLAMA, tie_word_embeddings=True), tensors)
         self.assertIn("--tie-embeddings yes", self.convert())
         self.expect_joined(tensors, {name: parts for name, parts in LLAMA_NAMES.items() if name != "decoder.weight"})
+
+    def test_tied_tensors_of_two_types(self):
+        tensors = numbered(LLAMA_SHAPES)
+        _, shape, raw = tensors["model.embed_tokens.weight"]
+        upper = [raw[i + 2 : i + 4] for i in range(0, len(raw), 4)]
+        tensors["lm_head.weight"] = ("BF16", shape, b"".join(upper))
+        self.assertEqual(raw, b"".join(bytes(2) + two for two in upper))  # so the rounded numbers are the same
+        self.put(dict(LLAMA, tie_word_embeddings=True), tensors)
+        with mock.patch.object(convert.weight_files, "BLOCK", 3):  # in pieces, as tensors of many numbers are
+            self.assertIn("--tie-embeddings yes", self.convert())
+            tensors["lm_head.weight"] = ("BF16", shape, b"".join([*upper[:-1], upper[0]]))
+            self.put(dict(LLAMA, tie_word_embeddings=True), tensors)
+            self.file.unlink()
+            self.refuse("lm_head.weight is not the embedding's")
 
     def test_numbers_of_16_bits(self):
         tensors, wide = numbered(LLAMA_SHAPES), [1.0, -2.5, 2.0**-130, math.inf]
