@@ -67,7 +67,14 @@ part_build() {
     if built; then pack_build; fi
 }
 
-# So that another host need not build; without it, it does.
+# So that another host need not build; without it, it does. Programs of tests may be missing.
 pack_build() {
-    (cd "$results" && tar -czf build.tar.gz build/sources build/bin build/lib build/tests/bench/bin build/tests/cuda/bin build/tests/cuda/*.so 2>/dev/null)
+    local path there=()
+    for path in "$results"/build/{sources,bin,lib,tests/bench/bin,tests/cuda/bin} "$results"/build/tests/cuda/*.so; do
+        if [ -e "$path" ]; then there+=("${path#"$results/"}"); fi
+    done
+    if ! (cd "$results" && tar -czf build.tar.gz.new "${there[@]}" && mv build.tar.gz.new build.tar.gz); then
+        rm -f "$results/build.tar.gz.new"
+        echo "gpu: no archive of the programs could be made; the one before stays (is the disk full?)" >&2
+    fi
 }

@@ -364,6 +364,11 @@ class Script(unittest.TestCase):
         fakes = self.fake("tar", '#!/bin/sh\n[ "$1" = -czf ] && echo cut >"$2"\nexit 2\n')
         self.assertIn("no archive could be made", self.start("profile", PP_GPU_ONLY="profile.tutorial-bf16-2", **fakes)[1])
         self.assertEqual((self.results / "results.tar.gz").read_bytes(), before)
+        before = (self.results / "build.tar.gz").read_bytes()
+        self.fake("cmake", "#!/bin/sh\n")
+        self.assertIn("no archive of the programs could be made", self.start("build", **fakes)[1])
+        self.assertEqual((self.results / "build.tar.gz").read_bytes(), before)
+        self.assertEqual(list(self.results.glob("*.new")), [])
 
     def test_tiny_models_do_not_pass_for_others(self):
         self.start("profile", PP_GPU_ONLY="profile.tutorial-bf16-1")
