@@ -4,7 +4,7 @@
 : "${results:?}" "${bundle:?}" "${emulated:?}"
 
 use_bundle() {
-    local archive=$bundle/bundle.tar.gz root=$results/bundle libraries includes known file
+    local archive=$bundle/bundle.tar.gz root=$results/bundle libraries includes known file name
     [ -f "$archive" ] || return 0
     libraries=$(gcc -print-multiarch 2>/dev/null)
     libraries=${libraries:-$(uname -m)-linux-gnu} # not all compilers have such a folder
@@ -12,7 +12,8 @@ use_bundle() {
     libraries=$root/usr/lib/$libraries
     if [ "$(cat "$root/.unpacked" 2>/dev/null)" != "$(stat -c %s "$archive")" ]; then
         mkdir -p "$root/lib" && tar -xzf "$archive" -C "$root" || return 1
-        find "$root/usr" -name '*.pc' -exec sed -i -E "s#(=|-L|-I)/usr#\1$root/usr#g" {} +
+        name=$(printf '%s\n' "$root" | sed 's/[\\&#]/\\&/g') # as sed takes it
+        find "$root/usr" -name '*.pc' -exec sed -i -E "s#(=|-L|-I)/usr#\1$name/usr#g" {} +
         # LD_LIBRARY_PATH comes before the system's folders: only what the host lacks may lie there.
         known=$(ldconfig -p | awk '{ print $1 }')
         for file in "$libraries"/*.so.*; do

@@ -69,7 +69,7 @@ step() {
 remember() {
     local name=$1 state=$2 taken=$(($3 / 100000))
     shift 3
-    printf '%s\t%s\t%d.%d\t%s\n' "$name" "$state" $((taken / 10)) $((taken % 10)) "${*//$PWD\//}" >>"$results/steps.tsv"
+    printf '%s\t%s\t%d.%d\t%s\n' "$name" "$state" $((taken / 10)) $((taken % 10)) "${*//"$PWD/"/}" >>"$results/steps.tsv"
     rm -f "$results/failed/$name"
     case $state in
     ok | skipped) touch "$results/done/$name" ;;

@@ -278,23 +278,27 @@ class Script(unittest.TestCase):
         self.assertIn("shows no NVIDIA GPU", self.start("build", "parity", status=1, **fakes)[1])
 
     def test_what_goes_to_a_host_is_unpacked_and_named_to_compilers(self):
-        bundle, root = self.results.parent / "bundle", self.results.parent / "packed"
+        bundle, root, results = (self.results.parent / name for name in ("bundle", "packed", "#1 & others"))
         triplet = subprocess.run(["gcc", "-print-multiarch"], capture_output=True, text=True, check=True).stdout.strip()
         (root / "usr" / "include" / triplet).mkdir(parents=True)
         (root / "usr" / "lib" / triplet).mkdir(parents=True)
+        (root / "usr" / "lib" / triplet / "some.pc").write_text("prefix=/usr\nLibs: -L/usr/lib -lsome\n")
         (root / "usr" / "bin").mkdir()
         program = root / "usr" / "bin" / "mpicc.openmpi"
         program.write_text('#!/bin/sh\necho "$@"\necho no network >&2\n')
         program.chmod(0o755)
         bundle.mkdir()
         subprocess.run(["tar", "-czf", bundle / "bundle.tar.gz", "-C", root, "."], check=True)
-        command = "results=$1 bundle=$2 emulated=0; . scripts/gpu-host.sh; use_bundle; use_bundle; echo $CPATH"
-        command += "; $1/bundle/usr/bin/mpicc -showme"
+        command = 'results=$1 bundle=$2 emulated=0; . scripts/gpu-host.sh; use_bundle; use_bundle; echo "$CPATH"'
+        command += '; "$1/bundle/usr/bin/mpicc" -showme'
         done = subprocess.run(
-            ["bash", "-c", command, "-", self.results, bundle], cwd=ROOT, capture_output=True, text=True, check=True
+            ["bash", "-c", command, "-", results, bundle], cwd=ROOT, capture_output=True, text=True, check=True
         )
-        self.assertIn(f"{self.results}/bundle/usr/include/{triplet}", done.stdout.splitlines()[0].split(":"))
+        usr = f"{results}/bundle/usr"
+        self.assertIn(f"{usr}/include/{triplet}", done.stdout.splitlines()[0].split(":"))
         self.assertEqual((done.stdout.splitlines()[1:], done.stderr), (["-showme"], ""))
+        text = pathlib.Path(usr, "lib", triplet, "some.pc").read_text()
+        self.assertEqual(text, f"prefix={usr}\nLibs: -L{usr}/lib -lsome\n")
 
     def test_the_tutorial_learns_from_the_text_that_came_along(self):
         bundle, text = self.results.parent / "bundle", self.results / "bundle" / "text"
@@ -369,6 +373,17 @@ class Script(unittest.TestCase):
         self.assertIn("no archive of the programs could be made", self.start("build", **fakes)[1])
         self.assertEqual((self.results / "build.tar.gz").read_bytes(), before)
         self.assertEqual(list(self.results.glob("*.new")), [])
+
+    def test_steps_are_stored_without_the_folder_of_the_source(self):
+        """Which may have any name, also one that is a pattern to the shell."""
+        source = self.results.parent / "a[1] source"
+        source.mkdir()
+        for name in ("cmake", "core", "kernels", "schedules", "sim", "exec", "profiles", "analysis", "tests", "scripts"):
+            (source / name).symlink_to(ROOT / name)
+        (source / "CMakeLists.txt").symlink_to(ROOT / "CMakeLists.txt")
+        command = 'results=$1 deadline=9; . scripts/gpu-steps.sh; remember a.step ok 100000 "$PWD/bin/ppexec" --db "$PWD/a.db"'
+        subprocess.run(["bash", "-c", command, "-", self.results], cwd=source, check=True, stderr=subprocess.DEVNULL)
+        self.assertIn("a.step\tok\t0.1\tbin/ppexec --db a.db\n", (self.results / "steps.tsv").read_text())
 
     def test_tiny_models_do_not_pass_for_others(self):
         self.start("profile", PP_GPU_ONLY="profile.tutorial-bf16-1")
