@@ -80,7 +80,7 @@ static pp_status tokenize_stream(FILE *file, struct line *line, pp_word_fn fn, v
     for (;;) {
         errno = 0;
         ssize_t got = getline(&line->text, &line->capacity, file);
-        if (got < 0) break;
+        if (got < 0 || ferror(file)) break; /* of a line that cannot be read to its end there is the beginning */
         line->number++;
         size_t n = (size_t)got;
         PP_TRY(normalise(line, &n));

@@ -30,7 +30,11 @@ static pp_status read_file(const char *path, struct pp_db **out)
     FILE *file = fopen(path, "rb");
     if (!file) return pp_fail(PP_INPUT, "cannot open the profile %s: %s", path, strerror(errno));
     const bool database = is_database(file);
-    pp_status status = database ? pp_db_open(path, PP_DB_READ, out) : open_memory(out);
+    pp_status status = PP_OK;
+    if (ferror(file))
+        status = pp_fail(PP_IO, "cannot read the profile %s: %s", path, strerror(errno));
+    else
+        status = database ? pp_db_open(path, PP_DB_READ, out) : open_memory(out);
     if (status == PP_OK && !database) status = pp_profile_text_read(file, path, *out);
     fclose(file);
     return status;

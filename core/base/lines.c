@@ -20,7 +20,8 @@ static pp_status next(struct text *text, bool is_first, char **out)
     *out = NULL;
     errno = 0;
     const ssize_t length = getline(&text->line, &text->capacity, text->in);
-    if (length < 0 && (ferror(text->in) || errno)) /* without memory getline() sets errno alone */
+    /* Of a line that cannot be read to its end getline() returns the beginning; without memory it sets errno alone. */
+    if (ferror(text->in) || (length < 0 && errno))
         return pp_fail(PP_IO, "the file cannot be read: %s", strerror(errno));
     if (length < 0) return PP_OK;
     if (strlen(text->line) != (size_t)length) return pp_fail(PP_INPUT, "there is a zero byte; this is no text");
