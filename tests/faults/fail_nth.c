@@ -4,10 +4,12 @@
  * itself, from SQLite, Jansson or the C library on their behalf, from main() on; those of other libraries (MPI, BLAS,
  * hwloc) are not ours to survive. A stream that is flushed is one call; standard error never fails.
  *
- *   PP_FAULT_KIND   memory: malloc, calloc, realloc, aligned memory, threads give ENOMEM
- *                   full:   writing gives ENOSPC
- *                   io:     reading, writing, sync give EIO
- *                   busy:   taking a lock of a file gives EAGAIN
+ *   PP_FAULT_KIND   memory:  malloc, calloc, realloc, aligned memory, threads give ENOMEM
+ *                   full:    writing gives ENOSPC
+ *                   io:      reading, writing, sync give EIO
+ *                   reading: reading a stream of a user's file gives EIO; other calls give a few bytes, so that some
+ *                            fail within a line
+ *                   busy:    taking a lock of a file gives EAGAIN
  *   PP_FAULT_AT     the first call that fails; 0: none
  *   PP_FAULT_COUNT  how many fail from there on (default 1)
  *   PP_FAULT_FILE   at the end, the number of calls of the kind is written here
@@ -30,8 +32,8 @@
 #define EXPORT __attribute__((visibility("default"))) extern
 #define CALLER ((uintptr_t)__builtin_return_address(0))
 
-enum kind { NONE, MEMORY, FULL, IO, BUSY };
-static const char *const kind_names[] = {"", "memory", "full", "io", "busy"};
+enum kind { NONE, MEMORY, FULL, IO, READING, BUSY };
+static const char *const kind_names[] = {"", "memory", "full", "io", "reading", "busy"};
 enum { KINDS = sizeof kind_names / sizeof *kind_names, OBJECTS = 8 };
 
 static struct {
@@ -75,9 +77,9 @@ static bool counts(enum kind kind)
 
 static bool fails(enum kind kind, uintptr_t caller) { return kind == failing && is_ours(caller) && counts(kind); }
 
-/* Streams. The C library writes them by calls of its own, which do not come by here. So standard output, and what the
- * program opens to write, become streams that are written by stream_write(). */
-enum { STREAMS = 64 };
+/* Streams. The C library reads and writes them by calls of its own, which do not come by here. So standard output, and
+ * what the program opens, become streams that are read and written by functions of ours. */
+enum { STREAMS = 64, FEW_BYTES = 61 };
 static struct stream {
     FILE *file;
     int fd;
@@ -96,6 +98,23 @@ static ssize_t stream_write(void *stream, const char *data, size_t size)
     return put < 0 ? 0 : put;
 }
 
+static ssize_t stream_read(void *stream, char *data, size_t size)
+{
+    if (counts(IO) || counts(READING)) {
+        errno = EIO;
+        return -1;
+    }
+    return syscall(SYS_read, ((struct stream *)stream)->fd, data,
+                   failing == READING && size > FEW_BYTES ? FEW_BYTES : size);
+}
+
+static int stream_seek(void *stream, off64_t *to, int whence)
+{
+    const off64_t at = lseek64(((struct stream *)stream)->fd, *to, whence);
+    if (at >= 0) *to = at;
+    return at < 0 ? -1 : 0;
+}
+
 static int stream_close(void *stream)
 {
     struct stream *s = stream;
@@ -106,16 +125,17 @@ static int stream_close(void *stream)
 }
 
 /* NULL: there is no room, or no memory. */
-static FILE *stream_of(int fd)
+static FILE *stream_of(int fd, const char *mode)
 {
-    const cookie_io_functions_t functions = {.write = stream_write, .close = stream_close};
+    const cookie_io_functions_t functions = {
+        .read = stream_read, .write = stream_write, .seek = stream_seek, .close = stream_close};
     FILE *file = NULL;
     int i = 0;
     pthread_mutex_lock(&stream_lock);
     while (i < STREAMS && streams[i].file) i++;
     if (i < STREAMS) {
         streams[i].fd = fd;
-        file = streams[i].file = fopencookie(&streams[i], "w", functions);
+        file = streams[i].file = fopencookie(&streams[i], mode, functions);
     }
     pthread_mutex_unlock(&stream_lock);
     return file;
@@ -134,7 +154,7 @@ static int main_with_faults(int argc, char **argv, char **environment)
     for (int i = 1; kind && i < KINDS; i++)
         if (strcmp(kind, kind_names[i]) == 0) failing = (enum kind)i;
     unsetenv("LD_PRELOAD"); /* programs that it starts are not meant */
-    FILE *output = failing == FULL || failing == IO ? stream_of(STDOUT_FILENO) : NULL;
+    FILE *output = failing == FULL || failing == IO ? stream_of(STDOUT_FILENO, "w") : NULL;
     if (output) stdout = output;
     return real_main(argc, argv, environment);
 }
@@ -205,20 +225,22 @@ EXPORT void *aligned_alloc(size_t alignment, size_t size)
     return next(alignment, size);
 }
 
+/* Without dlsym(), which would wait for ever where the loader waits for this thread: OpenBLAS's, when it is closed. */
+static void *map(void *address, size_t size, int protection, int flags, int fd, off_t offset)
+{
+    return (void *)syscall(SYS_mmap, address, size, protection, flags, fd, offset);
+}
+
 EXPORT void *mmap64(void *address, size_t size, int protection, int flags, int fd, off64_t offset)
 {
-    static void *(*next)(void *, size_t, int, int, int, off64_t);
-    NEXT(next, "mmap64");
     FAIL(MEMORY, ENOMEM, (void *)-1);
-    return next(address, size, protection, flags, fd, offset);
+    return map(address, size, protection, flags, fd, offset);
 }
 
 EXPORT void *mmap(void *address, size_t size, int protection, int flags, int fd, off_t offset)
 {
-    static void *(*next)(void *, size_t, int, int, int, off_t);
-    NEXT(next, "mmap");
     FAIL(MEMORY, ENOMEM, (void *)-1);
-    return next(address, size, protection, flags, fd, offset);
+    return map(address, size, protection, flags, fd, offset);
 }
 
 EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*body)(void *), void *arg)
@@ -229,15 +251,31 @@ EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, v
     return next(thread, attributes, body, arg);
 }
 
+/* Does what our streams do count, of one with this mode? */
+static bool is_counted(const char *mode, uintptr_t caller)
+{
+    const bool writes = mode[0] == 'w' && (failing == FULL || failing == IO);
+    const bool reads = mode[0] == 'r' && (failing == READING || failing == IO);
+    return (writes || reads) && !strchr(mode, '+') && is_ours(caller);
+}
+
 EXPORT FILE *fopen(const char *path, const char *mode)
 {
     static FILE *(*next)(const char *, const char *);
     NEXT(next, "fopen");
-    if ((failing != FULL && failing != IO) || strcmp(mode, "w") != 0 || !is_ours(CALLER)) return next(path, mode);
-    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-    FILE *file = fd < 0 ? NULL : stream_of(fd);
+    const bool is_of_system = !strncmp(path, "/proc/", 6) || !strncmp(path, "/sys/", 5); /* there are hundreds */
+    if (!is_counted(mode, CALLER) || (failing == READING && is_of_system)) return next(path, mode);
+    const int fd = open(path, mode[0] == 'r' ? O_RDONLY : O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    FILE *file = fd < 0 ? NULL : stream_of(fd, mode);
     if (fd >= 0 && !file) close(fd);
     return file;
+}
+
+EXPORT FILE *fdopen(int fd, const char *mode)
+{
+    static FILE *(*next)(int, const char *);
+    NEXT(next, "fdopen");
+    return is_counted(mode, CALLER) ? stream_of(fd, mode) : next(fd, mode);
 }
 
 EXPORT int fileno(FILE *file)

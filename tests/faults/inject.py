@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Programs whose n-th call of a kind fails: memory, a full disk, a disk that errs, a lock that is taken.
+"""Programs whose n-th call of a kind fails: memory, a full disk, a disk that errs, a file that is read, a lock that is taken.
 
 inject.py LIBRARY [--runs N] [--only TEXT]: for each program and kind so many n. A run must end within two minutes, with success or with
 exit status 1 and one line that says why; nothing is printed on standard output then, or, where only what follows a training failed, all
 its results. No half of a file is left. What a run prints that succeeds, and the weights that it saves, are those of a run without a fault; where they hold measured
 times, they can be read. The database must be sound, hold what was in it, and have the steps of a run without a gap. A run that was to go
-on from a checkpoint must still be able to, to the weights of a run that never stopped. fail_nth.c is the library.
+on from a checkpoint must still be able to, to the weights of a run that never stopped. Where a file cannot be read, the line says why.
+fail_nth.c is the library; it must see the calls that an option makes which names a file.
 """
 import argparse
 import concurrent.futures
@@ -22,6 +23,8 @@ import tempfile
 LIMIT_S = 120  # a second or two, on a machine that is idle
 LASTING = 1000000
 ASAN_OPTIONS = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0:allocator_may_return_null=1"
+
+SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 LAB = ["--preset", "lab"]
 COMMANDS = {
@@ -40,9 +43,25 @@ COMMANDS = {
     "ppreport": ["ppreport", "run.db", "--no-plots", "--chrome", "trace.json"],
     "ppreport-plots": ["ppreport", "run.db", "--format", "json"],
 }
-MEASURED = ("ppexec", "ppexec-text", "ppexec-resume", "ppprof")  # what these print holds times
+READERS = {
+    "ppsim-order": COMMANDS["ppsim-file"],
+    "ppexec-points": ["ppexec", *LAB, "--epochs", "1", "--format", "json", "--points", "points.txt"],
+    "ppsim-blocks": ["ppsim", "--format", "json", "--times", "blocks.tsv", "--stages", "2", "--schedule", "gpipe", "--chunks", "4"],
+    "ppsim-machine": ["ppsim", *LAB, "--format", "json", "--machine", "./machine.json"],
+    "ppsim-profile": ["ppsim", *LAB, "--format", "json", "--profile", "profile.tsv"],
+    "ppexec-words": COMMANDS["ppexec-text"][:-2],
+    "ppexec-tokens": ["ppexec", *LAB, "--epochs", "1", "--format", "json", "--data", "tokens"],
+}
+COMMANDS.update(READERS)
+MEASURED = ("ppexec", "ppexec-text", "ppexec-resume", "ppprof", "ppexec-points", "ppexec-words",
+            "ppexec-tokens")  # what these print holds times
 # kind, how many calls fail from the n-th on
 KINDS = [("memory", 1), ("memory", LASTING), ("full", LASTING), ("io", 1), ("io", LASTING), ("busy", 1)]
+READER_KINDS = [("reading", 1), ("reading", LASTING)]
+# With the option there are more calls of the kind than without it and its value.
+MORE_CALLS = {("ppreport", "full"): "--chrome", ("ppsim-order", "reading"): "--schedule", ("ppexec-points", "reading"): "--points",
+              ("ppsim-blocks", "reading"): "--times", ("ppsim-machine", "reading"): "--machine", ("ppsim-profile", "reading"): "--profile", ("ppexec-words", "reading"): "--data",
+              ("ppexec-tokens", "reading"): "--data"}
 # Kinds of which a program may have no call: it opens no database, or only reads one. Else the library misses them.
 NO_CALLS = {"ppsim-draw": ("busy",), "ppsim-text": ("busy",), "ppsim-file": ("busy",), "ppsim-top": ("busy",), "ppexec-text": ("busy",)}
 
@@ -55,6 +74,27 @@ def run(library, folder, command, kind=None, at=0, count=1):
     return subprocess.run(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT_S, check=False)
 
 
+def count_calls(library, start, command, kind):
+    """Of a run without a fault: its result, its folder, and how many calls of the kind it makes."""
+    folder = tempfile.mkdtemp(dir=os.path.dirname(start)) + "/run"
+    shutil.copytree(start, folder)
+    result = run(library, folder, command, kind)
+    if result.returncode != 0:
+        sys.exit(f"{' '.join(command)} fails without a fault")
+    with open(folder + "/calls", encoding="utf-8") as report:
+        return result, folder, int(report.read())
+
+
+def unseen(library, start, name, kind, calls):
+    """What is wrong with the number of calls: the library does not see some, so they cannot fail; None if nothing is."""
+    option = MORE_CALLS.get((name, kind))
+    if option:
+        at = COMMANDS[name].index(option)
+        less = count_calls(library, start, COMMANDS[name][:at] + COMMANDS[name][at + 2:], kind)[2]
+        return None if calls > less else f"{calls} calls are seen, and {less} without {option}"
+    return None if calls or kind in NO_CALLS.get(name, ()) else "no call of that kind is seen, so none can fail"
+
+
 def prepare(folder):
     """What the runs begin with: texts, weights, and a database in which all programs have written."""
     os.makedirs(folder + "/text")
@@ -64,6 +104,15 @@ def prepare(folder):
     rows = subprocess.run(["ppsim", *LAB, "--schedule", "1f1b", "--emit", "csv"], cwd=folder, capture_output=True, check=True).stdout
     with open(folder + "/order.csv", "wb") as out:
         out.write(rows.rstrip(b"\n") + b"," * 500 + b"\n")  # the last row takes more memory than those before it
+    with open(folder + "/points.txt", "w", encoding="utf-8") as out:
+        out.writelines(f"--schedule {schedule} --chunks {chunks}\n" for chunks in (2, 4) for schedule in ("gpipe", "1f1b", "zb-h1"))
+    with open(folder + "/blocks.tsv", "w", encoding="utf-8") as out:
+        out.write("block\tforward_ms\tinput_ms\tweight_ms\n" + "".join(f"layer {i}\t{i + 1}\t12\t8\n" for i in range(20)))
+    shutil.copy(SOURCE + "/sim/machines/h100.json", folder + "/machine.json")
+    os.makedirs(folder + "/tokens")
+    for name in ("train", "valid", "test"):
+        with open(f"{folder}/tokens/{name}.bin", "wb") as out:
+            out.write(bytes(value for i in range(300) for value in (i % 100, 0)))  # numbers of 16 bits
     database = ["--db", "run.db"]
     text = COMMANDS["ppexec-text"][:-2]
     for command in (["ppprof", *LAB, "--seconds", "0.001", *database], ["ppsim", *LAB, *database],
@@ -73,6 +122,9 @@ def prepare(folder):
         subprocess.run(command, cwd=folder, capture_output=True, check=True)
     with sqlite3.connect(folder + "/run.db") as sql:
         sql.execute("PRAGMA journal_mode = DELETE")
+    profile = subprocess.run(["ppreport", "run.db", "--profiles"], cwd=folder, capture_output=True, check=True).stdout
+    with open(folder + "/profile.tsv", "wb") as out:
+        out.write(profile)
 
 
 def files(folder, name):
@@ -178,6 +230,8 @@ def attempt(library, start, name, wanted, kind, at, count):
         except subprocess.TimeoutExpired:
             return f"{call}: still running after {LIMIT_S} s", False
         wrong = complaint(folder, before, result)
+        if kind == "reading" and result.returncode and b"Input/output error" not in result.stderr:
+            wrong = wrong or "it is not said that a file cannot be read"
         wrong = wrong or (halves(start, folder, name, wanted) if result.returncode else changed(folder, name, wanted, result))
         wrong = wrong or (spoilt(folder) if name == "ppexec-resume" else None)
         if wrong:
@@ -209,22 +263,17 @@ def main():
         prepare(start)
         for name, command in COMMANDS.items():
             known = {}  # kind: calls of a run without a fault
-            for kind, count in KINDS:
+            for kind, count in READER_KINDS if name in READERS else KINDS:
                 if options.only not in f"{name} {kind}":
                     continue
                 if kind not in known:
-                    folder = f"{parent}/{name}-{kind}"
-                    shutil.copytree(start, folder)
-                    result = run(options.library, folder, command, kind)
-                    if result.returncode != 0:
-                        sys.exit(f"{name} fails without a fault")
+                    result, folder, known[kind] = count_calls(options.library, start, command, kind)
                     wanted = product(folder, name, result.stdout)
-                    with open(folder + "/calls", encoding="utf-8") as report:
-                        known[kind] = int(report.read())
+                    message = unseen(options.library, start, name, kind, known[kind])
+                    if message:
+                        print(f"{name}, {kind}: {message}")
+                        wrong += 1
                 calls = known[kind]
-                if calls == 0 and kind not in NO_CALLS.get(name, ()):
-                    print(f"{name}: {kind}: no call of that kind is seen, so none can fail")
-                    wrong += 1
                 jobs = [pool.submit(attempt, options.library, start, name, wanted, kind, at, count) for at in numbers(calls, options.runs)]
                 results = [job.result() for job in jobs]
                 for message in filter(None, (message for message, _ in results)):
