@@ -277,7 +277,7 @@ static pp_status write_trace(struct chrome *c, struct pp_db *db, const struct pp
 
 static pp_status failed(const char *path, const char *advice)
 {
-    return pp_fail(PP_IO, "--chrome %s: %s: %s", path, strerror(errno), advice);
+    return pp_fail(PP_IO, "--chrome %s: %s: %s", path, pp_write_error(), advice);
 }
 
 pp_status pp_chrome_write(struct pp_db *db, const struct pp_table *table, int64_t row, const char *path)
@@ -287,6 +287,7 @@ pp_status pp_chrome_write(struct pp_db *db, const struct pp_table *table, int64_
     struct chrome c = {.out = pp_new_file_stream(&file)};
     if (!c.out) return failed(path, "name another file");
     pp_status status = write_trace(&c, db, table, row);
+    errno = 0;
     const bool wrong = ferror(c.out) || fflush(c.out) != 0 || (*file.temporary && fsync(fileno(c.out)) != 0);
     if ((fclose(c.out) != 0 || wrong) && status == PP_OK) status = failed(path, "free space or name another file");
     if (status == PP_OK && pp_new_file_put(&file) != 0) status = failed(path, "name another file");

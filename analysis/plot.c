@@ -12,6 +12,7 @@
 
 #include "analysis/picture_files.h"
 #include "core/base/log.h"
+#include "core/base/new_file.h"
 #include "core/base/printable.h"
 
 extern const char pp_plot_style_gp[];
@@ -35,7 +36,7 @@ static char *path_of(const struct pp_plots *plots, const char *name)
 static pp_status failed(const struct pp_plots *plots, const char *name)
 {
     return pp_fail(PP_IO, "%s/%s: %s: choose another folder with --plots, or --no-plots", plots->folder, name,
-                   strerror(errno));
+                   pp_write_error());
 }
 
 /* Without asking for memory, of which there may be none left. */
@@ -57,6 +58,7 @@ FILE *pp_plot_open(const struct pp_plots *plots, const char *name)
 pp_status pp_plot_close(const struct pp_plots *plots, const char *name, FILE *file)
 {
     const bool wrong = ferror(file);
+    errno = 0;
     if (fclose(file) == 0 && !wrong) return PP_OK;
     const pp_status status = failed(plots, name);
     remove_half(plots, name);

@@ -23,13 +23,14 @@ struct draft {
 
 static pp_status failed(const struct draft *draft, const char *doing)
 {
-    return pp_fail(PP_IO, "--algorithms: cannot %s %s: %s", doing, draft->path, strerror(errno));
+    return pp_fail(PP_IO, "--algorithms: cannot %s %s: %s", doing, draft->path, pp_write_error());
 }
 
 /* After this the device can read the draft. */
 static pp_status flush(const struct draft *draft)
 {
-    return ferror(draft->out) || fflush(draft->out) ? failed(draft, "write") : PP_OK;
+    errno = 0;
+    return fflush(draft->out) || ferror(draft->out) ? failed(draft, "write") : PP_OK;
 }
 
 /* Puts the draft in the file's place if all of it is there and it is wanted; else there is no draft any more. */

@@ -2,7 +2,8 @@
 #include "schedules/csv.h"
 
 #include <errno.h>
-#include <string.h>
+
+#include "core/base/new_file.h"
 
 pp_status pp_plan_csv(const struct pp_plan *plan, FILE *out)
 {
@@ -17,6 +18,7 @@ pp_status pp_plan_csv(const struct pp_plan *plan, FILE *out)
         }
         fputc('\n', out);
     }
-    if (fflush(out) != 0 || ferror(out)) return pp_fail(PP_IO, "cannot write the CSV: %s", strerror(errno));
+    errno = 0;
+    if (fflush(out) != 0 || ferror(out)) return pp_fail(PP_IO, "cannot write the CSV: %s", pp_write_error());
     return PP_OK;
 }

@@ -92,3 +92,5 @@ int pp_new_file_put(struct pp_new_file *file)
     file->temporary[0] = '\0';
     return sync_folder(file);
 }
+
+const char *pp_write_error(void) { return errno ? strerror(errno) : "not all of it could be written"; }

@@ -36,4 +36,8 @@ FILE *pp_new_file_stream(const struct pp_new_file *file);
  * disk. */
 int pp_new_file_put(struct pp_new_file *file);
 
+/* Why a stream could not be written in full: errno's text, which is 0 before the stream is flushed and closed. It stays
+ * 0 where an earlier call has failed, and nobody knows its reason any more. */
+const char *pp_write_error(void);
+
 #endif
