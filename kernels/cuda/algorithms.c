@@ -3,15 +3,16 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/kernels.h"
 
 #define TITLE "ppkit algorithms 1"
-#define GRADIENT " e5m2" /* behind the sizes of an FP8 product whose A is a gradient */
+#define GRADIENT "e5m2" /* behind the sizes of an FP8 product whose A is a gradient */
 
-enum { LINE_BYTES = 512, HEX_DIGITS = 2 * sizeof(cublasLtMatmulAlgo_t) };
+enum { HEAD = 3, LINE_BYTES = 512, HEX_DIGITS = 2 * sizeof(cublasLtMatmulAlgo_t) };
 
 static const char *const widths[] = {"narrow", "wide"};
 
@@ -63,34 +64,80 @@ static int kernel_named(const char *name)
 static bool parse_bytes(const char *hex, void *out)
 {
     unsigned char *to = out;
-    if (strlen(hex) != HEX_DIGITS) return false;
+    if (strlen(hex) != HEX_DIGITS || strspn(hex, "0123456789abcdef") != HEX_DIGITS) return false;
     for (size_t i = 0; i < sizeof(cublasLtMatmulAlgo_t); i++) {
-        unsigned byte;
-        if (sscanf(hex + 2 * i, "%2x", &byte) != 1) return false;
-        to[i] = (unsigned char)byte;
+        const char digits[] = {hex[2 * i], hex[2 * i + 1], '\0'};
+        to[i] = (unsigned char)strtoul(digits, NULL, 16);
     }
     return true;
 }
 
-_Static_assert(HEX_DIGITS + 1 == 129, "parse_line() reads so many characters: one too many is seen");
+/* What follows takes something from a line, with the blanks before it, and goes behind it; false: it is not there. */
+static bool take_text(const char **at, const char *text)
+{
+    const char *begin = *at + strspn(*at, " ");
+    const size_t n = strlen(text);
+    if (strncmp(begin, text, n)) return false;
+    *at = begin + n;
+    return true;
+}
+
+static bool take_word(const char **at, char *out, size_t size)
+{
+    const char *begin = *at + strspn(*at, " ");
+    const size_t n = strcspn(begin, " ");
+    if (n == 0 || n >= size) return false;
+    memcpy(out, begin, n);
+    out[n] = '\0';
+    *at = begin + n;
+    return true;
+}
+
+static bool take_number(const char **at, int *out)
+{
+    const char *begin = *at + strspn(*at, " ");
+    char *end;
+    errno = 0;
+    const long value = strtol(begin, &end, 10);
+    if (*begin < '0' || *begin > '9' || errno || value > INT_MAX) return false;
+    *out = (int)value;
+    *at = end;
+    return true;
+}
+
+static bool take_three(const char **at, const char *between, int *a, int *b, int *c)
+{
+    return take_number(at, a) && take_text(at, between) && take_number(at, b) && take_text(at, between) &&
+           take_number(at, c);
+}
+
+/* What is computed, but for its types. */
+static bool take_product(const char **at, struct pp_gemm_key *key)
+{
+    char kernel[24];
+    if (!take_word(at, kernel, sizeof kernel) || !take_three(at, "x", &key->m, &key->n, &key->k)) return false;
+    key->kernel = kernel_named(kernel);
+    key->times = 1;
+    if (take_text(at, "times") && !take_number(at, &key->times)) return false;
+    key->gradient = take_text(at, GRADIENT);
+    return key->kernel >= 0;
+}
+
 static bool parse_line(const char *line, struct pp_algorithm *out)
 {
-    char kernel[24], precision[8], width[8], hex[HEX_DIGITS + 2];
+    char precision[8], width[8], hex[HEX_DIGITS + 1];
     struct pp_gemm_key *key = &out->key;
-    int used = 0, more = 0;
-    if (sscanf(line, "%23s %dx%dx%d%n", kernel, &key->m, &key->n, &key->k, &used) != 4) return false;
-    key->times = 1;
-    if (sscanf(line + used, " times%d%n", &key->times, &more) == 1) used += more;
-    key->gradient = !strncmp(line + used, GRADIENT, strlen(GRADIENT));
-    if (key->gradient) used += (int)strlen(GRADIENT);
-    if (sscanf(line + used, " %7s %7s align %d,%d,%d sms %d algorithm %129[0-9a-f]", precision, width,
-               &key->alignment[PP_GEMM_FIRST], &key->alignment[PP_GEMM_SECOND], &key->alignment[PP_GEMM_RESULT],
-               &out->sms, hex) != 7)
+    int *alignment = key->alignment;
+    if (!take_product(&line, key)) return false;
+    if (!take_word(&line, precision, sizeof precision) || !take_word(&line, width, sizeof width)) return false;
+    if (!take_text(&line, "align") ||
+        !take_three(&line, ",", &alignment[PP_GEMM_FIRST], &alignment[PP_GEMM_SECOND], &alignment[PP_GEMM_RESULT]))
         return false;
-    key->kernel = kernel_named(kernel);
+    if (!take_text(&line, "sms") || !take_number(&line, &out->sms)) return false;
+    if (!take_text(&line, "algorithm") || !take_word(&line, hex, sizeof hex)) return false;
     key->precision = index_of(precision, pp_precision_names, PP_BF16 + 1);
     key->wide = index_of(width, widths, 2);
-    return key->kernel >= 0 && key->precision >= 0 && key->wide >= 0 && parse_bytes(hex, &out->algorithm);
+    return key->precision >= 0 && key->wide >= 0 && parse_bytes(hex, &out->algorithm);
 }
 
 /* The rest of a line that begins with `word` and a blank, else NULL. */
@@ -119,17 +166,21 @@ static pp_status check_origin(const struct pp_algorithms *a, const char *line)
     return PP_OK;
 }
 
+static pp_status is_none(const struct pp_algorithms *a)
+{
+    return pp_fail(PP_INPUT, "%s is no file of algorithms, such as ppprof --algorithms writes", a->path);
+}
+
+static pp_status take_head(const struct pp_algorithms *a, const char *line, int number)
+{
+    const bool is_ours = number == 1 ? !strcmp(line, TITLE) : value_of(line, number == 2 ? "gpu" : "cublas") != NULL;
+    return is_ours ? check_origin(a, line) : is_none(a);
+}
+
 static pp_status take_line(struct pp_algorithms *a, const char *line, int number)
 {
-    static const char *const head[] = {TITLE, "gpu ", "cublas "};
-    enum { HEAD = sizeof head / sizeof head[0] };
     struct pp_algorithm algorithm = {.line = number};
-    if (number <= HEAD) {
-        const char *expected = head[number - 1];
-        if (strncmp(line, expected, strlen(expected)))
-            return pp_fail(PP_INPUT, "%s is no file of algorithms, such as ppprof --algorithms writes", a->path);
-        return check_origin(a, line);
-    }
+    if (number <= HEAD) return take_head(a, line, number);
     if (!*line || *line == '#') return PP_OK;
     if (!parse_line(line, &algorithm))
         return pp_fail(PP_INPUT, "%s, line %d, is no algorithm: %.60s", a->path, number, line);
@@ -154,7 +205,7 @@ static pp_status read_lines(struct pp_algorithms *a, FILE *in)
         PP_TRY(take_line(a, line, ++number));
     }
     if (ferror(in)) return pp_fail(PP_IO, "cannot read %s: %s", a->path, strerror(errno));
-    return number >= 3 ? PP_OK : take_line(a, "", 1);
+    return number >= HEAD ? PP_OK : is_none(a);
 }
 
 pp_status pp_algorithms_read(struct pp_algorithms *a, const char *path)
@@ -180,9 +231,10 @@ void pp_algorithms_write(const struct pp_algorithm *algorithm, const char *remar
     const unsigned char *bytes = (const unsigned char *)&algorithm->algorithm;
     fprintf(out, "%s %dx%dx%d", pp_kernel_table[key->kernel].name, key->m, key->n, key->k);
     if (key->times > 1) fprintf(out, " times%d", key->times);
-    fprintf(out, "%s %s %s align %d,%d,%d sms %d algorithm ", key->gradient ? GRADIENT : "",
-            pp_precision_names[key->precision], widths[key->wide], key->alignment[PP_GEMM_FIRST],
-            key->alignment[PP_GEMM_SECOND], key->alignment[PP_GEMM_RESULT], algorithm->sms);
+    if (key->gradient) fputs(" " GRADIENT, out);
+    fprintf(out, " %s %s align %d,%d,%d sms %d algorithm ", pp_precision_names[key->precision], widths[key->wide],
+            key->alignment[PP_GEMM_FIRST], key->alignment[PP_GEMM_SECOND], key->alignment[PP_GEMM_RESULT],
+            algorithm->sms);
     for (size_t i = 0; i < sizeof algorithm->algorithm; i++) fprintf(out, "%02x", bytes[i]);
     fprintf(out, " # %s\n", remark);
 }
