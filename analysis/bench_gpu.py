@@ -134,7 +134,7 @@ class Torch:
                 rates[precision] = max(rates[precision], 2 * n**3 / seconds)
         source = torch.randn((1 << 22) if tiny else (1 << 29))
         target = torch.empty_like(source)
-        seconds = self.best_seconds(lambda: target.copy_(source))
+        seconds = self.best_seconds(lambda a=source, b=target: b.copy_(a))
         del source, target
         self.release()
         return {"flops": rates, "bytes": 2 * 4 * ((1 << 22) if tiny else (1 << 29)) / seconds}

@@ -182,8 +182,8 @@ class Block:
         if self.is_profiled(asked):
             return
         self.folder.mkdir(parents=True, exist_ok=True)
-        for file in self.folder.glob("pp.db*"):  # of one that was stopped
-            file.unlink()
+        for old in self.folder.glob("pp.db*"):  # of one that was stopped
+            old.unlink()
         say(f"profiling {self.name}")
         with load.Watch(tools.cores) as watch, gpu.Watch(args.device) as gpu_watch:
             tools.run(self.folder, "ppprof", words, processes, json_output=False)
@@ -233,8 +233,8 @@ class Block:
         """Configurations of one program, in their order."""
         database = self.folder / "run.db"  # of this program alone
         core = tools.cores[-1] if foreign else None
-        for file in self.folder.glob("run.db*"):
-            file.unlink()
+        for old in self.folder.glob("run.db*"):
+            old.unlink()
         words = [*design.options(configs[0]), "--no-eval", "--epochs", "1", "--warmup", str(WARMUP), "--db", "run.db"]
         words += ["--max-batches", str(design.MODELS[configs[0]["model"]]["steps"])]
         if len(configs) > 1:
