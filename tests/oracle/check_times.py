@@ -19,15 +19,16 @@ import sys
 ORDERS = pathlib.Path(__file__).resolve().parent.parent / "golden" / "orders"
 ACTION = re.compile(r"(\d+)([FBIW])(\d+)")
 TIMES = ((1, 1, 1, 0), (10, 12, 8, 0), (10, 12, 8, 1), (3, 5, 2, 7))
-# P, M, F, I, W, C, and the bubble rates of 1F1B, of 1F1B-I with V chunks, of ZB-H1 and of ZB-H2.
+# P, M, F, I, W, C, and the bubble rates, to four digits, of 1F1B, of 1F1B-I with V chunks, of ZB-H1 and of ZB-H2.
 PUBLISHED = (
-    (8, 24, 18.522, 18.086, 9.337, 0.601, ".2431", 3, ".1090", ".1585", ".1083"),
-    (8, 32, 18.513, 18.086, 9.331, 0.626, ".1985", 3, ".0847", ".1242", ".0837"),
-    (8, 64, 18.546, 18.097, 9.321, 0.762, ".1240", 3, ".0461", ".0674", ".0444"),
-    (16, 48, 11.347, 11.248, 8.132, 0.377, ".2552", 3, ".1136", ".1397", ".0672"),
-    (16, 64, 11.307, 11.254, 8.101, 0.379, ".2082", 3, ".0878", ".1088", ".0516"),
-    (16, 128, 11.325, 11.308, 8.109, 0.378, ".1251", 3, ".0459", ".0576", ".0266"),
+    (8, 24, 18.522, 18.086, 9.337, 0.601, 0.2431, 3, 0.1090, 0.1585, 0.1083),
+    (8, 32, 18.513, 18.086, 9.331, 0.626, 0.1985, 3, 0.0847, 0.1242, 0.0837),
+    (8, 64, 18.546, 18.097, 9.321, 0.762, 0.1240, 3, 0.0461, 0.0674, 0.0444),
+    (16, 48, 11.347, 11.248, 8.132, 0.377, 0.2552, 3, 0.1136, 0.1397, 0.0672),
+    (16, 64, 11.307, 11.254, 8.101, 0.379, 0.2082, 3, 0.0878, 0.1088, 0.0516),
+    (16, 128, 11.325, 11.308, 8.109, 0.378, 0.1251, 3, 0.0459, 0.0576, 0.0266),
 )
+HALF_A_DIGIT = 0.50001e-4  # of these rates
 
 
 def read_orders(schedule):
@@ -162,10 +163,10 @@ class Checker:
             for schedule, v, rate in rates:
                 result = self.simulate(schedule, ranks, v, [m], (f, i, w, c))[0]
                 self.count += 1
-                if f"{result['bubble_span']:.4f}"[1:] != rate:
+                if not abs(result["bubble_span"] - rate) <= HALF_A_DIGIT:
                     self.failures += 1
                     print(
-                        f"FAILED published {schedule} P={ranks} M={m}: bubble {result['bubble_span']:.4f}, not {rate}"
+                        f"FAILED published {schedule} P={ranks} M={m}: bubble {result['bubble_span']:.6f}, not {rate}"
                     )
 
 
