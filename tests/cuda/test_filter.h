@@ -8,7 +8,8 @@
 #include <fnmatch.h>
 #include <stdio.h>
 
-/* Sets the filter of CMocka, which takes it for a success if no test matches. False, with a message, if none does. */
+/* Include cmocka.h, and what that needs, before. Sets the filter of CMocka, which takes it for a success if no test
+ * matches. False, with a message, if none does. */
 static inline bool filter_tests(const char *pattern, const struct CMUnitTest *tests, size_t n)
 {
     cmocka_set_test_filter(pattern);

@@ -220,6 +220,7 @@ static pp_status shift_as_worker(struct pp_world *world, int me, void *arg)
                                    .pieces = 1,
                                    .exchanged_bytes = WORDS * sizeof(int32_t)};
     PP_TRY(pp_carrier_nccl.sum_open(&of, &sum));
+    PP_TRY(pp_barrier(world, me)); /* nobody allocates while another one is in its first exchange (exec/routes.c) */
     PP_TRY(shift(&port, sum, done));
     PP_TRY(pp_barrier(world, me));
     pp_carrier_nccl.sum_close(sum);
