@@ -95,7 +95,6 @@ class Tools:
         except (OSError, ValueError, subprocess.TimeoutExpired) as error:
             raise Failed(f"{error}: {shlex.join(command)}") from error
 
-
     def possible(self, folder, words):
         """What ppsim does not refuse of a sweep."""
         try:
@@ -401,7 +400,10 @@ def main():
     args = parse()
     tools = Tools(args)
     args.out.mkdir(parents=True, exist_ok=True)
-    configs = design.configurations(args, len(tools.cores), lambda words: tools.possible(args.out, words))
+    try:
+        configs = design.configurations(args, len(tools.cores), lambda words: tools.possible(args.out, words))
+    except Failed as error:
+        raise SystemExit(str(error)) from error
     if not configs:
         raise SystemExit("nothing of what is asked for can be run")
     made = design.blocks(configs, bool(args.profile))

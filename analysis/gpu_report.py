@@ -103,7 +103,7 @@ def ppsim(args, family, precision, folder):
         done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
         said = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
-        return f"MISSING ({said[-1]})", "-", "-", "-"
+        return f"MISSING ({said[-1]})".replace("|", r"\|"), "-", "-", "-"
     row = json.loads(done.stdout)[0]
     link = "data sheet" if row["link_source"] == "machine" else row["link_source"] or "-"
     return f"P {row['stages']}, D {row['replicas']}", row["cost_source"], link, f"{row['ms_per_batch']:.2f}"
@@ -182,10 +182,10 @@ def fidelity_section(args, folder, steps):
     rows = fidelity_rows(folder)
     failed = set(json.loads(read(folder / "fidelity" / "all" / "failed.json") or "[]")) - {key for *_, key in rows}
     missing += [f"a run of {key}, which failed" for key in sorted(failed)]
-    points = []
+    points, unknown_chunks = [], held_out(steps)
     for predicted, measured, key in rows:
         config = dict(zip(design.KEY, key.split()))
-        unknown = int(config["chunks"] in held_out(steps))
+        unknown = int(config["chunks"] in unknown_chunks)
         points.append(f"{measured} {100 * (predicted - measured) / measured} {config['stages']} {unknown}")
     data = "\n".join(points)
     return lines + plot(args, "fidelity", "Error of the prediction against measured ms/batch", {"$data": data}), missing

@@ -27,14 +27,14 @@ def rows(text, name):
     made = []
     for number, line in enumerate(lines, 2):
         if line == "end":
-            break
+            return made
         if not line or line.startswith("#"):
             continue
         kind, *cells = line.split("\t")
         if kind not in KINDS or len(cells) != len(KINDS[kind]._fields):
             raise NoProfile(f"{name}:{number}: is no line of a profile as text")
         made.append(KINDS[kind](*cells))
-    return made
+    raise NoProfile(f"{name}: the file was cut short")
 
 
 def read(path):

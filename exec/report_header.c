@@ -123,7 +123,7 @@ static void add_changes(const struct pp_config *config, struct pp_text *text)
 {
     char buf[PP_OPTION_TEXT];
     const struct pp_lr_options *o = &config->over_steps;
-    if (o->warmup_steps > 0) pp_text_add(text, ", reached in %d steps", o->warmup_steps);
+    if (o->warmup_steps > 0) pp_text_add(text, ", reached in %d step%s", o->warmup_steps, pp_plural(o->warmup_steps));
     if (o->schedule != PP_LR_CONSTANT) {
         pp_text_add(text, ", %s to ", value_of(config, PP_OPTION(over_steps.schedule), buf));
         pp_text_add(text, "%s in step %d", value_of(config, PP_OPTION(over_steps.least), buf), o->steps);

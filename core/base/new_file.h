@@ -36,8 +36,8 @@ FILE *pp_new_file_stream(const struct pp_new_file *file);
  * disk. */
 int pp_new_file_put(struct pp_new_file *file);
 
-/* Why a stream could not be written in full: errno's text, which is 0 before the stream is flushed and closed. It stays
- * 0 where an earlier call has failed, and nobody knows its reason any more. */
+/* Why a stream could not be written in full: the text of errno, which the caller has set to 0 before flushing and
+ * closing it. If it still is 0, an earlier write has failed, whose reason is lost, and the text says so. */
 const char *pp_write_error(void);
 
 #endif

@@ -41,7 +41,7 @@ pp_status pp_given_times_parse(const char *text, struct pp_given_times *out)
     const char *at = text;
     int n = 0;
     if (pp_times_file(text) > 0)
-        return bad(text, "has no numbers, and times of blocks from a file are for ppsim, without --device delay");
+        return bad(text, "names a file, and times of blocks are for ppsim alone, without --device delay");
     for (;;) {
         if (n == FIELDS) return bad(text, "has more than four numbers");
         PP_TRY(parse_number(text, &at, &value[n++]));

@@ -42,13 +42,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const int file = memfd_create("blocks", 0);
     fuzz_must(file >= 0 && write(file, data, size) == (ssize_t)size, "a file can be written");
     snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-    const pp_status status = pp_blocks_read(path, &config.blocks);
+    struct pp_blocks *blocks = NULL;
+    const pp_status status = pp_blocks_read(path, &blocks);
     close(file);
+    config.blocks = blocks;
     if (status != PP_OK)
         fuzz_must(strstr(pp_message(), path) != NULL, "a refusal names the file");
     else
         predict();
-    pp_blocks_free(config.blocks);
+    pp_blocks_free(blocks);
     config.blocks = NULL;
     return 0;
 }

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # What is no number fails a test: every comparison with NaN is false, so `if (error > most) fail_msg(...)` lets it pass, and
-# `if (!(error <= most)) fail_msg(...)` does not. Found are comparisons of fabs(), and with a literal that is no whole number.
+# `if (!(error <= most)) fail_msg(...)` does not. Found are, in
+# an `if` of one line in C, comparisons of fabs(), and with a literal that is no whole number.
 set -euo pipefail
 cd "$1"
 source tests/lint/files.sh

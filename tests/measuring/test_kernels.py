@@ -276,6 +276,9 @@ class Profile(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "h100-x.tsv"
             path.write_text(f"{profile_text.VERSION}\n" + "".join(lines))
+            with self.assertRaises(profile_text.NoProfile):  # it was cut short
+                kernel_cases.measured_products([path])
+            path.write_text(f"{profile_text.VERSION}\n" + "".join(lines) + "end\n")
             cases = kernel_cases.measured_products([path])
         self.assertEqual([case.line.endswith(" wide adds") for case in cases], [True, False])
         added, written = kernel_cases.Predictor(PROGRAM).microseconds("h100", cases)

@@ -22,9 +22,9 @@ need() {
 # movers TRANSPORT|CARRIER: the names of those between processes that this build has.
 movers() {
     local list name
-    list=$(ppexec --list)
+    list=$(ppexec --list --format json | jq -r '(.transports + .carriers)[].name')
     while read -r name; do
-        if grep -q "^  $name " <<<"$list"; then echo "$name"; fi
+        if grep -qx "$name" <<<"$list"; then echo "$name"; fi
     done < <(sed -nE "s/^PP_$1\((\w+), PROCESSES,.*/\1/p" "$movers_def")
 }
 

@@ -130,6 +130,9 @@ def main():
         check_optimizer(table(measure(folder, MODEL + OPTIMIZER).stdout))
         asks = MODEL.replace("torch.zeros(5, 8)", "torch.zeros(5, 8, requires_grad=True)")
         check_inputs(table(measure(folder, asks).stdout), [True] * 5)
+        equal = MODEL.replace("yield nn.Sequential(nn.Linear(8, 16), nn.ReLU())", "yield nn.Linear(8, 8), 3").replace(
+            "lambda: nn.Linear(16, 16), 3", "nn.Linear(8, 16)")
+        check_inputs(table(measure(folder, equal).stdout), [False, True, True, True, True])
         check_refused(folder)
     print("block-times says what was counted")
 
