@@ -57,7 +57,8 @@ static pp_status copy(FILE *in, const struct draft *draft)
     char buffer[4096];
     size_t n;
     while ((n = fread(buffer, 1, sizeof buffer, in)) > 0) fwrite(buffer, 1, n, draft->out);
-    return ferror(in) ? failed(draft, "read") : flush(draft);
+    if (ferror(in)) return pp_fail(PP_IO, "--algorithms: cannot read %s: %s", draft->path, strerror(errno));
+    return flush(draft);
 }
 
 /* Begins as what there is. */

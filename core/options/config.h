@@ -64,7 +64,7 @@ struct pp_config {
     struct pp_ints context_parallel; /* C: see pp_config_context() */
     const char *split;
     const double *layer_ns; /* --split time: borrowed times of layers (core/database/split_time.h); else NULL */
-    int even;         /* --split time: enum pp_even (core/plan/cut.h) */
+    int even;               /* --split time: enum pp_even (core/plan/cut.h) */
     /* data and files */
     const char *data; /* NULL: generated text */
     uint64_t seed;
@@ -80,11 +80,11 @@ struct pp_config {
     int threads, trace_steps, log_interval;
     bool no_eval;
     /* simulating */
-    const char *times, *straggler; /* see core/job/given_times.h */
+    const char *times, *straggler;  /* see core/job/given_times.h */
     const struct pp_blocks *blocks; /* of the file that --times names, once it was read: borrowed; else NULL */
     double jitter;                  /* percent */
-    int library_attention;         /* 1: times of attention are those of other software */
-    int host_order;                /* hosts are filled with 0: the ranks of a replica, 1: the replicas of a rank */
+    int library_attention;          /* 1: times of attention are those of other software */
+    int host_order;                 /* hosts are filled with 0: the ranks of a replica, 1: the replicas of a rank */
     const char *profile, *emit;
     struct pp_texts machine; /* empty: not given; see pp_config_machine() */
     bool draw;

@@ -87,7 +87,7 @@ def check_refused(folder):
         (MODEL.replace("yield nn.Linear(16, 4", "yield 'head' #"), (), "which is no module"),
         (MODEL.replace("yield nn.Linear(16, 4", "yield nn.Linear(17, 4"), (), "block 4 (Linear): RuntimeError: "),
         (MODEL.replace("output.square().sum()", "output.no_such"), (), "'no_such' (model.py, line 14)"),
-        (MODEL.replace("yield lambda: nn.Linear(16, 16), 3", "yield Dict()") + DICT, (), "block 1 (Dict): it returns dict"),
+        (MODEL.replace("lambda: nn.Linear(16, 16), 3", "Dict()") + DICT, (), "block 1 (Dict): it returns dict"),
         (MODEL.replace("bias=False).requires_grad_(False)", "bias=False), 2"), (), "so it stands alone"),
         (MODEL.replace("yield ", "return []; yield ", 1), (), "blocks() has none"),
         (MODEL, ("--device", "nowhere"), "--device nowhere: "),
@@ -95,6 +95,24 @@ def check_refused(folder):
         done = measure(folder, broken, *words)
         expect((done.returncode, done.stdout, message in done.stderr), (1, "", True), f"{message}: {done.stderr}")
         expect(len(done.stderr.splitlines()), 1, f"lines of: {done.stderr}")
+
+
+def check_disturbed(folder):
+    """Where other programs always have the core for half of the time, both the table and standard error say so."""
+    path = pathlib.Path(folder) / "model.py"
+    path.write_text(MODEL, encoding="utf-8")
+    program = (
+        "import importlib.machinery, sys\n"
+        f"script = importlib.machinery.SourceFileLoader('block_times', {str(SCRIPT)!r}).load_module()\n"
+        "script.Stamp.taken = lambda self: (0.5, 1.0)\n"
+        f"sys.argv[1:] = [{str(path)!r}, '--threads', '1', '--seconds', '0.01']\n"
+        "sys.exit(script.main())\n"
+    )
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=False)
+    words = "# other programs had the core for up to 50 % of the time (block 4 Linear)"
+    said = [line for line in done.stdout.splitlines() if line.startswith(words)]
+    expect((done.returncode, len(said), said[0][2:] in done.stderr if said else None), (0, 1, True), done.stderr)
+    expect(len(table(done.stdout)), 5, "blocks of a table that was disturbed")
 
 
 def check_optimizer(rows):
@@ -134,6 +152,7 @@ def main():
             "lambda: nn.Linear(16, 16), 3", "nn.Linear(8, 16)")
         check_inputs(table(measure(folder, equal).stdout), [False, True, True, True, True])
         check_refused(folder)
+        check_disturbed(folder)
     print("block-times says what was counted")
 
 
