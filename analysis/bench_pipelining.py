@@ -6,7 +6,9 @@ schedules, runs the same schedules and cuts in PyTorch, and prints both.
   analysis/bench_pipelining.py analysis/blocks_gpt.py --bin build/release/bin > table.md
 
 On the cpu each rank is a process of one thread, sends by gloo, and blocks are measured by as many processes at a time as
-there are ranks, since cores share caches and memory.
+there are ranks, since cores share caches and memory. Blocks are measured before each round of runs and after the last:
+cuts are those of the first time, and predictions are of the medians, so a machine that is slower for some minutes slows
+down both sides.
 """
 
 import argparse
@@ -108,7 +110,7 @@ def core_of(rank):
 
 
 def work(rank, args, rows, folder):
-    """One process: all configurations, in turn, args.rounds times."""
+    """One process: the hop, or (rows) all configurations in turn."""
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(args.port))
     torch.set_num_threads(1)
     os.sched_setaffinity(0, {core_of(rank)})
@@ -117,13 +119,12 @@ def work(rank, args, rows, folder):
     if rows is None:
         result = hop(model, rank, args)
     else:
-        result = [[] for _ in rows]
-        for _ in range(args.rounds):
-            for times, row in zip(result, rows):
-                times.append(statistics.median(run(model, rank, args, row)))
-                dist.barrier()
-                if rank == 0:
-                    print(f"{row['schedule']} {row['chunks']}: {times[-1]:.1f} ms", file=sys.stderr)
+        result = []
+        for row in rows:
+            result.append(statistics.median(run(model, rank, args, row)))
+            dist.barrier()
+            if rank == 0:
+                print(f"{row['schedule']} {row['chunks']}: {result[-1]:.1f} ms", file=sys.stderr)
     if rank == 0:
         (pathlib.Path(folder) / "result.json").write_text(json.dumps(result))
     dist.destroy_process_group()
@@ -136,28 +137,49 @@ def spawn(args, rows):
         return json.loads((pathlib.Path(folder) / "result.json").read_text())
 
 
-def measure_blocks(args, path):
-    """Blocks, measured by several processes at a time; the first one's count."""
-    command = [sys.executable, REPOSITORY / "scripts" / "block-times", args.model, "--threads", "1", "--seconds", "2"]
-    with path.open("w") as first:
-        running = [
-            subprocess.Popen(
-                ["taskset", "-c", str(core_of(rank)), *map(str, command)], stdout=subprocess.DEVNULL if rank else first
-            )
-            for rank in range(args.ranks)
-        ]
-        if any([process.wait() for process in running]):
-            sys.exit("block-times failed")
+def measure_blocks(args):
+    """(head, lines) of the table of blocks, measured by several processes at a time; the first one's count."""
+    command = [sys.executable, REPOSITORY / "scripts" / "block-times", args.model, "--threads", "1", "--seconds", "1"]
+    running = [
+        subprocess.Popen(["taskset", "-c", str(core_of(rank)), *map(str, command)], stdout=subprocess.PIPE, text=True)
+        for rank in range(args.ranks)
+    ]
+    texts = [process.communicate()[0] for process in running]
+    if any(process.returncode for process in running):
+        sys.exit("block-times failed")
+    head, *lines = [line.split("\t") for line in texts[0].splitlines() if not line.startswith("#")]
+    return head, lines
 
 
-def predict(args, path, hop_ms):
-    """Rows of ppsim."""
+def write_medians(tables, path):
+    """The table of blocks whose figures are the medians of those of several."""
+    head = tables[0][0]
+    with path.open("w") as file:
+        print(*head, sep="\t", file=file)
+        for same in zip(*(lines for _, lines in tables)):
+            figures = (statistics.median(map(float, cells)) for cells in list(zip(*same))[1:])
+            print(same[0][0], *(f"{figure:.6g}" for figure in figures), sep="\t", file=file)
+
+
+def ppsim(args, words):
+    command = [pathlib.Path(args.bin) / "ppsim", *words, "--format", "json"]
+    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+
+
+def cut(args, times):
+    """A row of ppsim for each configuration."""
     rows = []
     for schedule in args.schedules.split(","):
-        command = [pathlib.Path(args.bin) / "ppsim", "--times", f"{path},{hop_ms:.6f}", "--format", "json"]
-        command += ["--stages", str(args.ranks), "--schedule", schedule, "--chunks", args.chunks]
-        rows += json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+        words = ["--times", times, "--stages", str(args.ranks), "--schedule", schedule, "--chunks", args.chunks]
+        rows += ppsim(args, words)
     return rows
+
+
+def predict(args, times, row):
+    """Milliseconds of a row's schedule and stages, with these times."""
+    stages = ",".join(map(str, row["stage_layers"]))
+    words = ["--times", times, "--stages", str(args.ranks), "--schedule", row["schedule"], "--split", stages]
+    return ppsim(args, [*words, "--chunks", str(row["chunks"])])[0]["ms_per_batch"]
 
 
 def main():
@@ -172,21 +194,27 @@ def main():
     parser.add_argument("--port", type=int, default=29600)
     parser.add_argument("--blocks", type=pathlib.Path, help="write the block times there")
     args = parser.parse_args()
-    hop_ms = spawn(args, None)
     with tempfile.TemporaryDirectory() as folder:
         path = args.blocks or pathlib.Path(folder) / "blocks.tsv"
-        measure_blocks(args, path)
-        rows = predict(args, path, hop_ms)
-    measured = spawn(args, rows)
+        hops, tables, measured = [spawn(args, None)], [measure_blocks(args)], []
+        write_medians(tables, path)
+        rows = cut(args, f"{path},{hops[0]:.6f}")
+        for _ in range(args.rounds):
+            measured.append(spawn(args, rows))
+            hops.append(spawn(args, None))
+            tables.append(measure_blocks(args))
+        write_medians(tables, path)
+        hop_ms = statistics.median(hops)
+        predicted = [predict(args, f"{path},{hop_ms:.6f}", row) for row in rows]
     print(f"A hop takes {hop_ms:.3f} ms.\n")
     print("| schedule | M | blocks of stages | predicted ms | measured ms | of runs | error % |")
     print("| --- | ---: | --- | ---: | ---: | --- | ---: |")
     errors = []
-    for row, times in zip(rows, measured):
-        ms, real = row["ms_per_batch"], statistics.median(times)
+    for row, ms, times in zip(rows, predicted, zip(*measured)):
+        real = statistics.median(times)
         errors.append(100 * (ms / real - 1))
-        cut, spread = ",".join(map(str, row["stage_layers"])), f"{min(times):.1f} to {max(times):.1f}"
-        print(f"| {row['schedule']} | {row['chunks']} | {cut} | {ms:.1f} | {real:.1f} | {spread} | {errors[-1]:+.1f} |")
+        stages, spread = ",".join(map(str, row["stage_layers"])), f"{min(times):.1f} to {max(times):.1f}"
+        print(f"| {row['schedule']} | {row['chunks']} | {stages} | {ms:.1f} | {real:.1f} | {spread} | {errors[-1]:+.1f} |")
     mean = statistics.mean(map(abs, errors))
     print(f"\nErrors are {mean:.1f} % on average, {max(map(abs, errors)):.1f} % at most.")
 

@@ -37,6 +37,15 @@ class Dict(nn.Module):
     def forward(self, x):
         return {"x": x}
 """
+AGAIN = """
+from torch import nn
+
+rounds = 0
+
+def blocks():
+    global rounds
+    rounds += 1
+"""
 FLOAT, ADAM = 4, 16  # bytes of a number; of a parameter, its gradient and AdamW's state
 MIB = 1 << 20
 
@@ -90,6 +99,9 @@ def check_refused(folder):
         (MODEL.replace("lambda: nn.Linear(16, 16), 3", "Dict()") + DICT, (), "block 1 (Dict): it returns dict"),
         (MODEL.replace("bias=False).requires_grad_(False)", "bias=False), 2"), (), "so it stands alone"),
         (MODEL.replace("yield ", "return []; yield ", 1), (), "blocks() has none"),
+        (AGAIN + "    return [nn.Linear(8, 8)] * rounds" + MODEL.replace("blocks()", "other()"), (), "has other blocks when"),
+        (AGAIN + "    return [nn.Linear(8, 8) if rounds < 2 else nn.ReLU()]" + MODEL.replace("blocks()", "other()"), (),
+         "block 0 (ReLU): in the round before it was a Linear"),
         (MODEL, ("--device", "nowhere"), "--device nowhere: "),
     ):
         done = measure(folder, broken, *words)
@@ -115,6 +127,33 @@ def check_disturbed(folder):
     said = [line for line in done.stdout.splitlines() if line.startswith(words)]
     expect((done.returncode, len(said), said[0][2:] in done.stderr if said else None), (0, 1, True), done.stderr)
     expect(len(table(done.stdout)), 5, "blocks of a table that was disturbed")
+
+
+def check_rounds(folder):
+    """Each round goes over all blocks, in order, before the next one does."""
+    said = """
+class Said(nn.Linear):
+    def __init__(self, name):
+        super().__init__(8, 8)
+        self.name = name
+
+    def forward(self, x):
+        import sys
+        print(self.name, file=sys.stderr)
+        return super().forward(x)
+
+def example():
+    return torch.zeros(5, 8)
+
+def blocks():
+    return [Said("A"), Said("B")]
+"""
+    done = measure(folder, "import torch\nfrom torch import nn\n" + said, "--rounds", "4")
+    calls = done.stderr.split()
+    turns = [name for i, name in enumerate(calls) if i == 0 or calls[i - 1] != name]
+    expect(turns[: 2 * 4], ["A", "B"] * 4, "turns of two blocks")
+    for word in ("0", "-1", "many"):
+        expect(measure(folder, MODEL, "--rounds", word).returncode, 2, f"--rounds {word}")
 
 
 def check_optimizer(rows):
@@ -154,6 +193,7 @@ def main():
             "lambda: nn.Linear(16, 16), 3", "nn.Linear(8, 16)")
         check_inputs(table(measure(folder, equal).stdout), [False, True, True, True, True])
         check_refused(folder)
+        check_rounds(folder)
         check_disturbed(folder)
     print("block-times says what was counted")
 
