@@ -12,4 +12,3 @@ mpirun -n 2 ppexec --device cuda --transport nccl --preset lab --layers 4 --stag
     --max-batches 1 --no-eval >out.log 2>err.log || fail "exit status $?"
 [ "$(wc -l <stats)" -eq 2 ] || fail "$(wc -l <stats) accounts of 2 processes"
 jq -es 'all(.collectives > 0)' stats >/dev/null || fail "NCCL was not used"
-jq -es 'all(.complaints == 0)' stats >/dev/null || fail "$(grep -m 3 '^emulator: ' err.log)"

@@ -43,7 +43,7 @@ struct pp_emu_settings {
     int own_events;           /* which events their streams record, enum pp_emu_own_events */
     bool strict;
     bool mute; /* NCCL does not notice that a peer is dead */
-    const char *stats;
+    const char *stats, *complaints; /* files, or NULL */
 };
 const struct pp_emu_settings *pp_emu_settings(void);
 

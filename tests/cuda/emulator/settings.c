@@ -126,6 +126,7 @@ static void read_settings(void)
     settings.strict = number("PP_EMULATE_STRICT", 0) != 0;
     settings.mute = number("PP_EMULATE_NCCL_MUTE", 0) != 0;
     settings.stats = word("PP_EMULATE_STATS");
+    settings.complaints = word("PP_EMULATE_COMPLAINTS");
     read_order(word("PP_EMULATE_ORDER"));
     read_failures(word("PP_EMULATE_FAIL"));
     refuse_unknown();
@@ -228,17 +229,26 @@ const char *cudaGetErrorString(cudaError_t error)
     return "unrecognized error code";
 }
 
+/* A line that no other process's is mixed with. */
+static void append(const char *path, const char *line)
+{
+    FILE *file = path ? fopen(path, "a") : NULL;
+    if (!file) return;
+    fputs(line, file);
+    fclose(file);
+}
+
 void pp_emu_complain(const char *format, ...)
 {
     va_list arguments;
-    char text[400];
+    char text[400], seed[40] = "", line[480];
     va_start(arguments, format);
     vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
-    if (settings.jitter_us > 0)
-        fprintf(stderr, "emulator: %s (PP_EMULATE_SEED=%u)\n", text, settings.seed);
-    else
-        fprintf(stderr, "emulator: %s\n", text);
+    if (settings.jitter_us > 0) snprintf(seed, sizeof(seed), " (PP_EMULATE_SEED=%u)", settings.seed);
+    snprintf(line, sizeof(line), "emulator: %s%s\n", text, seed);
+    fputs(line, stderr);
+    append(settings.complaints, line);
     pp_emu_count(PP_EMU_COMPLAINTS, 1);
 }
 
@@ -265,8 +275,6 @@ __attribute__((destructor)) static void write_stats(void)
     if (!settings.stats) return;
     for (int i = 0; i < PP_EMU_COUNTS; i++)
         n += snprintf(line + n, sizeof(line) - (size_t)n, ",\"%s\":%lld", count_names[i], (long long)counts[i]);
-    FILE *file = fopen(settings.stats, "a");
-    if (!file) return;
-    fprintf(file, "%s}\n", line);
-    fclose(file);
+    snprintf(line + n, sizeof(line) - (size_t)n, "}\n");
+    append(settings.stats, line);
 }
