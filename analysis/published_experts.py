@@ -24,21 +24,6 @@ WHOSE = {
 MOST_US = 1e4  # that issuing a call may take, in the search for what the host would have to take
 
 
-def gb200():
-    """A GB200 by NVIDIA's data sheet of GB200 NVL72, 72 GPUs by NVLink: all else is a B200's."""
-    machine = machine_file("b200")
-    machine["host"]["devices"] = 72
-    machine["precisions"]["bf16"]["peak_gflops"] = 2500000
-    machine["precisions"]["fp8"]["peak_gflops"] = 5000000
-    for rate in ("gb_per_s", "loaded_gb_per_s"):
-        machine["memory"][rate] = 0.9 * 8000
-    return machine
-
-
-def file_of(machine):
-    return gb200() if machine == "gb200" else machine_file(machine)
-
-
 class Mixture:
     """A row of kind "mixture" of published.tsv."""
 
@@ -108,7 +93,7 @@ class Run:
 
     def within(self):
         """Do workers that share experts have NVLink to each other?"""
-        return self.shared <= file_of(self.machine)["host"]["devices"]
+        return self.shared <= machine_file(self.machine)["host"]["devices"]
 
     def layer_ms(self, rate):
         """The time of a batch for each layer of a rank and each microbatch; rate: tokens a second of a GPU"""
@@ -121,7 +106,7 @@ class Run:
 
     def lost_gb(self, predicted):
         """The bytes that memory moves in that time, for each row of the microbatch"""
-        return self.lost_ms(predicted) * file_of(self.machine)["memory"]["gb_per_s"] / 1e3 / self.rows
+        return self.lost_ms(predicted) * machine_file(self.machine)["memory"]["gb_per_s"] / 1e3 / self.rows
 
 
 def runs_of(facts, kind="experts"):
@@ -136,7 +121,7 @@ class Predictor:
         self.program, self.path = program, pathlib.Path(folder) / "machine.json"
 
     def row(self, run, machine=None, words=None):
-        self.path.write_text(json.dumps(machine or file_of(run.machine)), encoding="utf-8")
+        self.path.write_text(json.dumps(machine or machine_file(run.machine)), encoding="utf-8")
         return self.program.predict("--machine", self.path, *(words or run.words()))
 
     def rate(self, *words):
@@ -185,7 +170,7 @@ def slower(machine, changes):
 
 def host_us(predictor, run):
     """Microseconds that the host would have to take for each call, so that the prediction is as slow as the run"""
-    machine = file_of(run.machine)
+    machine = machine_file(run.machine)
     least, most = machine["issue_us"], MOST_US
     while most - least > 1:
         machine["issue_us"] = (least + most) / 2
@@ -208,7 +193,7 @@ def causes_table(predictor, runs):
     for run in runs:
         errors = {"": percent(predictor.rate(run), run.measured())}
         for cause, changes in SLOWER.items():
-            errors[cause] = percent(predictor.rate(run, slower(file_of(run.machine), changes)), run.measured())
+            errors[cause] = percent(predictor.rate(run, slower(machine_file(run.machine), changes)), run.measured())
         if run.model.window:
             errors["windows"] = percent(predictor.rate(run, None, without_window(run)), run.measured())
         shown = [f"{errors[key]:+.0f}" if key in errors else "" for key in ("", *SLOWER, "windows")]

@@ -163,7 +163,7 @@ static void test_machine(void **state)
 static void test_large_products_reach_most_of_the_peak(void **state)
 {
     (void)state;
-    static const char *const names[] = {"a100", "h100", "h200", "b200"};
+    static const char *const names[] = {"a100", "h100", "h200", "b200", "gb200", "b300", "gb300"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         for (int precision = PP_TF32; precision <= PP_BF16; precision++) {
             struct pp_machine m;
