@@ -3,8 +3,9 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
+
+#include "core/base/terminal.h"
 
 enum { DEFAULT_WIDTH = 100, LEAST_WIDTH = 40, MOST_WIDTH = 1000, LABEL_WIDTH = 9, MOST_RANKS = 16 };
 
@@ -45,12 +46,11 @@ struct drawing {
 
 int pp_draw_width(bool *colour)
 {
-    struct winsize size;
+    const int columns = pp_terminal_columns();
     const char *terminal = getenv("TERM");
     *colour = isatty(STDOUT_FILENO) && !getenv("NO_COLOR") && !(terminal && strcmp(terminal, "dumb") == 0);
-    if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
-        return DEFAULT_WIDTH;
-    return size.ws_col < LEAST_WIDTH ? LEAST_WIDTH : size.ws_col > MOST_WIDTH ? MOST_WIDTH : size.ws_col;
+    if (columns == 0) return DEFAULT_WIDTH;
+    return columns < LEAST_WIDTH ? LEAST_WIDTH : columns > MOST_WIDTH ? MOST_WIDTH : columns;
 }
 
 /* The time at which a column begins; column d->columns begins at the end. */

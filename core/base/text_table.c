@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "core/base/terminal.h"
 #include "core/base/text.h"
 #include "core/base/wrap.h"
 
@@ -142,7 +143,8 @@ static int width_of(const struct pp_text_table *t, const struct becomes *f)
 /* Leaves out columns until the table is narrow enough, or none of those that are left may go. */
 static void make_room(const struct pp_text_table *t, struct becomes *f)
 {
-    while (width_of(t, f) > PP_TEXT_TABLE_WIDTH) {
+    const int terminal = pp_terminal_columns(), room = terminal > PP_TEXT_TABLE_WIDTH ? terminal : PP_TEXT_TABLE_WIDTH;
+    while (width_of(t, f) > room) {
         int most = 0;
         for (int c = 0; c < t->ncolumns; c++)
             if (f[c].what == SHOWN && t->columns[c].spare > most) most = t->columns[c].spare;

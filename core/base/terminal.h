@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef PP_CORE_BASE_TERMINAL_H
+#define PP_CORE_BASE_TERMINAL_H
+
+/* Columns of the terminal that standard output is; 0: it is none, or does not say. */
+int pp_terminal_columns(void);
+
+#endif
