@@ -2,6 +2,7 @@
 #include "sim/placement.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "core/plan/longest.h"
@@ -49,6 +50,18 @@ static int host_of(const struct pp_placement *p, int worker)
 }
 
 bool pp_placement_several(const struct pp_placement *p) { return host_of(p, pp_plan_workers(p->plan) - 1) > 0; }
+
+void pp_hosts_remark(const struct pp_job *job, const struct pp_machine *machine, char *buf, size_t size)
+{
+    const struct pp_placement p = pp_placement_of(job, machine);
+    const int host = p.devices * p.sharers, neighbours = pp_plan_neighbours(p.plan);
+    buf[0] = '\0';
+    if (!pp_placement_several(&p) || neighbours > host || host % neighbours == 0) return;
+    snprintf(buf, size,
+             "groups of %d tensor, expert and context ranks do not divide the %d workers of a host, so some are in two "
+             "hosts, and wait for the network",
+             neighbours, host);
+}
 
 /* Number of workers of rank `source` whose message to rank `target` leaves the host. A worker sends to the worker with
  * the same replica and member number. */

@@ -35,6 +35,10 @@ struct pp_placement pp_placement_of(const struct pp_job *job, const struct pp_ma
 pp_status pp_placement_remember(struct pp_placement *p) PP_MUST_CHECK;
 void pp_placement_forget(struct pp_placement *p);
 
+/* Writes to buf a line for the user if there are neighbours (pp_plan_neighbours()) on two hosts that have room on one;
+ * else "". */
+void pp_hosts_remark(const struct pp_job *job, const struct pp_machine *machine, char *buf, size_t size);
+
 /* Are there workers on several hosts? */
 bool pp_placement_several(const struct pp_placement *p);
 

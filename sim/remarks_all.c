@@ -130,8 +130,9 @@ void pp_remarks_all_left_out(const struct pp_remarks_all *r, const struct pp_con
 
 void pp_remarks_all_totals(const struct pp_remarks_all *r)
 {
-    static const char *const said[] = {
-        [PP_REMARK_CHECKPOINT] = "checkpoints that save no memory", [PP_REMARK_FP8] = "no product in FP8"};
+    static const char *const said[] = {[PP_REMARK_CHECKPOINT] = "checkpoints that save no memory",
+                                       [PP_REMARK_FP8] = "no product in FP8",
+                                       [PP_REMARK_HOSTS] = "groups that are in two hosts"};
     for (int i = 0; i < PP_POINT_REMARKS; i++)
         if (r->said[i] > 1) pp_warn("%d configurations have %s", r->said[i], said[i]);
 }

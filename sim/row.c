@@ -8,6 +8,7 @@
 #include "core/job/job_row.h"
 #include "core/job/rows.h"
 #include "sim/block_memory.h"
+#include "sim/placement.h"
 #include "sim/row_options.h"
 #include "sim/throughput.h"
 
@@ -160,6 +161,8 @@ static pp_status make_notes(const struct pp_predictor *p, const struct pp_predic
     notes->point = job->point;
     notes->origin = prediction->origin;
     pp_fp8_remark(job, notes->remark[PP_REMARK_FP8], sizeof notes->remark[PP_REMARK_FP8]);
+    pp_hosts_remark(job, pp_config_machine(p->config) ? &p->machine : NULL, notes->remark[PP_REMARK_HOSTS],
+                    sizeof notes->remark[PP_REMARK_HOSTS]);
     if (p->config->usual) return PP_OK;
     return pp_checkpoint_remark(job, p->schedules, notes->remark[PP_REMARK_CHECKPOINT],
                                 sizeof notes->remark[PP_REMARK_CHECKPOINT]);

@@ -9,8 +9,8 @@
 
 #include "sim/predict.h"
 
-/* What a user should know of a configuration: pp_checkpoint_remark(), pp_fp8_remark(). */
-enum pp_point_remark { PP_REMARK_CHECKPOINT, PP_REMARK_FP8, PP_POINT_REMARKS };
+/* What a user should know of a configuration: pp_checkpoint_remark(), pp_fp8_remark(), pp_hosts_remark(). */
+enum pp_point_remark { PP_REMARK_CHECKPOINT, PP_REMARK_FP8, PP_REMARK_HOSTS, PP_POINT_REMARKS };
 
 /* For remarks about a row that is shown. */
 struct pp_row_notes {
