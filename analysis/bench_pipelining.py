@@ -214,7 +214,8 @@ def main():
         real = statistics.median(times)
         errors.append(100 * (ms / real - 1))
         stages, spread = ",".join(map(str, row["stage_layers"])), f"{min(times):.1f} to {max(times):.1f}"
-        print(f"| {row['schedule']} | {row['chunks']} | {stages} | {ms:.1f} | {real:.1f} | {spread} | {errors[-1]:+.1f} |")
+        what = f"{row['schedule']} | {row['chunks']} | {stages}"
+        print(f"| {what} | {ms:.1f} | {real:.1f} | {spread} | {errors[-1]:+.1f} |")
     mean = statistics.mean(map(abs, errors))
     print(f"\nErrors are {mean:.1f} % on average, {max(map(abs, errors)):.1f} % at most.")
 

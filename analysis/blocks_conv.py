@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A residual network on images, in blocks of unequal cost: an example for scripts/block-times and bench_pipelining.py of
-a model that is no Transformer. After He et al., "Deep Residual Learning for Image Recognition" (2015), table 1: the
-34-layer network's stages with half of their blocks."""
+"""A residual network on images, in blocks of unequal cost: an example for scripts/block-times and bench_pipelining.py
+of a model that is no Transformer. After He et al., "Deep Residual Learning for Image Recognition" (2015), table 1: the
+34-layer network's stages with half of their blocks, rounded up."""
 
 import torch
 from torch import nn

@@ -46,7 +46,7 @@ struct drawing {
 
 int pp_draw_width(bool *colour)
 {
-    const int columns = pp_terminal_columns();
+    const int columns = pp_terminal_columns(stdout);
     const char *terminal = getenv("TERM");
     *colour = isatty(STDOUT_FILENO) && !getenv("NO_COLOR") && !(terminal && strcmp(terminal, "dumb") == 0);
     if (columns == 0) return DEFAULT_WIDTH;

@@ -35,8 +35,8 @@ struct pp_placement pp_placement_of(const struct pp_job *job, const struct pp_ma
 pp_status pp_placement_remember(struct pp_placement *p) PP_MUST_CHECK;
 void pp_placement_forget(struct pp_placement *p);
 
-/* Writes to buf a line for the user if there are neighbours (pp_plan_neighbours()) on two hosts that have room on one;
- * else "". */
+/* Writes to buf a line for the user if some of the rank's workers that lie next to each other (of tensor ranks, of all
+ * members, of all context ranks) are on two hosts although they have room on one; else "". */
 void pp_hosts_remark(const struct pp_job *job, const struct pp_machine *machine, char *buf, size_t size);
 
 /* Are there workers on several hosts? */

@@ -76,6 +76,17 @@ static void tell_remainder(int workers, const struct pp_point *shape, struct pp_
              workers, workers == 1 ? " is" : "s are", shape->ranks, pp_plural(shape->ranks), of_workers, degrees);
 }
 
+/* Why a batch of `rows` rows is none for so many replicas, and which next to it are. */
+static void tell_rows(int replicas, int rows, struct pp_way *way)
+{
+    const int fewer = rows - rows % replicas;
+    char some[16] = "";
+    if (fewer > 0) snprintf(some, sizeof some, "%d or ", fewer);
+    snprintf(way->impossible, sizeof way->impossible,
+             "%d replicas cannot share the %d row%s of a batch evenly: use --global-rows %s%lld", replicas, rows,
+             pp_plural(rows), some, (long long)fewer + replicas);
+}
+
 /* Sets the way for P and T of `shape`: as many replicas of P T C workers as `workers` workers are. */
 static pp_status add(const struct pp_config *config, const struct pp_schedules *schedules, int workers,
                      const struct pp_point *shape, struct pp_way *way)
@@ -94,8 +105,7 @@ static pp_status add(const struct pp_config *config, const struct pp_schedules *
     if (workers % each)
         tell_remainder(workers, shape, way);
     else if (config->global_rows % replicas)
-        snprintf(way->impossible, sizeof way->impossible, "%d replicas cannot share the %d row%s of a batch evenly",
-                 replicas, config->global_rows, pp_plural(config->global_rows));
+        tell_rows(replicas, config->global_rows, way);
     else
         way->replicas = tried.replicas, way->rows = tried.rows;
     return PP_OK;

@@ -4,9 +4,10 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-int pp_terminal_columns(void)
+int pp_terminal_columns(FILE *file)
 {
     struct winsize size;
-    if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return 0;
+    const int descriptor = fileno(file); /* -1: of memory */
+    if (descriptor < 0 || !isatty(descriptor) || ioctl(descriptor, TIOCGWINSZ, &size) != 0) return 0;
     return size.ws_col;
 }

@@ -141,9 +141,10 @@ static int width_of(const struct pp_text_table *t, const struct becomes *f)
 }
 
 /* Leaves out columns until the table is narrow enough, or none of those that are left may go. */
-static void make_room(const struct pp_text_table *t, struct becomes *f)
+static void make_room(const struct pp_text_table *t, struct becomes *f, FILE *out)
 {
-    const int terminal = pp_terminal_columns(), room = terminal > PP_TEXT_TABLE_WIDTH ? terminal : PP_TEXT_TABLE_WIDTH;
+    const int terminal = pp_terminal_columns(out),
+              room = terminal > PP_TEXT_TABLE_WIDTH ? terminal : PP_TEXT_TABLE_WIDTH;
     while (width_of(t, f) > room) {
         int most = 0;
         for (int c = 0; c < t->ncolumns; c++)
@@ -254,7 +255,7 @@ void pp_text_table_print(const struct pp_text_table *t, FILE *out)
     for (int c = 0; c < t->ncolumns; c++) decide(t, c, &f[c]);
     set_headings(t, false, f);
     if (width_of(t, f) > PP_WRAP_COLUMNS) set_headings(t, true, f);
-    make_room(t, f);
+    make_room(t, f, out);
     for (int c = 0; c < t->ncolumns; c++) {
         groups |= f[c].what == SHOWN && *group_of(t, c);
         two_lines |= f[c].what == SHOWN && f[c].heading[0][0];

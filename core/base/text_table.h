@@ -4,7 +4,7 @@
  * - A column is left out that is empty ("-") in all rows, has its usual value in all, or repeats another one.
  * - A column that has the same cell in all of two or more rows is told once, in a line above the table.
  * - If the table is wider than PP_WRAP_COLUMNS, headings that are wider than their cells are broken into two lines.
- * - From a table that is still wider than PP_TEXT_TABLE_WIDTH, and than the terminal, if standard output is one,
+ * - From a table that is still wider than PP_TEXT_TABLE_WIDTH, and than the terminal, if it is printed to one,
  *   columns are left out that its owner has marked as dispensable, and a line below names them.
  * All this needs all rows, so no row is printed before the last one is known. A table without rows is not printed.
  */

@@ -29,7 +29,7 @@ def known_schedules():
 
 
 def machine_options(rng, preset):
-    machines = rng.sample(["a100", "h100", "h200", "b200"] + (["cpu", "epyc-zen4"] if preset in SLOW else []), rng.choice([1, 1, 1, 2]))
+    machines = rng.sample(["a100", "h100", "h200", "b200", "gb200", "b300"] + (["cpu", "epyc-zen4"] if preset in SLOW else []), rng.choice([1, 1, 1, 2]))
     precisions = ["fp32"] if {"cpu", "epyc-zen4"} & set(machines) else ["bf16", "bf16", "fp32"] + ([] if "a100" in machines else ["fp8"])
     options = ["--machine", ",".join(machines), "--precision", rng.choice(precisions)]
     if rng.random() < 0.3:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# quiet.sh COMMAND...: ends as the command does, or with 1 if the emulator complained in any of its processes, wherever their
-# standard error went.
+# quiet.sh COMMAND...: ends as the command does, or with 1 if the emulator complained in any of its processes, wherever
+# their standard error went.
 set -euo pipefail
 export PP_EMULATE_COMPLAINTS=$PWD/complaints
 rm -f "$PP_EMULATE_COMPLAINTS"

@@ -46,7 +46,7 @@ static void test_what_is_no_setting_is_refused(void **state)
         {"PP_EMULATE_DEVICES=two", "PP_EMULATE_DEVICES is no number"},
         {"PP_EMULATE_MEMORY=4G", "PP_EMULATE_MEMORY is no number"},
         {"PP_EMULATE_ORDER=backwards", "PP_EMULATE_ORDER is not 'reverse'"},
-        {"PP_EMULATE_FAIL=cudaMalloc", "'cudaMalloc' is not FUNCTION:TURN"},
+        {"PP_EMULATE_FAIL=cudaMalloc", "cudaMalloc in PP_EMULATE_FAIL is not FUNCTION:TURN"},
         {"PP_EMULATE_FAIL=cudaMalloc:first", "PP_EMULATE_FAIL: a turn is no number"},
         {"PP_EMULATE_FAIL=cudaMalloc:2=no", "PP_EMULATE_FAIL: a code is no number"},
     };

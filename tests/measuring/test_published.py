@@ -259,6 +259,7 @@ class Experts(unittest.TestCase):
         self.assertEqual(slower["memory"]["gb_per_s"] * 2, machine["memory"]["gb_per_s"])
         self.assertEqual([slower[part]["latency_us"] for part in ("reduce", "network")], [100, 40])
         self.assertEqual(slower["precisions"]["bf16"], {"peak_gflops": 989000, "efficiency": 553.9 / 989})
+        self.assertEqual(published_modern.machine_file("gb200")["host"]["devices"], 64)
 
     def test_host_takes_what_makes_both_alike(self):
         run = self.RUNS[0]

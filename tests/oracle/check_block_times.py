@@ -91,6 +91,7 @@ def check_inputs(rows, wanted):
 
 def check_refused(folder):
     """One line says what is wrong; nothing is printed that could be taken for the table of a smaller model."""
+    rest = MODEL.replace("blocks()", "other()")
     for broken, words, message in (
         (MODEL.replace("def example", "def sample"), (), "no function example()"),
         (MODEL.replace("yield nn.Linear(16, 4", "yield 'head' #"), (), "which is no module"),
@@ -99,9 +100,11 @@ def check_refused(folder):
         (MODEL.replace("lambda: nn.Linear(16, 16), 3", "Dict()") + DICT, (), "block 1 (Dict): it returns dict"),
         (MODEL.replace("bias=False).requires_grad_(False)", "bias=False), 2"), (), "so it stands alone"),
         (MODEL.replace("yield ", "return []; yield ", 1), (), "blocks() has none"),
-        (AGAIN + "    return [nn.Linear(8, 8)] * rounds" + MODEL.replace("blocks()", "other()"), (), "has other blocks when"),
-        (AGAIN + "    return [nn.Linear(8, 8) if rounds < 2 else nn.ReLU()]" + MODEL.replace("blocks()", "other()"), (),
+        (AGAIN + "    return [nn.Linear(8, 8)] * rounds" + rest, (), "has other blocks when"),
+        (AGAIN + "    return [nn.Linear(8, 8) if rounds < 2 else nn.ReLU()]" + rest, (),
          "block 0 (ReLU): in the round before it was a Linear"),
+        (AGAIN + "    return [nn.Linear(8, 7 + rounds)]" + rest, (),
+         "block 0 (Linear): in the round before it had other sizes"),
         (MODEL, ("--device", "nowhere"), "--device nowhere: "),
     ):
         done = measure(folder, broken, *words)

@@ -125,7 +125,8 @@ static CUresult create(CUgreenCtx *out, CUdevResourceDesc desc, CUdevice device,
     return CUDA_SUCCESS;
 }
 
-/* Streams may then stay: cudaStreamDestroy fails in each thread whose current device it is. */
+/* Streams may then stay, also those of other devices: in a thread that has the failed one as its current device,
+ * cudaStreamDestroy fails. */
 static bool a_device_failed(void)
 {
     for (int d = 0; d < PP_EMU_DEVICES; d++)

@@ -43,7 +43,7 @@ struct pp_emu_settings {
     int own_events;           /* which events their streams record, enum pp_emu_own_events */
     bool strict;
     bool mute; /* NCCL does not notice that a peer is dead */
-    const char *stats, *complaints; /* files, or NULL */
+    const char *stats; /* a file, or NULL */
 };
 const struct pp_emu_settings *pp_emu_settings(void);
 
@@ -59,7 +59,8 @@ cudaError_t pp_emu_enter(const char *function);
 cudaError_t pp_emu_error(cudaError_t error);
 /* Is it this function's turn to fail? The code that PP_EMULATE_FAIL gives it (`usual` if none) or 0. */
 int pp_emu_injected(const char *function, int usual);
-/* A complaint that fails the program under PP_EMULATE_STRICT's eyes: one line on stderr. */
+/* A complaint that fails the program under PP_EMULATE_STRICT's eyes: one line on stderr, and in the file that
+ * PP_EMULATE_COMPLAINTS names. */
 void pp_emu_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 enum pp_emu_count {

@@ -34,10 +34,31 @@ static const char *const count_names[PP_EMU_COUNTS] = {
 static const char *read_names[SETTINGS]; /* of all settings */
 static int nread;
 
+/* Adds a line with which no other process's is mixed. */
+static void append(const char *path, const char *line)
+{
+    FILE *file = fopen(path, "a");
+    if (!file) {
+        perror(path);
+        abort();
+    }
+    fputs(line, file);
+    fclose(file);
+}
+
+static void say(const char *line)
+{
+    const char *complaints = getenv("PP_EMULATE_COMPLAINTS");
+    fputs(line, stderr);
+    if (complaints && *complaints) append(complaints, line);
+}
+
 /* A setting that is written wrongly would not be set, and its test see nothing. */
 static void refuse(const char *what, const char *why)
 {
-    fprintf(stderr, "emulator: %s %s\n", what, why);
+    char line[700];
+    snprintf(line, sizeof(line), "emulator: %s %s\n", what, why);
+    say(line);
     abort();
 }
 
@@ -88,10 +109,7 @@ static void read_failures(const char *text)
     snprintf(copy, sizeof(copy), "%s", text ? text : "");
     for (char *item = strtok_r(copy, ",", &save); item; item = strtok_r(NULL, ",", &save)) {
         char *turn = strchr(item, ':'), *code = strchr(item, '=');
-        if (!turn || nfailures == FAILURES) {
-            fprintf(stderr, "emulator: PP_EMULATE_FAIL: '%s' is not FUNCTION:TURN, or one too many\n", item);
-            abort();
-        }
+        if (!turn || nfailures == FAILURES) refuse(item, "in PP_EMULATE_FAIL is not FUNCTION:TURN, or one too many");
         struct failure *f = &failures[nfailures++];
         *turn++ = '\0';
         if (code) *code++ = '\0';
@@ -126,7 +144,7 @@ static void read_settings(void)
     settings.strict = number("PP_EMULATE_STRICT", 0) != 0;
     settings.mute = number("PP_EMULATE_NCCL_MUTE", 0) != 0;
     settings.stats = word("PP_EMULATE_STATS");
-    settings.complaints = word("PP_EMULATE_COMPLAINTS");
+    (void)word("PP_EMULATE_COMPLAINTS"); /* for say() */
     read_order(word("PP_EMULATE_ORDER"));
     read_failures(word("PP_EMULATE_FAIL"));
     refuse_unknown();
@@ -229,15 +247,6 @@ const char *cudaGetErrorString(cudaError_t error)
     return "unrecognized error code";
 }
 
-/* A line that no other process's is mixed with. */
-static void append(const char *path, const char *line)
-{
-    FILE *file = path ? fopen(path, "a") : NULL;
-    if (!file) return;
-    fputs(line, file);
-    fclose(file);
-}
-
 void pp_emu_complain(const char *format, ...)
 {
     va_list arguments;
@@ -247,8 +256,7 @@ void pp_emu_complain(const char *format, ...)
     va_end(arguments);
     if (settings.jitter_us > 0) snprintf(seed, sizeof(seed), " (PP_EMULATE_SEED=%u)", settings.seed);
     snprintf(line, sizeof(line), "emulator: %s%s\n", text, seed);
-    fputs(line, stderr);
-    append(settings.complaints, line);
+    say(line);
     pp_emu_count(PP_EMU_COMPLAINTS, 1);
 }
 
