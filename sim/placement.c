@@ -55,15 +55,18 @@ void pp_hosts_remark(const struct pp_job *job, const struct pp_machine *machine,
 {
     const struct pp_placement p = pp_placement_of(job, machine);
     const int host = p.devices * p.sharers, context = pp_plan_neighbours(p.plan), members = p.plan->members;
-    const int most = context <= host ? context : members <= host ? members : pp_plan_tensor(p.plan);
+    const int tensor = pp_plan_tensor(p.plan), most = context <= host ? context : members <= host ? members : tensor;
     buf[0] = '\0';
     if (!pp_placement_several(&p) || most > host || host % most == 0) return;
     snprintf(
         buf, size,
         "groups of %d %s do not divide the %d workers of a host of machine %s: some are in two hosts, and wait for "
         "the network",
-        most, most == pp_plan_tensor(p.plan) ? "tensor ranks" : "tensor, expert and context ranks", host,
-        machine->name);
+        most,
+        most == tensor    ? "tensor ranks"
+        : most == members ? "tensor and expert ranks"
+                          : "tensor, expert and context ranks",
+        host, machine->name);
 }
 
 /* Number of workers of rank `source` whose message to rank `target` leaves the host. A worker sends to the worker with

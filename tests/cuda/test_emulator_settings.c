@@ -80,10 +80,28 @@ static void test_complaints_name_the_seed(void **state)
     assert_non_null(strstr(said, " (PP_EMULATE_SEED=7)\n"));
 }
 
+/* Complaints, and what is refused, are also in a file, where that is named. */
+static void test_complaints_are_kept(void **state)
+{
+    (void)state;
+    static const char kept[] = "PP_EMULATE_COMPLAINTS=kept";
+    char said[1000], line[1000] = "";
+    const char *const complains[] = {kept, NULL}, *const refuses[] = {kept, "PP_EMULATE_DEVICES=two", NULL};
+    for (int i = 0; i < 2; i++) {
+        remove("kept");
+        (void)run(i ? refuses : complains, said, sizeof said);
+        FILE *file = fopen("kept", "r");
+        assert_non_null(file);
+        assert_non_null(fgets(line, sizeof line, file));
+        fclose(file);
+        assert_true(strncmp(line, "emulator: ", 10) == 0 && strstr(said, line));
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_what_is_no_setting_is_refused),
-                                       cmocka_unit_test(test_what_is_empty_is_not_set),
-                                       cmocka_unit_test(test_complaints_name_the_seed)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_is_no_setting_is_refused), cmocka_unit_test(test_what_is_empty_is_not_set),
+        cmocka_unit_test(test_complaints_name_the_seed), cmocka_unit_test(test_complaints_are_kept)};
     return cmocka_run_group_tests_name("emulator's settings", tests, NULL, NULL);
 }
